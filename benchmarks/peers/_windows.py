@@ -1,0 +1,62 @@
+"""How a peer script is timed: in windows, one JSON line each.
+
+Every peer imports this file and calls :func:`serve`.  With ``--stdin`` a peer
+waits for a line ``go`` before each window and leaves at end of input, so that a
+runner can hold several peers open and let them take turns: on a shared machine
+only interleaved windows compare fairly.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+THREADS = 2
+
+# The problem that every peer measures.
+ROWS = 1_000_000
+OBSERVATION = 17
+ACTION = 6
+BATCH = 256
+HIDDEN = 256
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--windows", type=int, default=5, help="timing windows (without --stdin)")
+    parser.add_argument("--updates", type=int, default=1000, help="gradient updates per window")
+    parser.add_argument("--stdin", action="store_true", help="one window per line 'go', until EOF")
+    return parser.parse_args()
+
+
+def machine_busy() -> float:
+    """Processor seconds that the whole machine has spent busy since it started."""
+    with open("/proc/stat") as stat:
+        user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def serve(name: str, run: Callable[[int], None], options: argparse.Namespace) -> None:
+    """Warm ``run`` up, then time it; ``run(n)`` performs n updates and waits for them."""
+    run(options.updates)
+    print(json.dumps({"peer": name, "ready": True, "pid": os.getpid()}), flush=True)
+    turns = (line for line in sys.stdin if line.strip() == "go") if options.stdin else range(options.windows)
+    for _ in turns:
+        wall, cpu, busy = time.perf_counter(), time.process_time(), machine_busy()
+        run(options.updates)
+        wall, cpu, busy = time.perf_counter() - wall, time.process_time() - cpu, machine_busy() - busy
+        print(
+            json.dumps(
+                {
+                    "peer": name,
+                    "updates": options.updates,
+                    "seconds": round(wall, 4),
+                    "updates_per_second": round(options.updates / wall, 1),
+                    "cores_used": round(cpu / wall, 2),
+                    "cores_others": round(max(0.0, busy - cpu) / wall, 2),  # > 0.1: a disturbed window
+                }
+            ),
+            flush=True,
+        )

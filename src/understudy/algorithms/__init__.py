@@ -1,0 +1,39 @@
+"""One file per algorithm; a file here, or an entry point `understudy.algorithms` of another package, is found.
+
+Such a module offers `Config` (its settings, with a `name`), and `build(config, blueprint)`.
+"""
+
+import importlib
+import importlib.metadata
+import pkgutil
+from functools import cache
+from typing import Protocol, cast
+
+from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.protocols import Algorithm, Blueprint
+from understudy.core.settings import Settings
+
+ENTRY_POINTS = "understudy.algorithms"
+
+
+class AlgorithmModule(Protocol):
+    __doc__: str | None
+    Config: type[Settings]
+
+    def build(self, config: Settings, blueprint: Blueprint) -> Algorithm: ...
+
+
+@cache
+def algorithm_names() -> dict[str, str]:
+    """Name to the module that holds it; our own names cannot be taken over by other packages."""
+    others = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    ours = {info.name: f"{__name__}.{info.name}" for info in pkgutil.iter_modules(__path__)}
+    return others | ours
+
+
+def find_algorithm(name: str) -> AlgorithmModule:
+    """The module of an algorithm, or an error with the closest name."""
+    known = algorithm_names()
+    if name not in known:
+        raise ConfigError("algo.name", f"no algorithm '{name}'", do=did_you_mean(name, known))
+    return cast(AlgorithmModule, importlib.import_module(known[name]))

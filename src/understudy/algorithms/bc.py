@@ -1,0 +1,61 @@
+"""Behaviour cloning (BC): do what the data did.
+
+    L(π) = mean −log π(a|s)              → losses.policy.negative_log_likelihood
+    L(π) = mean ‖π(s) − a‖²/A            → losses.policy.squared_distance      (actor.head=deterministic)
+
+Differs from the usual code in: nothing of substance. The default head is IQL's Gaussian, so that BC is IQL
+with β = 0 and a constant learning rate.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from pydantic import Field
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.settings import Settings
+from understudy.core.state import Static
+from understudy.losses.policy import negative_log_likelihood, squared_distance
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.parts.optim import Adam
+
+
+class Config(Settings):
+    """Behaviour cloning."""
+
+    name: Literal["bc"] = "bc"
+    """The algorithm."""
+    learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size."""
+    actor: ActorSettings = ActorSettings()
+    """The policy network."""
+
+
+@final
+@dataclass
+class BC:
+    config: Static[Config]
+    policy: Actor
+    optimizer: Adam
+
+    @property
+    def demand(self) -> Demand:
+        return Demand()
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step."""
+        state = self.policy.view(data.obs)
+        if self.config.actor.head == "deterministic":
+            loss = squared_distance(self.policy.head.mode(self.policy.features(state)), data.action).mean()
+        else:
+            loss = negative_log_likelihood(self.policy.log_prob(state, data.action)).mean()
+        self.optimizer.minimise(loss, self.config.learning_rate)
+        return {"loss/actor": loss.detach()}
+
+
+def build(config: Config, blueprint: Blueprint) -> BC:
+    policy = Actor(blueprint.spec, blueprint.moments, config.actor, stream(blueprint.seed, "init/actor"))
+    policy.to(blueprint.device)
+    return BC(config, policy, Adam.over(policy.parameters()))

@@ -1,0 +1,146 @@
+"""Implicit Q-learning (IQL), Kostrikov, Nair and Levine 2021, arXiv:2110.06169.
+
+Learns the value of the best actions *in the data* without ever asking about others, then clones those actions.
+In this order, every update (L₂^τ is the expectile loss, ω the advantage weight):
+
+    L_V = mean L₂^τ( min_j Q̄_j(s,a) − V(s) )                         → losses.value.expectile_loss
+    A   = min_j Q̄_j(s,a) − V(s),  ω = exp(min(β·A, ln ω_max))        → losses.weights.awr_weights
+    L_π = mean −ω·log π(a|s)                                          → losses.policy.weighted_negative_log_likelihood
+    y   = r + γ·V(s'), or r where the episode terminated              → losses.value.bootstrap_target
+    L_Q = Σ_j mean (Q_j(s,a) − y)²                                    → losses.value.squared_error
+    Q̄   ← Q̄ + τ_polyak·(Q − Q̄)                                       → parts.target.Target.follow
+
+A and y use V *after* its step, as the authors' JAX code does (CORL and d3rlpy use V before it; same fixed point).
+
+Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
+dropped from the data; n-step returns are offered. Defaults are the paper's for locomotion.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+from pydantic import Field, model_validator
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.settings import Settings
+from understudy.core.state import Static
+from understudy.losses.policy import weighted_negative_log_likelihood
+from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import QEnsemble, StateValue
+from understudy.nn.mlp import NetworkSettings
+from understudy.parts.optim import Adam, cosine_decay
+from understudy.parts.target import Target
+
+
+class Config(Settings):
+    """Implicit Q-learning."""
+
+    name: Literal["iql"] = "iql"
+    """The algorithm."""
+    expectile: float = Field(0.7, gt=0, lt=1)
+    """τ: 0.5 values the data's average action, toward 1 its best."""
+    beta: float = Field(3.0, ge=0)
+    """Inverse temperature of the advantage weights: 0 is behaviour cloning."""
+    weight_ceiling: float = Field(100.0, gt=1)
+    """ω_max: no row counts more than this."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    n_step: int = Field(1, ge=1)
+    """Rewards summed before bootstrapping."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target critics move at each update."""
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for π, at the start of its schedule."""
+    actor_schedule: Literal["cosine", "constant"] = "cosine"
+    """`cosine` decays the actor's learning rate to 0 over the run's `steps`."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for Q."""
+    value_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for V."""
+    actor: ActorSettings = ActorSettings()
+    """The policy network."""
+    critic: NetworkSettings = NetworkSettings()
+    """Both critics and the value network."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_temperature(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "temperature" in data:
+            raise ValueError(
+                "'temperature' is refused: half of the field means β by it and half means 1/β. "
+                "Use beta (weights are exp(beta·A); official IQL's temperature 3.0 is beta=3.0)"
+            )
+        return data
+
+
+@final
+@dataclass
+class IQL:
+    config: Static[Config]
+    steps: Static[int]
+    policy: Actor
+    value: StateValue
+    critic: QEnsemble
+    target: Target[QEnsemble]
+    policy_optimizer: Adam
+    value_optimizer: Adam
+    critic_optimizer: Adam
+    updates: int = 0
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of V, π and Q, in that order, and of the target critics."""
+        config = self.config
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        q_target = self.target.network(state, data.action).amin(0)
+
+        value_loss = expectile_loss(q_target - self.value(state), config.expectile).mean()
+        self.value_optimizer.minimise(value_loss, config.value_learning_rate)
+
+        advantage = q_target - self.value(state).detach()
+        weight = awr_weights(advantage, config.beta, config.weight_ceiling)
+        log_prob = self.policy.log_prob(state, data.action)
+        actor_loss = weighted_negative_log_likelihood(log_prob, weight).mean()
+        self.policy_optimizer.minimise(actor_loss, self._actor_learning_rate())
+
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, self.value(next_state))
+        q = self.critic(state, data.action)
+        critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
+        self.target.follow(self.critic_optimizer.flat, config.polyak)
+
+        self.updates += 1
+        return {
+            "loss/value": value_loss.detach(),
+            "loss/actor": actor_loss.detach(),
+            "loss/critic": critic_loss.detach(),
+            "value/q": q.detach().mean(),
+            "value/advantage": advantage.mean(),
+            "weight/effective_share": effective_sample_size(weight) / len(weight),
+            "weight/clipped_share": clipped_share(advantage, config.beta, config.weight_ceiling),
+        }
+
+    def _actor_learning_rate(self) -> float:
+        if self.config.actor_schedule == "constant":
+            return self.config.actor_learning_rate
+        return cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+
+
+def build(config: Config, blueprint: Blueprint) -> IQL:
+    spec, seed = blueprint.spec, blueprint.seed
+    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
+    critic = QEnsemble(policy.view.size, spec.action.size, config.critic, stream(seed, "init/critic"))
+    for network in (policy, value, critic):
+        network.to(blueprint.device)
+    adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
+    return IQL(
+        config, blueprint.steps, policy, value, critic, Target.of(critic), adam[policy], adam[value], adam[critic]
+    )

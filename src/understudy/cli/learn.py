@@ -1,0 +1,146 @@
+"""train, resume, evaluate, predict, collect."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.core.errors import ConfigError, DataError
+
+ConfigName = Annotated[str, typer.Argument(help="A config by name (iql/pendulum) or a path to a .yaml file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Settings to change, as key=value.")]
+RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Choice = Annotated[str, typer.Option("--checkpoint", "-c", help="last, best, or a number of updates.")]
+Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions instead of taking the mean.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (train, resume, evaluate, predict, collect):
+        app.command()(command)
+
+
+def train(config: ConfigName, overrides: Overrides = None, quiet: Quiet = False) -> None:
+    """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
+    from understudy.run.config import load_config
+    from understudy.run.progress import Reporter
+    from understudy.run.session import train as start
+
+    reporter = Reporter(quiet=quiet)
+    resolved = load_config(config, overrides or [])
+    run = start(resolved, reporter=reporter)
+    _summarise(run.path, run.result, quiet)
+
+
+def resume(
+    run: RunPath,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    accept_versions: Annotated[
+        bool, typer.Option("--accept-versions", help="Go on although library versions changed (bits may differ).")
+    ] = False,
+) -> None:
+    """Go on with an unfinished run, to the bit. steps=N extends a finished one."""
+    from understudy.run.progress import Reporter
+    from understudy.run.session import resume as go_on
+
+    done = go_on(run, steps=_steps(overrides or []), reporter=Reporter(quiet=quiet), accept_versions=accept_versions)
+    _summarise(done.path, done.result, quiet)
+
+
+def evaluate(
+    run: RunPath,
+    episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
+    checkpoint: Choice = "last",
+    stochastic: Sampled = False,
+    quiet: Quiet = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Play episodes with a run's policy, always from the same start states."""
+    import json
+
+    from understudy.run.progress import Reporter
+    from understudy.run.session import Run
+
+    result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=Reporter(quiet=quiet))
+    if as_json:
+        print(json.dumps(result.to_json()))
+        return
+    low, high = result.interval
+    for number, (value, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
+        print(f"episode {number:>3}  return {value:>10.2f}  length {length:>5}")
+    score = "" if result.score is None else f"  score {result.score:.2f}"
+    print(f"mean return {result.mean:.2f}  (95 % interval {low:.2f} to {high:.2f}){score}")
+
+
+def predict(
+    run: RunPath,
+    obs: Annotated[Path, typer.Option("--obs", help="A .npy file: one observation, or one per row.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
+    checkpoint: Choice = "last",
+    stochastic: Sampled = False,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of sampled actions.")] = 0,
+) -> None:
+    """Actions of a run's policy for observations in a file, in environment units."""
+    import io
+
+    import numpy as np
+
+    from understudy.core.files import write_bytes
+    from understudy.run.session import Run
+
+    try:
+        observations = np.load(obs, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(str(obs), f"not a readable .npy file ({error})") from error
+    if not isinstance(observations, np.ndarray):
+        raise DataError(str(obs), "an archive", expected="one array in a .npy file")
+    actions = Run(run).predict(observations, checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    if out is None:
+        print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
+        return
+    buffer = io.BytesIO()
+    np.save(buffer, actions, allow_pickle=False)
+    write_bytes(out, buffer.getvalue())
+    print(f"{len(np.atleast_2d(actions))} actions written to {out}")
+
+
+def collect(
+    config: Annotated[str, typer.Argument(help="A config whose data.recipe is played.")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the new dataset store.")] = Path("dataset"),
+    quiet: Quiet = False,
+) -> None:
+    """Make a config's dataset and keep it as a memory-mapped store."""
+    from understudy.data.store import write_store
+    from understudy.run.config import load_config
+    from understudy.run.datasets import make_dataset
+    from understudy.run.progress import Reporter
+
+    recipe = load_config(config, overrides or []).data.recipe
+    if recipe is None:
+        raise ConfigError("data.recipe", "this config has no recipe to play")
+    if out.exists():
+        raise DataError(str(out), "already exists", do="Choose another --out.")
+    dataset = make_dataset(recipe, Reporter(quiet=quiet))
+    write_store(dataset, out, recipe.model_dump(mode="json"))
+    print(f"{dataset.episodes} episodes, {dataset.steps:,} steps, mean return {dataset.returns().mean():.1f}")
+    print(f"written to {out}, fingerprint {dataset.fingerprint}")
+
+
+def _steps(overrides: list[str]) -> int | None:
+    steps = None
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key != "steps":
+            raise ConfigError(key, "cannot change on resume", do="Only steps=N can; start a new run for the rest.")
+        if not value.isdigit():
+            raise ConfigError("steps", "wrong value", got=repr(value), expected="a whole number")
+        steps = int(value)
+    return steps
+
+
+def _summarise(path: Path, result: dict[str, object], quiet: bool) -> None:
+    if not quiet:
+        print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")  # type: ignore[arg-type]
+        print(f"run: {path}  curve: {path / 'plots' / 'eval_returns.png'}")

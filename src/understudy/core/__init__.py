@@ -1,0 +1,1 @@
+"""Words every room uses; imports nothing else of the library."""

@@ -1,0 +1,116 @@
+"""Files that are either the old one or the new one, never half of each.
+
+Every byte the library keeps goes through here: written to a sibling, fsynced, renamed, directory fsynced.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import UnderstudyError
+
+CHUNK = 1 << 22
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` atomically and durably."""
+    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        write_new(sibling, content)
+        sibling.replace(path)
+    except BaseException:
+        sibling.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Create `path`, write and fsync it; for files inside a folder that is renamed as a whole later."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(handle, view[:CHUNK]) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_bytes(path, json_bytes(content))
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """JSON with sorted keys and a final newline: the same content gives the same bytes."""
+    return (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, or an error that names the file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UnderstudyError(str(path), "no such file") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnderstudyError(str(path), f"not readable as JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise UnderstudyError(str(path), "wrong content", got=type(content).__name__, expected="a JSON object")
+    return content
+
+
+def publish_directory(draft: Path, final: Path) -> None:
+    """Give a finished draft folder its final name; after this returns it survives a power cut."""
+    sync_directory(draft)
+    draft.rename(final)
+    sync_directory(final.parent)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a folder so that a crash on the way leaves nothing that looks whole."""
+    doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
+def sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def file_chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def sha256_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    for chunk in file_chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sha256_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """JSON that carries the sha256 of itself, so that any changed byte is noticed by `read_sealed`."""
+    body = dict(content)
+    return json_bytes({**body, "seal": sha256_bytes(json_bytes(body))})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `seal` wrote, or an error if a byte of it changed."""
+    content = read_json(path)
+    seal_found = content.pop("seal", None)
+    if seal_found is None or path.read_bytes() != seal(content) or seal_found != sha256_bytes(json_bytes(content)):
+        raise UnderstudyError(str(path), "was changed or damaged after it was written (its seal does not fit)")
+    return content

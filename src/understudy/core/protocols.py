@@ -1,0 +1,75 @@
+"""The seams: what a policy, an algorithm and a source promise each other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Obs, Transitions
+from understudy.core.spec import Spec
+
+Metrics = dict[str, Tensor]
+"""Flat names (`loss/critic`) to detached scalars; nobody reads them before the log interval."""
+
+Carry = tuple[Tensor, ...]
+"""Recurrent state, explicit; empty for policies without memory."""
+
+
+class Policy(Protocol):
+    """Acts in environment units from raw observations."""
+
+    def initial(self, count: int) -> Carry: ...
+
+    def act(
+        self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None
+    ) -> tuple[Tensor, Carry]: ...
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What an algorithm needs of the data beyond (s, a, r, s', terminated)."""
+
+    columns: tuple[str, ...] = ()
+    horizon: int = 1
+    """n of n-step returns."""
+    gamma: float = 0.99
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation of one observation group, over a dataset's rows."""
+
+    mean: Tensor
+    std: Tensor
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All an algorithm may know when it is built."""
+
+    spec: Spec
+    moments: Mapping[str, Moments]
+    steps: int
+    """Gradient steps planned: the horizon of its schedules."""
+    seed: int
+    device: torch.device
+
+
+class Algorithm(Protocol):
+    """Learns from batches. One update is one gradient step of everything it trains."""
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def demand(self) -> Demand: ...
+
+    def update(self, data: Transitions) -> Metrics: ...
+
+
+class Source(Protocol):
+    """Knows how data arrives and nothing of learning."""
+
+    def next(self, policy: Policy) -> Transitions: ...

@@ -1,0 +1,102 @@
+"""The base of every settings class: frozen, closed, and told in one voice when wrong."""
+
+from collections.abc import Iterator
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from understudy.core.errors import ConfigError, did_you_mean
+
+
+class Settings(BaseModel):
+    """Frozen, no unknown keys, every field documented by the string under it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,
+        protected_namespaces=(),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, data: Any) -> Any:
+        """`true` where a number belongs is a slip, although Python would count it as 1."""
+        if isinstance(data, dict):
+            for name, value in data.items():
+                field = cls.model_fields.get(name)
+                if isinstance(value, bool) and field is not None and field.annotation in (int, float):
+                    raise ValueError(f"{name}: got {value}, expected a number")
+        return data
+
+    @classmethod
+    def parse(cls, data: object, where: str = "") -> Self:
+        """Validate, or raise one ConfigError that tells every mistake."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise explain(error, cls, where) from None
+
+
+def explain(error: ValidationError, model: type[BaseModel], where: str) -> ConfigError:
+    """All mistakes of one validation in the error voice, a line each."""
+    lines = list(dict.fromkeys(_sentences(error, model, where)))
+    return _ToldError("\n".join(lines))
+
+
+class _ToldError(ConfigError):
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
+
+
+def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[str]:
+    for detail in error.errors():
+        path = [str(part) for part in detail["loc"]]
+        yield _sentence(detail, path, model, where)
+
+
+def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], where: str) -> str:
+    place = ".".join(part for part in [where, *path] if part) or "config"
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        owner = _owner(model, path[:-1])
+        known = owner.model_fields if owner is not None else {}
+        return str(ConfigError(place, "no such setting", do=did_you_mean(path[-1], known)))
+    if kind == "missing":
+        return str(ConfigError(place, "is required"))
+    if kind == "union_tag_invalid":
+        return str(ConfigError(place, detail["msg"]))
+    message = detail["msg"].removeprefix("Value error, ")
+    if kind == "value_error":
+        return str(ConfigError(place, message))
+    wish = message.removeprefix("Input should be ").removeprefix("a valid ")
+    return str(ConfigError(place, "wrong value", got=repr(detail["input"]), expected=wish))
+
+
+def _owner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
+    """The settings class at a path, as far as it can be followed by field names."""
+    owner: type[BaseModel] | None = model
+    for part in path:
+        if owner is None:
+            return None
+        field: FieldInfo | None = owner.model_fields.get(part)
+        if field is not None:
+            owner = _model_in(field.annotation)
+        elif not part.isdigit():
+            return None
+    return owner
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in get_args(annotation):
+        found = _model_in(part)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,145 @@
+"""The closed inventory of what a checkpoint must hold.
+
+Every field of an algorithm or source is stateful by its type, or marked `Static[…]`; a field that is neither
+refuses to be captured, so nothing can be forgotten silently. `capture` gives a flat tree of paths;
+`restore` compares the whole tree first and changes nothing unless everything fits.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from understudy.core.errors import CheckpointError
+
+Scalar = bool | int | float | str
+Leaf = Tensor | Scalar
+State = dict[str, Leaf]
+
+
+class _StaticMark:
+    """What `Static[…]` leaves in an annotation."""
+
+
+Kind = TypeVar("Kind")
+Static = Annotated[Kind, _StaticMark]
+"""A field that never changes after construction: settings, data at rest, aliases of stateful tensors."""
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """A place in a live object: how to read it and how to write it."""
+
+    path: str
+    read: Callable[[], Leaf]
+    write: Callable[[Leaf], None]
+
+
+def capture(owner: object) -> State:
+    """Copies of everything that moves in `owner`, by path."""
+    return {slot.path: _copy(slot.read()) for slot in _slots(owner, "")}
+
+
+def restore(owner: object, state: State, where: str) -> None:
+    """Write `state` into `owner`, or raise with every difference by path and change nothing."""
+    slots = {slot.path: slot for slot in _slots(owner, "")}
+    differences = [f"missing {path}" for path in slots.keys() - state.keys()]
+    differences += [f"unexpected {path}" for path in state.keys() - slots.keys()]
+    for path in slots.keys() & state.keys():
+        here, there = _shape(slots[path].read()), _shape(state[path])
+        if here != there:
+            differences.append(f"{path} is {there} in the file and {here} in the program")
+    if differences:
+        shown = "; ".join(sorted(differences)[:12]) + ("; …" if len(differences) > 12 else "")
+        raise CheckpointError(
+            where,
+            f"does not fit this run, {len(differences)} differences: {shown}",
+            do="Nothing was changed. Use the settings the checkpoint was written with.",
+        )
+    for path, slot in slots.items():
+        slot.write(state[path])
+
+
+def nonfinite(state: State) -> list[str]:
+    """Paths of floating tensors that hold NaN or infinity."""
+    return [
+        path
+        for path, leaf in state.items()
+        if isinstance(leaf, Tensor) and leaf.is_floating_point() and not bool(leaf.isfinite().all())
+    ]
+
+
+def _slots(value: object, path: str) -> Iterator[_Slot]:
+    if isinstance(value, nn.Module):
+        yield from _module_slots(value, path)
+    elif isinstance(value, Tensor):
+        yield _Slot(path, value.detach, lambda new: _copy_into(value, new))
+    elif isinstance(value, torch.Generator):
+        yield _Slot(path, value.get_state, lambda new: _set_generator(value, new))
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield from _slots(value[key], _join(path, key))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _slots(item, _join(path, str(index)))
+    elif is_dataclass(value) and not isinstance(value, type):
+        for name in _moving_fields(type(value)):
+            yield from _field_slots(value, name, _join(path, name))
+    else:
+        raise TypeError(f"{path}: {type(value).__name__} is neither stateful nor marked Static[…]")
+
+
+@cache
+def _moving_fields(owner: type) -> list[str]:
+    hints = get_type_hints(owner, include_extras=True)
+    return [entry.name for entry in fields(owner) if not _is_static(hints[entry.name])]
+
+
+def _is_static(hint: object) -> bool:
+    return get_origin(hint) is Annotated and _StaticMark in get_args(hint)
+
+
+def _field_slots(owner: object, name: str, path: str) -> Iterator[_Slot]:
+    value = getattr(owner, name)
+    if isinstance(value, (bool, int, float, str)):
+        yield _Slot(path, lambda: cast(Scalar, getattr(owner, name)), lambda new: setattr(owner, name, new))
+    else:
+        yield from _slots(value, path)
+
+
+def _module_slots(module: nn.Module, path: str) -> Iterator[_Slot]:
+    for name, part in module.named_modules():
+        if part._non_persistent_buffers_set:
+            raise TypeError(f"{path}.{name}: non-persistent buffers would be missing from a checkpoint")
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        yield from _slots(tensor, _join(path, name))
+    for name, part in module.named_modules():
+        for attribute, value in vars(part).items():
+            if isinstance(value, torch.Generator):
+                yield from _slots(value, _join(path, name, attribute))
+
+
+def _join(*names: str) -> str:
+    return ".".join(name for name in names if name)
+
+
+def _copy(leaf: Leaf) -> Leaf:
+    return leaf.detach().to("cpu", copy=True).contiguous() if isinstance(leaf, Tensor) else leaf
+
+
+def _shape(leaf: Leaf) -> str:
+    return f"{leaf.dtype} {list(leaf.shape)}" if isinstance(leaf, Tensor) else type(leaf).__name__
+
+
+@torch.no_grad()
+def _copy_into(target: Tensor, new: Leaf) -> None:
+    assert isinstance(new, Tensor)
+    target.copy_(new)
+
+
+def _set_generator(generator: torch.Generator, new: Leaf) -> None:
+    assert isinstance(new, Tensor)
+    generator.set_state(new)

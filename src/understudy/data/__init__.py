@@ -1,0 +1,1 @@
+"""Data at rest: episodes, datasets, files, recipes, reference scores."""

@@ -1,0 +1,73 @@
+"""A recipe: how to make a dataset, in words. The same recipe gives the same bytes."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from understudy.core.settings import Settings
+
+
+class RandomPlay(Settings):
+    """Uniform random actions."""
+
+    policy: Literal["random"] = "random"
+    share: float = Field(1.0, gt=0)
+    """Part of the episodes, relative to the other behaviours' shares."""
+
+
+class Scripted(Settings):
+    """The environment's scripted controller, weakened by `skill`."""
+
+    policy: Literal["scripted"] = "scripted"
+    share: float = Field(1.0, gt=0)
+    """Part of the episodes, relative to the other behaviours' shares."""
+    skill: float = Field(1.0, ge=0, le=1)
+    """1 is the controller at its best, 0 a helpless one."""
+    noise: float = Field(0.0, ge=0)
+    """Standard deviation of Gaussian action noise, in halves of the action range."""
+    epsilon: float = Field(0.0, ge=0, le=1)
+    """Chance of a uniformly random action at each step."""
+
+
+class RunPolicy(Settings):
+    """The policy of an earlier run."""
+
+    policy: Literal["run"] = "run"
+    run: str
+    """The run's directory."""
+    checkpoint: str = "last"
+    """last, best, or a number of updates."""
+    share: float = Field(1.0, gt=0)
+    """Part of the episodes, relative to the other behaviours' shares."""
+    greedy: bool = True
+    """Act with the mean action, or sample."""
+    noise: float = Field(0.0, ge=0)
+    """Standard deviation of Gaussian action noise, in halves of the action range."""
+    epsilon: float = Field(0.0, ge=0, le=1)
+    """Chance of a uniformly random action at each step."""
+
+
+Behaviour = Annotated[RandomPlay | Scripted | RunPolicy, Field(discriminator="policy")]
+
+
+class Recipe(Settings):
+    """Environment, behaviours with shares, counts and a seed."""
+
+    env: str
+    """A registered environment id."""
+    episodes: int = Field(100, ge=1)
+    """Episodes in all."""
+    seed: int = Field(0, ge=0)
+    """Everything random in the dataset grows from it."""
+    behaviours: tuple[Behaviour, ...] = Field(min_length=1)
+    """Who plays, and how often."""
+
+    def counts(self) -> list[int]:
+        """Episodes of each behaviour: largest remainders, so that they add up exactly."""
+        total = sum(behaviour.share for behaviour in self.behaviours)
+        exact = [self.episodes * behaviour.share / total for behaviour in self.behaviours]
+        counts = [int(part) for part in exact]
+        by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+        for i in by_remainder[: self.episodes - sum(counts)]:
+            counts[i] += 1
+        return counts

@@ -1,0 +1,1 @@
+"""Worlds: environments and the scripted players that know them."""

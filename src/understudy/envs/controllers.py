@@ -1,0 +1,36 @@
+"""Scripted players: pure functions of an observation, in environment units, with a skill between 0 and 1."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, did_you_mean
+
+Controller = Callable[[Mapping[str, NDArray[Any]], float], NDArray[np.float64]]
+
+
+def swing_up_pendulum(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArray[np.float64]:
+    """Pump energy until the pendulum can reach the top, then hold it there.
+
+    Less skill aims for too much energy and holds more weakly, so the pendulum whirls past the top.
+    """
+    cosine, sine, velocity = (float(value) for value in groups["state"])
+    angle = np.arctan2(sine, cosine)
+    if abs(angle) < 0.5 and abs(velocity) < 3.0:
+        return np.array([-skill * (10.0 * angle + 2.0 * velocity)])
+    energy_at_top = 15.0
+    goal = energy_at_top + 20.0 * (1.0 - skill)
+    energy = 0.5 * velocity**2 + energy_at_top * cosine
+    direction = 1.0 if velocity >= 0 else -1.0
+    return np.array([direction * np.clip(goal - energy, -2.0, 2.0)])
+
+
+CONTROLLERS: dict[str, Controller] = {"Pendulum-v1": swing_up_pendulum}
+
+
+def find_controller(env_id: str) -> Controller:
+    if env_id not in CONTROLLERS:
+        raise ConfigError(f"environment '{env_id}'", "has no scripted controller", do=did_you_mean(env_id, CONTROLLERS))
+    return CONTROLLERS[env_id]

@@ -1,0 +1,33 @@
+"""Targets and losses of value functions."""
+
+import torch
+from torch import Tensor
+
+from understudy.core.checks import check_no_gradient, check_same_shape
+
+
+def bootstrap_target(reward: Tensor, discount: float | Tensor, terminated: Tensor, bootstrap: Tensor) -> Tensor:
+    """y [B] = r where the episode terminated, r + γⁿ·B(s') elsewhere.
+
+    The one place that decides what termination means. `where`, not a product: 0·inf is NaN.
+    """
+    check_same_shape(reward=reward, terminated=terminated, bootstrap=bootstrap)
+    return torch.where(terminated, reward, reward + discount * bootstrap).detach()
+
+
+def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
+    """L₂^τ(x) [B] = |τ − 1{x<0}|·x², x = target − prediction. τ = ½ is half the squared error."""
+    return torch.where(difference > 0, expectile, 1.0 - expectile) * difference.square()
+
+
+def squared_error(predictions: Tensor, target: Tensor) -> Tensor:
+    """(Q_j − y)² [K, B] of every ensemble member against one target [B]."""
+    check_no_gradient(target=target)
+    check_same_shape(prediction=predictions[0], target=target)
+    return (predictions - target).square()
+
+
+def mean_over(values: Tensor, valid: Tensor) -> Tensor:
+    """Mean over the last axis of the rows that are valid [B]; 0 where none is."""
+    check_same_shape(value=values[..., 0, :] if values.ndim > 1 else values, valid=valid)
+    return torch.where(valid, values, 0.0).sum(-1) / valid.sum().clamp(min=1)

@@ -1,0 +1,1 @@
+"""Pieces of an update, shared by composition."""

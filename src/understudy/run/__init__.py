@@ -1,0 +1,1 @@
+"""A run from birth to rest: config, build, loop, evaluation, checkpoint, directory."""

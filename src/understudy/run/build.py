@@ -1,0 +1,102 @@
+"""From a config to live objects. Everything that can be wrong is found here, before the first step."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+
+from understudy.algorithms import find_algorithm
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.protocols import Algorithm, Blueprint, Metrics
+from understudy.core.state import Static, capture
+from understudy.data.dataset import Dataset
+from understudy.data.rewards import RewardTransform, fit_rewards
+from understudy.data.scores import reference
+from understudy.envs.gym import env_spec, make_env
+from understudy.run.config import RunConfig
+from understudy.run.datasets import resolve_dataset
+from understudy.run.progress import SILENT, Reporter
+from understudy.sources.offline import OfflineSource
+
+
+@final
+@dataclass
+class Learner:
+    """What moves during a run; its inventory is what a checkpoint holds."""
+
+    algorithm: Any
+    source: OfflineSource
+    dataset: Static[Dataset]
+    reward: Static[RewardTransform]
+
+    def update(self) -> Metrics:
+        """The whole of training, in two lines."""
+        data = self.source.next(self.algorithm.policy)
+        metrics: Metrics = self.algorithm.update(data)
+        return metrics
+
+
+def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
+    """Dataset, source and algorithm of a run."""
+    device = check_config(config)
+    torch.set_num_threads(config.threads)
+    dataset = resolve_dataset(config.data, config.env.id, reporter)
+    check_env_fits(config.env.id, dataset)
+    reward = fit_rewards(config.data.reward, dataset)
+    blueprint = Blueprint(
+        dataset.spec,
+        dataset.moments() if config.data.normalize_observations else {},
+        config.steps,
+        config.seed,
+        device,
+    )
+    algorithm: Algorithm = find_algorithm(config.algo.model_dump()["name"]).build(config.algo, blueprint)
+    source = OfflineSource.build(
+        dataset.with_rewards(reward), algorithm.demand, config.source.batch_size, config.seed, device
+    )
+    learner = Learner(algorithm, source, dataset, reward)
+    capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
+    return learner
+
+
+def check_config(config: RunConfig) -> torch.device:
+    """What can be checked without touching data: device, environment, reference score."""
+    if isinstance(config.env.reference, str):
+        reference(config.env.reference)
+    make_env(config.env.id).close()
+    if config.data.recipe is not None:
+        make_env(config.data.recipe.env).close()
+    return pick_device(config.device)
+
+
+def check_env_fits(env_id: str, dataset: Dataset) -> None:
+    """The environment emits and accepts what the data holds."""
+    env = make_env(env_id)
+    try:
+        spec = env_spec(env, env_id)
+    finally:
+        env.close()
+    same_groups = {name: group.shape for name, group in spec.observation.items()} == {
+        name: group.shape for name, group in dataset.spec.observation.items()
+    }
+    if not same_groups or spec.action.size != dataset.spec.action.size:
+        raise DataError(
+            f"dataset '{dataset.name}'",
+            f"does not fit environment '{env_id}'",
+            got=dataset.spec.describe(),
+            expected=spec.describe(),
+        )
+
+
+def pick_device(name: str) -> torch.device:
+    """The device that was asked for, or an error; never another one."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available[name]:
+        raise ConfigError("device", f"'{name}' is not available on this machine", do="Use device=cpu.")
+    return torch.device(name)
+
+
+def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:
+    """The config with the dataset's fingerprint written in."""
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    return config.model_copy(update={"data": data})

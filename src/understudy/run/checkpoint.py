@@ -1,0 +1,130 @@
+"""Checkpoints: `checkpoints/000020000/{state.safetensors, manifest.json}` and a small file `latest`.
+
+A checkpoint exists only once its folder has its final name, every file carries its sha256, the manifest is
+sealed, and nothing in it can run code.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.files import (
+    publish_directory,
+    read_sealed,
+    remove_directory,
+    seal,
+    sha256_bytes,
+    write_bytes,
+    write_new,
+)
+from understudy.core.state import Scalar, State
+
+FORMAT = 1
+LATEST = "latest"
+MANIFEST = "manifest.json"
+TENSORS = "state.safetensors"
+CARD_FACT = "policy"
+"""The fact that says how to rebuild the policy without its algorithm."""
+
+
+@final
+@dataclass(frozen=True)
+class Checkpoint:
+    path: Path
+    updates: int
+    state: State
+    facts: dict[str, Any]
+    """What the writer said of itself: versions, config digest, dataset fingerprint."""
+
+
+def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, Any], keep: int) -> Path:
+    """Write a new checkpoint beside the old ones, then point `latest` at it, then drop the oldest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final_path = folder / f"{updates:09d}"
+    draft = folder / f".{updates:09d}.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir()
+        tensors = save_tensors({path: leaf for path, leaf in sorted(state.items()) if isinstance(leaf, Tensor)})
+        write_new(draft / TENSORS, tensors)
+        manifest = {
+            "format": FORMAT,
+            "kind": "understudy checkpoint",
+            "updates": updates,
+            "scalars": {path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor)},
+            "sha256": {TENSORS: sha256_bytes(tensors)},
+            "facts": facts,
+        }
+        write_new(draft / MANIFEST, seal(manifest))
+        if final_path.exists():
+            remove_directory(final_path)
+        publish_directory(draft, final_path)
+        write_bytes(folder / LATEST, f"{updates:09d}\n".encode())
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise CheckpointError(
+            f"checkpoint '{final_path}'",
+            f"could not be written ({error})",
+            do="The checkpoint before it is untouched: make room or fix permissions, then resume.",
+        ) from error
+    _prune(folder, keep)
+    return final_path
+
+
+def list_checkpoints(folder: Path) -> list[int]:
+    """Update counts of the checkpoints that are there, oldest first; drafts are not."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(entry.name) for entry in folder.iterdir() if re.fullmatch(r"\d{9}", entry.name))
+
+
+def load_checkpoint(folder: Path, updates: int) -> Checkpoint:
+    """Read and verify one checkpoint; anything wrong with it is an error, never a guess."""
+    path = folder / f"{updates:09d}"
+    where = f"checkpoint '{path}'"
+    if not path.is_dir():
+        there = ", ".join(map(str, list_checkpoints(folder))) or "none"
+        raise CheckpointError(where, "no such checkpoint", do=f"There are: {there}.")
+    try:
+        manifest = read_sealed(path / MANIFEST)
+        if manifest["format"] != FORMAT:
+            raise CheckpointError(where, "written in another format", got=manifest["format"], expected=FORMAT)
+        if manifest["updates"] != updates:
+            raise CheckpointError(where, "of another update", got=manifest["updates"], expected=updates)
+        content = (path / TENSORS).read_bytes()
+        if sha256_bytes(content) != manifest["sha256"][TENSORS]:
+            raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
+        tensors = load_tensors(content)
+        scalars: dict[str, Scalar] = manifest["scalars"]
+        return Checkpoint(path, updates, {**tensors, **scalars}, manifest["facts"])
+    except CheckpointError:
+        raise
+    except (UnderstudyError, OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise CheckpointError(where, f"damaged or incomplete ({error})") from error
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a sentence about each broken one that was passed over."""
+    broken: list[str] = []
+    for updates in reversed(list_checkpoints(folder)):
+        try:
+            return load_checkpoint(folder, updates), broken
+        except CheckpointError as error:
+            broken.append(str(error))
+    return None, broken
+
+
+def _prune(folder: Path, keep: int) -> None:
+    for updates in list_checkpoints(folder)[:-keep]:
+        remove_directory(folder / f"{updates:09d}")
+    for entry in folder.iterdir():
+        if re.fullmatch(r"\.\d{9}\.(draft|\d+\.old)", entry.name):
+            shutil.rmtree(entry, ignore_errors=True)

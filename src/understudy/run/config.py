@@ -1,0 +1,178 @@
+"""One run, in words: every setting with its default, from YAML and `key=value` alike."""
+
+import re
+from collections.abc import Iterable
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
+
+from understudy.algorithms import find_algorithm
+from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.settings import Settings
+from understudy.data.recipes import Recipe
+from understudy.data.rewards import RewardPreset
+from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
+
+
+class SourceSettings(Settings):
+    """How data arrives."""
+
+    kind: Literal["offline"] = "offline"
+    """`offline`: batches drawn uniformly from a fixed dataset."""
+    batch_size: int = Field(256, ge=1)
+    """Rows per gradient step."""
+
+
+class DataSettings(Settings):
+    """What is learned from: a file or a recipe."""
+
+    path: str = ""
+    """An .npz file or a native store."""
+    recipe: Recipe | None = None
+    """How to make the dataset."""
+    fingerprint: str = ""
+    """sha256 of the content, filled in when the run starts; a run with another content refuses to resume."""
+    actions: Literal["refuse", "clip"] = "refuse"
+    """What to do with actions outside the action space."""
+    reward: RewardPreset = "none"
+    """Transform of rewards for learning; returns are reported raw."""
+    normalize_observations: bool = True
+    """(s − mean)/(std + 1e-3) with the dataset's statistics, saved with the policy."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if bool(self.path) == (self.recipe is not None):
+            raise ValueError("give exactly one of data.path and data.recipe")
+        return self
+
+
+class EnvSettings(Settings):
+    """Where the policy is evaluated."""
+
+    id: str
+    """A registered environment id."""
+    reference: str | tuple[float, float] | None = None
+    """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
+
+
+class RunConfig(Settings):
+    """Every run has the same top level."""
+
+    algo: SerializeAsAny[Settings]
+    """The algorithm: `name` and its settings."""
+    source: SourceSettings = SourceSettings()
+    """How data arrives."""
+    data: DataSettings
+    """What is learned from."""
+    env: EnvSettings
+    """Where the policy is evaluated."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Everything random in the run grows from it."""
+    steps: int = Field(1_000_000, ge=1)
+    """Gradient steps; also the horizon of schedules."""
+    log_every: int = Field(1000, ge=1)
+    """Updates between lines of metrics.jsonl."""
+    eval_every: int = Field(5000, ge=1)
+    """Updates between evaluations."""
+    eval_episodes: int = Field(10, ge=1)
+    """Episodes per evaluation, always the same start states."""
+    save_every: int = Field(5000, ge=1)
+    """Updates between checkpoints."""
+    keep_checkpoints: int = Field(5, ge=2)
+    """Newest checkpoints kept."""
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+    """Where tensors live; bit-exact resume is promised on cpu."""
+    threads: int = Field(1, ge=1)
+    """Threads inside one operation. Part of the run's identity: another number may change last bits."""
+    tensorboard: bool = True
+    """Write TensorBoard events beside the logs."""
+    out: str = ""
+    """The run's directory; runs/<config name>/<seed> if empty."""
+
+    @field_validator("out")
+    @classmethod
+    def _no_line_breaks(cls, out: str) -> str:
+        if any(ord(character) < 32 for character in out):
+            raise ValueError("control characters in a directory name")
+        return out
+
+    def to_yaml(self) -> str:
+        return dump_yaml(self.model_dump(mode="json"))
+
+
+def config_root() -> Traversable:
+    return files("understudy").joinpath("configs")
+
+
+def config_names() -> list[str]:
+    """Names of the configs that come with the library."""
+    folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
+    return sorted(
+        f"{folder.name}/{entry.name.removesuffix('.yaml')}"
+        for folder in folders
+        for entry in folder.iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def load_config(name_or_path: str, overrides: Iterable[str] = ()) -> RunConfig:
+    """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes."""
+    data, label = _read_named(name_or_path)
+    for override in overrides:
+        apply_override(data, override)
+    config = parse_config(data)
+    if config.out:
+        return config
+    return config.model_copy(update={"out": str(Path("runs") / label / str(config.seed))})
+
+
+def _read_named(name: str) -> tuple[dict[str, Any], str]:
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(Path(name)), Path(name).stem
+    known = config_names()
+    if name not in known:
+        raise ConfigError(
+            f"config '{name}'", "no config of this name", do=f"{did_you_mean(name, known)} A file ends in .yaml."
+        )
+    text = config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return parse_yaml(text, name), name
+
+
+def parse_config(data: dict[str, Any]) -> RunConfig:
+    """Validate plain data; the algorithm's name decides which settings `algo` may have."""
+    data = dict(data)
+    algo = data.get("algo", {})
+    if isinstance(algo, str):
+        algo = {"name": algo}
+    if not isinstance(algo, dict) or "name" not in algo:
+        raise ConfigError("algo", "which algorithm is missing", expected="algo: {name: iql, …}")
+    data["algo"] = find_algorithm(str(algo["name"])).Config.parse(algo, "algo")
+    return RunConfig.parse(data)
+
+
+def read_resolved(path: Path) -> RunConfig:
+    """The complete config a run directory keeps."""
+    return parse_config(read_yaml(path))
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set one dotted key in plain data; the field's type decides later what the text means."""
+    key, equals, text = override.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*", key):
+        raise ConfigError(f"'{override}'", "not a setting", expected="key=value", do="Example: algo.expectile=0.8")
+    *parents, last = key.split(".")
+    owner = data
+    for number, part in enumerate(parents):
+        child = owner.get(part)
+        if isinstance(child, str) and part == "algo":
+            child = {"name": child}
+        if child is None:
+            child = {}
+        if not isinstance(child, dict):
+            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
+        owner[part] = dict(child)
+        owner = owner[part]
+    owner[last] = parse_yaml(text, key) if text else ""

@@ -1,0 +1,117 @@
+"""The one evaluator: fixed start states, every episode's return, an interval, a score.
+
+It owns its random streams and environments, so evaluating more or less often changes nothing in training.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from understudy.core.errors import DataError, RunError
+from understudy.core.protocols import Policy
+from understudy.core.rng import derived_seed, stream
+from understudy.core.spec import Spec
+from understudy.data.scores import normalized_score, normalized_spread
+from understudy.envs.gym import env_spec, make_env, observe
+
+RESAMPLES = 2000
+
+
+@final
+@dataclass(frozen=True)
+class Evaluation:
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    reference: str | tuple[float, float] | None = None
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.returns))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return bootstrap_interval(np.asarray(self.returns))
+
+    @property
+    def score(self) -> float | None:
+        return None if self.reference is None else normalized_score(self.reference, self.mean)
+
+    def to_json(self) -> dict[str, Any]:
+        low, high = self.interval
+        record = {
+            "eval/return_mean": self.mean,
+            "eval/return_std": float(np.std(self.returns)),
+            "eval/return_low": low,
+            "eval/return_high": high,
+            "eval/length_mean": float(np.mean(self.lengths)),
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+        }
+        if self.reference is not None:
+            record["eval/score"] = normalized_score(self.reference, self.mean)
+            record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
+        return record
+
+
+def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean, with a fixed stream: the same values give the same interval."""
+    rng = np.random.default_rng(derived_seed(0, "bootstrap"))
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def evaluate_policy(
+    policy: Policy,
+    env_id: str,
+    episodes: int,
+    seed: int,
+    *,
+    spec: Spec | None = None,
+    greedy: bool = True,
+    reference: str | tuple[float, float] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Play `episodes` side by side, each in its own environment with its own fixed seed.
+
+    `on_step` is told how many episodes are done and how many there are.
+    """
+    envs = [make_env(env_id) for _ in range(episodes)]
+    found = env_spec(envs[0], env_id)
+    if spec is not None and (
+        dict(spec.observation) != dict(found.observation) or spec.action.size != found.action.size
+    ):
+        raise DataError(
+            f"environment '{env_id}'", "does not fit the policy", got=found.describe(), expected=spec.describe()
+        )
+    where = f"environment '{env_id}'"
+    rng = stream(seed, "eval")
+    resets = [env.reset(seed=derived_seed(seed, "eval", i) % 2**31)[0] for i, env in enumerate(envs)]
+    current = [observe(raw, found, where) for raw in resets]
+    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
+    low, high = np.asarray(found.action.low), np.asarray(found.action.high)
+    carry = policy.initial(episodes)
+    try:
+        while not done.all():
+            obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
+            actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
+            batch = np.clip(actions.cpu().numpy(), low, high).astype(found.action.dtype)
+            for i in np.flatnonzero(~done):
+                raw, reward, terminated, truncated, _ = envs[i].step(batch[i])
+                current[i] = observe(raw, found, where)
+                reward = float(reward)
+                if not np.isfinite(reward):
+                    raise RunError(where, f"reward is not finite at step {lengths[i]} of episode {i}", got=reward)
+                returns[i] += reward
+                lengths[i] += 1
+                done[i] = terminated or truncated
+            if on_step is not None:
+                on_step(int(done.sum()), episodes)
+    finally:
+        for env in envs:
+            env.close()
+    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)

@@ -1,0 +1,57 @@
+"""Numbers that stop being numbers: found at the next log, traced to the update, and undone.
+
+Checking every update would cost every update. Instead a verified copy of the whole state is kept from the
+last check; when a check fails, the run is rewound to it and replayed (it is exact to the bit) one update at a
+time until the guilty one is found, and the state before that update is what remains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+from understudy.core.errors import DivergenceError
+from understudy.core.protocols import Metrics
+from understudy.core.state import State, capture, nonfinite, restore
+
+
+@final
+@dataclass
+class Guard:
+    owner: object
+    """What moves: the algorithm and its source."""
+    updates: int
+    verified: State
+
+    @classmethod
+    def over(cls, owner: object, updates: int) -> "Guard":
+        return cls(owner, updates, capture(owner))
+
+    def check(self, updates: int, metrics: Metrics) -> bool:
+        """True if the metrics and the whole state are finite; then this state is the new safe point."""
+        state = capture(self.owner)
+        if _bad_metrics(metrics) or nonfinite(state):
+            return False
+        self.updates, self.verified = updates, state
+        return True
+
+    def rewind(self, update: Callable[[], Metrics], until: int) -> tuple[int, DivergenceError]:
+        """Leave `owner` as it was before the first update that went wrong; say how many updates it has."""
+        restore(self.owner, self.verified, "last verified state")
+        for updates in range(self.updates, until):
+            before = capture(self.owner)
+            metrics = update()
+            bad = _bad_metrics(metrics) or nonfinite(capture(self.owner))
+            if bad:
+                restore(self.owner, before, "state before divergence")
+                return updates, DivergenceError(
+                    f"update {updates + 1}",
+                    f"{', '.join(bad[:4])} became NaN or infinite",
+                    do="The last finite state was saved. Lower the learning rates, or check the scale of rewards.",
+                )
+        raise AssertionError("replaying the same updates gave other numbers: something outside the state moved")
+
+
+def _bad_metrics(metrics: Metrics) -> list[str]:
+    return [name for name, value in metrics.items() if not bool(torch.isfinite(value).all())]

@@ -1,0 +1,196 @@
+"""The one training loop.
+
+    data = source.next(algorithm.policy)
+    metrics = algorithm.update(data)
+
+and around these two lines: logs, evaluations, checkpoints, each at its own interval, in this order.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, final
+
+from understudy.core.errors import UnderstudyError
+from understudy.core.files import json_bytes, sha256_bytes, write_json
+from understudy.core.protocols import Metrics
+from understudy.core.state import capture
+from understudy.run.build import Learner
+from understudy.run.checkpoint import CARD_FACT, save_checkpoint
+from understudy.run.config import RunConfig
+from understudy.run.evaluate import Evaluation, evaluate_policy
+from understudy.run.guard import Guard
+from understudy.run.meta import versions
+from understudy.run.plots import draw_run
+from understudy.run.policy_file import save_policy
+from understudy.run.progress import Reporter
+from understudy.run.rundir import RunDir
+from understudy.run.sinks import Sinks
+
+NOTE_SECONDS = 0.25
+
+
+class InterruptedRunError(UnderstudyError):
+    """Ctrl-C or SIGTERM: the run was saved and can go on."""
+
+    def __init__(self, run: Path, updates: int, signal_number: int) -> None:
+        super().__init__(
+            f"run '{run}'", f"stopped and saved at update {updates:,}", do=f"Go on with: understudy resume {run}"
+        )
+        self.exit_code = 128 + signal_number
+
+
+@final
+class Loop:
+    """A run in progress. `updates` is the only counter."""
+
+    def __init__(self, config: RunConfig, run: RunDir, learner: Learner, updates: int, reporter: Reporter) -> None:
+        self.config = config
+        self.run = run
+        self.learner = learner
+        self.updates = updates
+        self.reporter = reporter
+        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard)
+        self.guard = Guard.over(learner, updates)
+        self.saved = updates
+        evaluations = run.evaluations()
+        self.best = max((line["eval/return_mean"] for line in evaluations), default=float("-inf"))
+        self.note = ""
+
+    def train(self) -> dict[str, Any]:
+        """Go on to the configured number of updates; the result that result.json holds."""
+        config = self.config
+        with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
+            shown = time.monotonic()
+            while self.updates < config.steps:
+                metrics = self.learner.update()
+                self.updates += 1
+                self._mark(metrics)
+                if stop:
+                    self._save(metrics)
+                    raise InterruptedRunError(self.run.path, self.updates, stop[0])
+                if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.steps:
+                    advance(self.updates, self.note)
+                    shown = now
+        return self._finish()
+
+    def _mark(self, metrics: Metrics) -> None:
+        """What is due after this update."""
+        config, updates = self.config, self.updates
+        final_update = updates == config.steps
+        if updates % config.log_every == 0 or final_update:
+            self._verify(metrics)
+            self._log(metrics)
+        if updates % config.eval_every == 0 or final_update:
+            self._verify(metrics)
+            self._evaluate()
+        if updates % config.save_every == 0 or final_update:
+            self._save(metrics)
+
+    def _verify(self, metrics: Metrics) -> None:
+        if self.guard.updates < self.updates and not self.guard.check(self.updates, metrics):
+            self.updates, error = self.guard.rewind(self.learner.update, self.updates)
+            self._write_checkpoint()
+            raise error
+
+    def _log(self, metrics: Metrics) -> None:
+        values = {name: float(value) for name, value in metrics.items()}
+        self.sinks.log(self.updates, values)
+        losses = [f"{name.removeprefix('loss/')} {value:.3g}" for name, value in values.items() if "loss/" in name]
+        score = self.note.partition("return")
+        self.note = " ".join(losses) + (f" return{score[2]}" if score[1] else "")
+
+    def _evaluate(self) -> None:
+        evaluation = evaluate(self.config, self.learner.algorithm.policy, self.config.eval_episodes)
+        self.sinks.log_evaluation(self.updates, evaluation.to_json())
+        self.note = f"{self.note.partition(' return')[0]} return {evaluation.mean:.1f}"
+        if evaluation.mean > self.best:
+            self.best = evaluation.mean
+            self._save_policy("best", evaluation)
+
+    def _save(self, metrics: Metrics) -> None:
+        self._verify(metrics)
+        if self.saved < self.updates:
+            self.sinks.sync()
+            self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        policy = self.learner.algorithm.policy
+        facts = {
+            "versions": versions(),
+            "config_sha256": config_digest(self.config),
+            "dataset": self.config.data.fingerprint,
+            CARD_FACT: {"spec": policy.spec.to_json(), "settings": policy.settings.model_dump(mode="json")},
+        }
+        save_checkpoint(
+            self.run.checkpoints, self.updates, capture(self.learner), facts, keep=self.config.keep_checkpoints
+        )
+        self.saved = self.updates
+
+    def _save_policy(self, name: str, evaluation: Evaluation | None) -> None:
+        facts = {
+            "algorithm": self.config.algo.model_dump(mode="json"),
+            "updates": self.updates,
+            "env": self.config.env.id,
+        }
+        if evaluation is not None:
+            facts["return_mean"] = evaluation.mean
+        save_policy(self.learner.algorithm.policy, self.run.policies / name, facts)
+
+    def _finish(self) -> dict[str, Any]:
+        self._save_policy("final", None)
+        self.sinks.close()
+        draw_run(self.run)
+        last = self.run.evaluations()[-1]
+        result = {
+            "updates": self.updates,
+            "fingerprint": self.config.data.fingerprint,
+            "best_return_mean": self.best,
+            **{name: value for name, value in last.items() if name != "updates"},
+        }
+        write_json(self.run.result_file, result)
+        return result
+
+
+def evaluate(config: RunConfig, policy: Any, episodes: int, *, greedy: bool = True, reporter: Any = None) -> Evaluation:
+    """A run's evaluation: its environment, its seed, its reference score."""
+    return evaluate_policy(
+        policy,
+        config.env.id,
+        episodes,
+        config.seed,
+        greedy=greedy,
+        reference=config.env.reference,
+        on_step=reporter,
+    )
+
+
+def config_digest(config: RunConfig) -> str:
+    """Identity of everything that decides a run's bytes; where it lies and how far it goes do not."""
+    content = config.model_dump(mode="json", exclude={"out", "steps", "tensorboard", "keep_checkpoints"})
+    return sha256_bytes(json_bytes(content))
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM while inside; the loop looks at the list between updates."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:  # asked twice: now
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""Pictures of a run, made from its logs alone."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from understudy.run.rundir import RunDir
+
+PALETTE = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
+
+
+def draw_run(run: RunDir) -> list[Path]:
+    """eval_returns.png and losses.png of one run; returns what was drawn."""
+    drawn = []
+    evaluations = run.evaluations()
+    if evaluations:
+        drawn.append(draw_returns({run.path.name: evaluations}, run.plots / "eval_returns.png"))
+    metrics = run.metrics()
+    if metrics:
+        drawn.append(_draw_losses(metrics, run.plots / "losses.png"))
+    return drawn
+
+
+def draw_returns(
+    curves: Mapping[str, list[dict[str, Any]]], path: Path, levels: Mapping[str, float] | None = None
+) -> Path:
+    """Mean return with its interval over updates, one curve per name, and dashed levels to compare with."""
+    figure = Figure(figsize=(7.2, 4.2), dpi=130, layout="constrained")
+    axes: Axes = figure.subplots()
+    for color, (name, lines) in zip(PALETTE * len(curves), curves.items(), strict=False):
+        updates = [line["updates"] for line in lines]
+        axes.plot(updates, [line["eval/return_mean"] for line in lines], color=color, label=name, marker=".")
+        low, high = [line["eval/return_low"] for line in lines], [line["eval/return_high"] for line in lines]
+        axes.fill_between(updates, low, high, color=color, alpha=0.15, linewidth=0)
+    for name, level in (levels or {}).items():
+        axes.axhline(level, color="#718096", linestyle="--", linewidth=1.2, label=name)
+    axes.set_xlabel("updates")
+    axes.set_ylabel("episode return (mean, 95 % interval)")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return _save(figure, path)
+
+
+def _draw_losses(metrics: list[dict[str, Any]], path: Path) -> Path:
+    names = [name for name in metrics[-1] if name != "updates"]
+    rows = (len(names) + 2) // 3
+    figure = Figure(figsize=(10.5, 2.4 * rows), dpi=120, layout="constrained")
+    panels = figure.subplots(rows, 3, squeeze=False).flatten()
+    updates = [line["updates"] for line in metrics]
+    for panel, name in zip(panels, names, strict=False):
+        panel.plot(updates, [line[name] for line in metrics], color=PALETTE[0], linewidth=1.2)
+        panel.set_title(name, fontsize=9)
+        panel.grid(alpha=0.25)
+    for panel in panels[len(names) :]:
+        panel.set_visible(False)
+    return _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}")
+    FigureCanvasAgg(figure).print_png(draft)  # type: ignore[no-untyped-call]
+    draft.replace(path)
+    return path

@@ -1,0 +1,71 @@
+"""A deployable policy: `policy.safetensors` and a sealed `policy.json` that says how to rebuild it."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.files import publish_directory, read_sealed, remove_directory, seal, sha256_bytes, write_new
+from understudy.core.rng import stream
+from understudy.core.spec import Spec
+from understudy.core.state import State, capture, restore
+from understudy.nn.actor import Actor, ActorSettings
+
+FORMAT = 1
+CARD = "policy.json"
+TENSORS = "policy.safetensors"
+
+
+def save_policy(policy: Actor, path: Path, facts: dict[str, Any]) -> None:
+    """Replace the policy at `path`; a reader sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    tensors = save_tensors({name: leaf for name, leaf in capture(policy).items() if isinstance(leaf, torch.Tensor)})
+    write_new(draft / TENSORS, tensors)
+    card = {
+        "format": FORMAT,
+        "kind": "understudy policy",
+        "spec": policy.spec.to_json(),
+        "settings": policy.settings.model_dump(mode="json"),
+        "sha256": {TENSORS: sha256_bytes(tensors)},
+        "facts": facts,
+    }
+    write_new(draft / CARD, seal(card))
+    if path.exists():
+        remove_directory(path)
+    publish_directory(draft, path)
+
+
+def load_policy_file(path: Path) -> tuple[Actor, dict[str, Any]]:
+    """The policy in a folder that `save_policy` wrote, verified, and what its card says."""
+    where = f"policy '{path}'"
+    if not (path / CARD).is_file():
+        raise CheckpointError(where, "no such policy")
+    try:
+        card = read_sealed(path / CARD)
+        if card["format"] != FORMAT:
+            raise CheckpointError(where, "written in another format", got=card["format"], expected=FORMAT)
+        content = (path / TENSORS).read_bytes()
+        if sha256_bytes(content) != card["sha256"][TENSORS]:
+            raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
+        state: State = dict(load_tensors(content))
+        policy = rebuild_policy(Spec.from_json(where, card["spec"]), card["settings"], state, where)
+        return policy, card
+    except CheckpointError:
+        raise
+    except (UnderstudyError, OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise CheckpointError(where, f"damaged or incomplete ({error})") from error
+
+
+def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Actor:
+    """An actor of this shape with these tensors."""
+    policy = Actor(spec, {}, ActorSettings.parse(settings, where), stream(0, "rebuild"))
+    restore(policy, state, where)
+    return policy.eval().requires_grad_(False)

@@ -1,0 +1,123 @@
+"""The run directory: what lies where, who may write, and when it counts as finished.
+
+config.yaml   resolved, complete            meta.json     versions, git, host, argv, dataset
+metrics.jsonl one line per log              eval.jsonl    one line per evaluation
+timing.jsonl  everything the clock decides  tensorboard/  event files
+checkpoints/  latest → 000020000/           policy/       final and best, deployable
+plots/        pictures                      result.json   written last: its presence means "finished"
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+from understudy.core.errors import RunError
+from understudy.core.files import read_json, write_bytes, write_json
+from understudy.run.config import RunConfig, read_resolved
+
+
+@final
+class RunDir:
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.yaml"
+        self.meta_file = self.path / "meta.json"
+        self.metrics_file = self.path / "metrics.jsonl"
+        self.eval_file = self.path / "eval.jsonl"
+        self.timing_file = self.path / "timing.jsonl"
+        self.result_file = self.path / "result.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.policies = self.path / "policy"
+        self.plots = self.path / "plots"
+        self.tensorboard = self.path / "tensorboard"
+
+    @classmethod
+    def open(cls, path: Path | str) -> "RunDir":
+        """An existing run, or an error that says what is there instead."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise RunError(f"run '{path}'", "no such directory")
+        if not run.config_file.is_file():
+            raise RunError(f"run '{path}'", "not a run directory (it has no config.yaml)")
+        return run
+
+    def create(self, config: RunConfig, meta: dict[str, Any]) -> None:
+        """Write the birth certificate; the directory must not hold another run."""
+        self.check_free()
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.meta_file, meta)
+        self.write_config(config)
+
+    def check_free(self) -> None:
+        if self.finished:
+            raise RunError(
+                f"run '{self.path}'", "already holds a finished run", do="Choose another out=… or remove it first."
+            )
+        if self.config_file.exists():
+            raise RunError(
+                f"run '{self.path}'",
+                "already holds an unfinished run",
+                do=f"Go on with: understudy resume {self.path} (or choose another out=…).",
+            )
+
+    def write_config(self, config: RunConfig) -> None:
+        write_bytes(self.config_file, config.to_yaml().encode())
+
+    @property
+    def config(self) -> RunConfig:
+        return read_resolved(self.config_file)
+
+    @property
+    def finished(self) -> bool:
+        return self.result_file.exists()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return read_json(self.result_file)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process writes. The kernel frees the lock when its holder dies, however it dies."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.read(handle, 64).decode(errors="replace").strip()
+                raise RunError(
+                    f"run '{self.path}'",
+                    f"another process{f' (pid {holder})' if holder else ''} is writing it",
+                    do="Wait for it, stop it, or choose another out=….",
+                ) from error
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(handle)
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return read_lines(self.eval_file)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return read_lines(self.metrics_file)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a JSONL log; a torn last line is what a kill leaves and is passed over."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def cut_after(path: Path, updates: int) -> None:
+    """Keep the lines up to an update, so that a resumed log equals an uninterrupted one byte for byte."""
+    if path.exists():
+        whole = path.read_bytes().split(b"\n")[:-1]
+        kept = [line for line in whole if json.loads(line)["updates"] <= updates]
+        write_bytes(path, b"".join(line + b"\n" for line in kept))

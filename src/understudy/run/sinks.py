@@ -1,0 +1,74 @@
+"""Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl and TensorBoard."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Any, final
+
+from understudy.run.rundir import RunDir, cut_after
+
+
+@final
+class LogFile:
+    """A JSONL file: whole lines, flushed as written, synced before a checkpoint counts on them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def write(self, record: dict[str, Any]) -> None:
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+    def sync(self) -> None:
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+@final
+class Sinks:
+    """All logs of a run, cut back to `updates` when opened."""
+
+    def __init__(self, run: RunDir, updates: int, *, tensorboard: bool) -> None:
+        cut_after(run.metrics_file, updates)
+        cut_after(run.eval_file, updates)
+        self._metrics = LogFile(run.metrics_file)
+        self._evaluations = LogFile(run.eval_file)
+        self._timing = LogFile(run.timing_file)
+        self._started = time.monotonic()
+        self._last = (updates, self._started)
+        self._events = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(run.tensorboard), purge_step=updates + 1)
+
+    def log(self, updates: int, metrics: dict[str, float]) -> None:
+        self._metrics.write({"updates": updates, **metrics})
+        self._scalars(updates, metrics)
+        now = time.monotonic()
+        before, since = self._last
+        self._last = (updates, now)
+        speed = (updates - before) / max(now - since, 1e-9)
+        self._timing.write({"updates": updates, "seconds": now - self._started, "updates_per_second": speed})
+
+    def log_evaluation(self, updates: int, record: dict[str, Any]) -> None:
+        self._evaluations.write({"updates": updates, **record})
+        self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")})
+
+    def _scalars(self, updates: int, values: dict[str, float]) -> None:
+        if self._events is not None:
+            for name, value in values.items():
+                self._events.add_scalar(name, value, updates)
+
+    def sync(self) -> None:
+        self._metrics.sync()
+        self._evaluations.sync()
+
+    def close(self) -> None:
+        for log in (self._metrics, self._evaluations, self._timing):
+            log.close()
+        if self._events is not None:
+            self._events.close()

@@ -1,0 +1,62 @@
+"""YAML in, settings out: plain data only, no aliases, no duplicate keys, bounded size."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from understudy.core.errors import ConfigError
+
+SIZE_LIMIT = 1 << 20
+DEPTH_LIMIT = 32
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader without aliases (they can explode) and without silently overwritten keys."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        self.depth += 1
+        if self.depth > DEPTH_LIMIT:
+            raise yaml.YAMLError(f"nested deeper than {DEPTH_LIMIT}")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        repeated = {str(key) for key in keys if keys.count(key) > 1}
+        if repeated:
+            raise yaml.YAMLError(f"key given twice: {', '.join(sorted(repeated))}")
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Plain data, or a ConfigError that names the place."""
+    if len(text) > SIZE_LIMIT:
+        raise ConfigError(where, "too large for a config", got=f"{len(text):,} characters", expected=f"{SIZE_LIMIT:,}")
+    try:
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise ConfigError(where, f"not readable as YAML ({' '.join(str(error).split())})") from error
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file that holds a mapping."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(str(path), "no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"not readable ({error})") from error
+    content = parse_yaml(text, str(path))
+    if not isinstance(content, dict):
+        raise ConfigError(str(path), "wrong content", got=type(content).__name__, expected="a mapping of settings")
+    return content
+
+
+def dump_yaml(content: dict[str, Any]) -> str:
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,83 @@
+"""Small real things that many tests share: datasets, recipes, run settings."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy import Box, Dataset, Episode, Recipe, RunConfig
+from understudy.run.config import parse_config
+
+SHARED_DATA = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
+"""Real recordings that tests may read where they are present; they are never copied into the project."""
+
+PENDULUM_RECIPE: dict[str, Any] = {
+    "env": "Pendulum-v1",
+    "episodes": 4,
+    "seed": 7,
+    "behaviours": [
+        {"policy": "random", "share": 1},
+        {"policy": "scripted", "share": 1, "skill": 0.8, "noise": 0.3, "epsilon": 0.1},
+    ],
+}
+
+
+def real_data(name: str) -> Path:
+    """A file of real recordings, or a skip that says it is not here."""
+    path = SHARED_DATA / name
+    if not path.exists():
+        pytest.skip(f"the recording {name} is not on this machine")
+    return path
+
+
+def pendulum_recipe(**changes: Any) -> Recipe:
+    return Recipe.parse({**PENDULUM_RECIPE, **changes})
+
+
+def random_episodes(
+    count: int = 6, steps: int = 20, state: int = 3, action: int = 2, seed: int = 0, **ends: bool
+) -> list[Episode]:
+    rng = np.random.default_rng(seed)
+    flags: dict[str, Any] = {"terminated": False, "truncated": True, **ends}
+    return [
+        Episode(
+            {"state": rng.standard_normal((steps + 1, state)).astype(np.float32)},
+            rng.uniform(-1, 1, (steps, action)).astype(np.float32),
+            rng.standard_normal(steps).astype(np.float32),
+            **flags,
+        )
+        for _ in range(count)
+    ]
+
+
+def random_dataset(count: int = 6, steps: int = 20, state: int = 3, action: int = 2, seed: int = 0) -> Dataset:
+    box = Box((-1.0,) * action, (1.0,) * action)
+    return Dataset.from_episodes(random_episodes(count, steps, state, action, seed), box, name="random")
+
+
+def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
+    """A run of a few seconds at most, as plain data."""
+    network = {"hidden": [16, 16]}
+    algo: dict[str, Any] = {"name": algorithm, "actor": network}
+    if algorithm != "bc":
+        algo["critic"] = network
+    return {
+        "algo": algo,
+        "data": {"recipe": PENDULUM_RECIPE},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"batch_size": 32},
+        "steps": 60,
+        "log_every": 10,
+        "eval_every": 30,
+        "eval_episodes": 2,
+        "save_every": 20,
+        "tensorboard": False,
+        "out": str(out),
+        **changes,
+    }
+
+
+def tiny_config(algorithm: str, out: Path, **changes: Any) -> RunConfig:
+    return parse_config(tiny_settings(algorithm, out, **changes))
