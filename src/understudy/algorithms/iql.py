@@ -101,7 +101,7 @@ class IQL:
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
         q_target = self.target.network(state, data.action).amin(0)
 
-        value_loss = expectile_loss(q_target - self.value(state), config.expectile).mean()
+        value_loss = expectile_loss(self.value(state), q_target, config.expectile).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         advantage = q_target - self.value(state).detach()

@@ -30,8 +30,9 @@ def options(
 
 def main() -> None:
     """Entry point of the command."""
+    words = [word for word in sys.argv[1:] if word != "--debug"]
     try:
-        app()
+        app(words)
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:

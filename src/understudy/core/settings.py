@@ -27,12 +27,10 @@ class Settings(BaseModel):
     @classmethod
     def _no_truth_as_number(cls, data: Any) -> Any:
         """`true` where a number belongs is a slip, although Python would count it as 1."""
-        if isinstance(data, dict):
-            for name, value in data.items():
-                field = cls.model_fields.get(name)
-                if isinstance(value, bool) and field is not None and field.annotation in (int, float):
-                    raise ValueError(f"{name}: got {value}, expected a number")
-        return data
+        if not isinstance(data, dict):
+            return data
+        numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
+        return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @classmethod
     def parse(cls, data: object, where: str = "") -> Self:
@@ -41,6 +39,29 @@ class Settings(BaseModel):
             return cls.model_validate(data)
         except ValidationError as error:
             raise explain(error, cls, where) from None
+
+
+class _Truth:
+    """Stands for a bool where none belongs, so that pydantic refuses it in its place, among other mistakes."""
+
+    def __init__(self, value: bool) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return repr(self._value)
+
+
+def _mark_truth(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_mark_truth(item) for item in value]
+    return _Truth(value) if isinstance(value, bool) else value
+
+
+def _may_be_truth(annotation: Any) -> bool:
+    """A bool may stand in this field, or in something inside it that looks for itself."""
+    return (
+        annotation in (bool, Any) or _model_in(annotation) is not None or any(map(_may_be_truth, get_args(annotation)))
+    )
 
 
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> ConfigError:
@@ -66,7 +87,8 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
     if kind == "extra_forbidden":
         owner = _owner(model, path[:-1])
         known = owner.model_fields if owner is not None else {}
-        return str(ConfigError(place, "no such setting", do=did_you_mean(path[-1], known)))
+        whose = f" of {known['name'].default}" if "name" in known else ""
+        return str(ConfigError(place, f"no such setting{whose}", do=did_you_mean(path[-1], known)))
     if kind == "missing":
         return str(ConfigError(place, "is required"))
     if kind == "union_tag_invalid":

@@ -21,7 +21,7 @@ def swing_up_pendulum(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArr
     if abs(angle) < 0.5 and abs(velocity) < 3.0:
         return np.array([-skill * (10.0 * angle + 2.0 * velocity)])
     energy_at_top = 15.0
-    goal = energy_at_top + 20.0 * (1.0 - skill)
+    goal = energy_at_top + 10.0 * (1.0 - skill)
     energy = 0.5 * velocity**2 + energy_at_top * cosine
     direction = 1.0 if velocity >= 0 else -1.0
     return np.array([direction * np.clip(goal - energy, -2.0, 2.0)])

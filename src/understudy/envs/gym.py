@@ -34,7 +34,7 @@ def make_env(name: str) -> Env:
 def env_spec(env: Env, name: str) -> Spec:
     """What the environment emits and accepts."""
     action = env.action_space
-    if not isinstance(action, spaces.Box) or len(action.shape) != 1:
+    if not isinstance(action, spaces.Box) or len(action.shape) != 1 or np.dtype(action.dtype).kind != "f":
         raise ConfigError(
             f"environment '{name}'", "only vectors of continuous actions are supported", got=action, expected="Box(A,)"
         )
@@ -61,7 +61,10 @@ def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
     for name, group in spec.observation.items():
         if name not in named:
             raise DataError(where, f"observation group '{name}' is missing", got=sorted(named))
-        values = np.asarray(named[name], dtype=group.dtype)
+        try:
+            values = np.asarray(named[name], dtype=group.dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(where, f"group '{name}' is not numeric ({error})") from error
         if values.shape != group.shape:
             raise DataError(where, f"group '{name}' has the wrong shape", got=values.shape, expected=group.shape)
         if not np.isfinite(values).all():

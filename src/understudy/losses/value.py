@@ -12,11 +12,16 @@ def bootstrap_target(reward: Tensor, discount: float | Tensor, terminated: Tenso
     The one place that decides what termination means. `where`, not a product: 0·inf is NaN.
     """
     check_same_shape(reward=reward, terminated=terminated, bootstrap=bootstrap)
+    if isinstance(discount, Tensor):
+        check_same_shape(reward=reward, discount=discount)
     return torch.where(terminated, reward, reward + discount * bootstrap).detach()
 
 
-def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
+def expectile_loss(prediction: Tensor, target: Tensor, expectile: float) -> Tensor:
     """L₂^τ(x) [B] = |τ − 1{x<0}|·x², x = target − prediction. τ = ½ is half the squared error."""
+    check_no_gradient(target=target)
+    check_same_shape(prediction=prediction, target=target)
+    difference = target - prediction
     return torch.where(difference > 0, expectile, 1.0 - expectile) * difference.square()
 
 

@@ -40,6 +40,18 @@ class StackedLinear(nn.Module):
         return torch.baddbmm(self.bias, values, self.weight)
 
 
+class StackedLayerNorm(nn.Module):
+    """Layer normalisation [K, B, width] with a gain and a bias of its own for each member."""
+
+    def __init__(self, members: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(members, 1, width))
+        self.bias = nn.Parameter(torch.zeros(members, 1, width))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.addcmul(self.bias, self.weight, F.layer_norm(values, values.shape[-1:]))
+
+
 class MLP(nn.Module):
     """[B, inputs] → [K, B, outputs]: ReLU between layers, nothing after the last."""
 
@@ -52,7 +64,7 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(
             StackedLinear(members, fan_in, fan_out, settings.init, rng) for fan_in, fan_out in itertools.pairwise(sizes)
         )
-        norms = [nn.LayerNorm(width) for width in settings.hidden] if settings.layer_norm else []
+        norms = [StackedLayerNorm(members, width) for width in settings.hidden] if settings.layer_norm else []
         self.norms = nn.ModuleList(norms)
         drops = [Dropout(settings.dropout, rng) for _ in settings.hidden] if settings.dropout > 0 else []
         self.drops = nn.ModuleList(drops)

@@ -1,7 +1,8 @@
 """From a config to live objects. Everything that can be wrong is found here, before the first step."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from pathlib import Path
+from typing import final
 
 import torch
 
@@ -13,6 +14,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
 from understudy.envs.gym import env_spec, make_env
+from understudy.nn.actor import Actor
 from understudy.run.config import RunConfig
 from understudy.run.datasets import resolve_dataset
 from understudy.run.progress import SILENT, Reporter
@@ -24,7 +26,7 @@ from understudy.sources.offline import OfflineSource
 class Learner:
     """What moves during a run; its inventory is what a checkpoint holds."""
 
-    algorithm: Any
+    algorithm: Algorithm
     source: OfflineSource
     dataset: Static[Dataset]
     reward: Static[RewardTransform]
@@ -32,8 +34,14 @@ class Learner:
     def update(self) -> Metrics:
         """The whole of training, in two lines."""
         data = self.source.next(self.algorithm.policy)
-        metrics: Metrics = self.algorithm.update(data)
-        return metrics
+        return self.algorithm.update(data)
+
+    @property
+    def policy(self) -> Actor:
+        """The policy as a deployable network."""
+        policy = self.algorithm.policy
+        assert isinstance(policy, Actor)
+        return policy
 
 
 def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
@@ -97,6 +105,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """The config with the dataset's fingerprint written in."""
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    """The config with the dataset's fingerprint written in, and its path made independent of the folder."""
+    path = str(Path(config.data.path).resolve()) if config.data.path else ""
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint, "path": path})
     return config.model_copy(update={"data": data})

@@ -9,7 +9,7 @@ and around these two lines: logs, evaluations, checkpoints, each at its own inte
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,7 @@ from typing import Any, final
 
 from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
-from understudy.core.protocols import Metrics
+from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
 from understudy.run.build import Learner
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
@@ -59,10 +59,18 @@ class Loop:
         self.saved = updates
         evaluations = run.evaluations()
         self.best = max((line["eval/return_mean"] for line in evaluations), default=float("-inf"))
-        self.note = ""
+        self.losses = ""
+        self.score = ""
 
     def train(self) -> dict[str, Any]:
         """Go on to the configured number of updates; the result that result.json holds."""
+        try:
+            self._go()
+        finally:
+            self.sinks.close()
+        return self._finish()
+
+    def _go(self) -> None:
         config = self.config
         with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
             shown = time.monotonic()
@@ -74,9 +82,8 @@ class Loop:
                     self._save(metrics)
                     raise InterruptedRunError(self.run.path, self.updates, stop[0])
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.steps:
-                    advance(self.updates, self.note)
+                    advance(self.updates, f"{self.losses} {self.score}".strip())
                     shown = now
-        return self._finish()
 
     def _mark(self, metrics: Metrics) -> None:
         """What is due after this update."""
@@ -100,14 +107,13 @@ class Loop:
     def _log(self, metrics: Metrics) -> None:
         values = {name: float(value) for name, value in metrics.items()}
         self.sinks.log(self.updates, values)
-        losses = [f"{name.removeprefix('loss/')} {value:.3g}" for name, value in values.items() if "loss/" in name]
-        score = self.note.partition("return")
-        self.note = " ".join(losses) + (f" return{score[2]}" if score[1] else "")
+        losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
+        self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
 
     def _evaluate(self) -> None:
-        evaluation = evaluate(self.config, self.learner.algorithm.policy, self.config.eval_episodes)
+        evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes)
         self.sinks.log_evaluation(self.updates, evaluation.to_json())
-        self.note = f"{self.note.partition(' return')[0]} return {evaluation.mean:.1f}"
+        self.score = f"return {evaluation.mean:.1f}"
         if evaluation.mean > self.best:
             self.best = evaluation.mean
             self._save_policy("best", evaluation)
@@ -119,7 +125,7 @@ class Loop:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        policy = self.learner.algorithm.policy
+        policy = self.learner.policy
         facts = {
             "versions": versions(),
             "config_sha256": config_digest(self.config),
@@ -139,11 +145,10 @@ class Loop:
         }
         if evaluation is not None:
             facts["return_mean"] = evaluation.mean
-        save_policy(self.learner.algorithm.policy, self.run.policies / name, facts)
+        save_policy(self.learner.policy, self.run.policies / name, facts)
 
     def _finish(self) -> dict[str, Any]:
         self._save_policy("final", None)
-        self.sinks.close()
         draw_run(self.run)
         last = self.run.evaluations()[-1]
         result = {
@@ -156,7 +161,14 @@ class Loop:
         return result
 
 
-def evaluate(config: RunConfig, policy: Any, episodes: int, *, greedy: bool = True, reporter: Any = None) -> Evaluation:
+def evaluate(
+    config: RunConfig,
+    policy: Policy,
+    episodes: int,
+    *,
+    greedy: bool = True,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Evaluation:
     """A run's evaluation: its environment, its seed, its reference score."""
     return evaluate_policy(
         policy,
@@ -165,7 +177,7 @@ def evaluate(config: RunConfig, policy: Any, episodes: int, *, greedy: bool = Tr
         config.seed,
         greedy=greedy,
         reference=config.env.reference,
-        on_step=reporter,
+        on_step=on_step,
     )
 
 

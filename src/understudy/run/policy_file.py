@@ -22,7 +22,7 @@ TENSORS = "policy.safetensors"
 
 
 def save_policy(policy: Actor, path: Path, facts: dict[str, Any]) -> None:
-    """Replace the policy at `path`; a reader sees the old one or the new one."""
+    """Replace the policy at `path`; a reader finds a whole policy, or for an instant none, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)

@@ -46,11 +46,9 @@ class RunDir:
         return run
 
     def create(self, config: RunConfig, meta: dict[str, Any]) -> None:
-        """Write the birth certificate; the directory must not hold another run."""
-        self.check_free()
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_json(self.meta_file, meta)
+        """Write the birth certificate; from the config on, the run can be resumed."""
         self.write_config(config)
+        write_json(self.meta_file, meta)
 
     def check_free(self) -> None:
         if self.finished:
@@ -62,6 +60,12 @@ class RunDir:
                 f"run '{self.path}'",
                 "already holds an unfinished run",
                 do=f"Go on with: understudy resume {self.path} (or choose another out=…).",
+            )
+        if self.path.exists() and (
+            not self.path.is_dir() or any(not entry.name.startswith(".") for entry in self.path.iterdir())
+        ):
+            raise RunError(
+                f"run '{self.path}'", "exists already and is not a run", do="Choose another out=… or an empty folder."
             )
 
     def write_config(self, config: RunConfig) -> None:

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, DataError, RunError
+from understudy.core.files import write_json
 from understudy.core.rng import stream
 from understudy.core.state import restore
 from understudy.nn.actor import Actor
-from understudy.run.build import build_learner, sealed_data
+from understudy.run.build import Learner, build_learner, sealed_data
 from understudy.run.checkpoint import newest_checkpoint
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.evaluate import Evaluation
@@ -60,7 +61,7 @@ class Run:
             raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
         policy = self.policy(checkpoint)
         with reporter.task("evaluating", count, "episodes") as advance:
-            return evaluate(self.config, policy, count, greedy=greedy, reporter=lambda done, total: advance(done, ""))
+            return evaluate(self.config, policy, count, greedy=greedy, on_step=lambda done, total: advance(done, ""))
 
     def predict(
         self, obs: ArrayLike | Mapping[str, ArrayLike], *, checkpoint: str = "last", greedy: bool = True, seed: int = 0
@@ -85,15 +86,7 @@ def train(config: str | RunConfig, *, reporter: Reporter = SILENT, **settings: A
         run.check_free()
         learner = build_learner(resolved, reporter)
         resolved = sealed_data(resolved, learner.dataset)
-        facts = {
-            "fingerprint": learner.dataset.fingerprint,
-            "steps": learner.dataset.steps,
-            "episodes": learner.dataset.episodes,
-            "return_mean": float(learner.dataset.returns().mean()),
-            "reward_scale": learner.reward.scale,
-            "reward_shift": learner.reward.shift,
-        }
-        run.create(resolved, describe_run(facts))
+        run.create(resolved, describe_run(dataset_facts(learner)))
         Loop(resolved, run, learner, 0, reporter).train()
     return Run(run.path)
 
@@ -120,10 +113,26 @@ def resume(
         if checkpoint is not None:
             restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
         run.write_config(config)
+        if not run.meta_file.exists():
+            write_json(run.meta_file, describe_run(dataset_facts(learner)))
         run.result_file.unlink(missing_ok=True)
         reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
         Loop(config, run, learner, updates, reporter).train()
     return Run(run.path)
+
+
+def dataset_facts(learner: Learner) -> dict[str, Any]:
+    """What meta.json says of the data, the fitted reward transform included."""
+    dataset = learner.dataset
+    return {
+        "name": dataset.name,
+        "fingerprint": dataset.fingerprint,
+        "steps": dataset.steps,
+        "episodes": dataset.episodes,
+        "return_mean": float(dataset.returns().mean()),
+        "reward_scale": learner.reward.scale,
+        "reward_shift": learner.reward.shift,
+    }
 
 
 def _with_steps(config: RunConfig, steps: int | None, updates: int, reporter: Reporter) -> RunConfig:
