@@ -36,6 +36,9 @@ def write_new(path: Path, content: bytes) -> None:
         while view:
             view = view[os.write(handle, view[:CHUNK]) :]
         os.fsync(handle)
+    except OSError as error:
+        error.filename = str(path)  # a full disk does not say which file it was
+        raise
     finally:
         os.close(handle)
 
@@ -73,7 +76,15 @@ def remove_directory(path: Path) -> None:
     """Remove a folder so that a crash on the way leaves nothing that looks whole."""
     doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
     path.rename(doomed)
-    shutil.rmtree(doomed)
+    discard(doomed)
+
+
+def discard(path: Path) -> None:
+    """Remove whatever lies at `path`: damage may have put a file or a link where a folder belongs."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync_directory(path: Path) -> None:

@@ -7,10 +7,11 @@ little more than their raw bytes.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from understudy.data.episode import Array, Episode, check_episode
 from understudy.data.n_step import n_step_return
 
 CHUNK_ROWS = 1 << 16
+CHUNK_BYTES = 1 << 24
+CHUNK_EPISODES = 1 << 10
 COLUMNS = ("td_valid", "discount", "next_action", "row")
 
 
@@ -51,6 +54,15 @@ class EpisodeIndex:
         }
 
 
+class Pager(Protocol):
+    """Reads rows of columns that are too large to be mapped as a whole."""
+
+    def take(self, name: str, index: Tensor) -> Tensor: ...
+
+    def release(self) -> None:
+        """Hand back what scanning made resident."""
+
+
 @final
 class Dataset:
     """Immutable. `rows` gathers a batch; everything else describes."""
@@ -65,7 +77,7 @@ class Dataset:
         *,
         name: str,
         fingerprint: str | None = None,
-        after_rows: Callable[[int], None] | None = None,
+        pager: Pager | None = None,
     ) -> None:
         self.spec = spec
         self.observations = dict(observations)
@@ -73,7 +85,8 @@ class Dataset:
         self.rewards = rewards
         self.index = index
         self.name = name
-        self._after_rows = after_rows
+        self._pager = pager
+        self._reward_map: Callable[[Tensor], Tensor] | None = None
         if fingerprint is not None:
             self.__dict__["fingerprint"] = fingerprint
         device = actions.device
@@ -127,8 +140,8 @@ class Dataset:
         digest = hashlib.sha256(json.dumps(self.spec.to_json(), sort_keys=True).encode())
         for name, column in self.columns().items():
             digest.update(f"{name} {column.dtype.name} {list(column.shape)}\n".encode())
-            for start in range(0, len(column), CHUNK_ROWS):
-                digest.update(np.ascontiguousarray(column[start : start + CHUNK_ROWS]).data)
+            for block in self.blocks(column):
+                digest.update(block.data)
         return digest.hexdigest()
 
     def columns(self) -> dict[str, Array]:
@@ -143,25 +156,45 @@ class Dataset:
             **self.index.arrays(),
         }
 
+    def blocks(self, column: Array) -> Iterator[Array]:
+        """A stored column in contiguous pieces; mapped pages are handed back behind the reader."""
+        rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES // max(1, column[:1].nbytes)))
+        for start in range(0, len(column), rows):
+            yield np.ascontiguousarray(column[start : start + rows])
+            self._release()
+
     def returns(self) -> NDArray[np.float64]:
         """Undiscounted return of every episode [E], on raw rewards."""
-        return np.add.reduceat(self.rewards.cpu().numpy().astype(np.float64), self.index.ends - self.index.lengths)
+        rewards, ends = self.rewards.cpu().numpy(), self.index.ends
+        starts = ends - self.index.lengths
+        returns = np.empty(self.episodes)
+        for first in range(0, self.episodes, CHUNK_EPISODES):
+            part = slice(first, first + CHUNK_EPISODES)
+            rows = rewards[starts[first] : ends[part][-1]]
+            returns[part] = np.add.reduceat(rows, starts[part] - starts[first], dtype=np.float64)
+            self._release()
+        return returns
 
     def moments(self) -> dict[str, Moments]:
         """Mean and standard deviation of each group over all slots, in float64, in bounded memory."""
-        return {name: _moments(column) for name, column in self.observations.items()}
+        return {name: self._moments(column.cpu().numpy()) for name, column in self.observations.items()}
+
+    def _moments(self, column: Array) -> Moments:
+        mean = torch.zeros(column.shape[1:], dtype=torch.float64)
+        for block in self.blocks(column):
+            mean += torch.from_numpy(block).double().sum(0)
+        mean /= len(column)
+        squares = torch.zeros_like(mean)
+        for block in self.blocks(column):
+            squares += (torch.from_numpy(block).double() - mean).square().sum(0)
+        return Moments(mean.float(), (squares / len(column)).sqrt().float())
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
-        """The same data with other rewards; observations and actions are shared, not copied."""
-        return Dataset(
-            self.spec,
-            self.observations,
-            self.actions,
-            transform(self.rewards),
-            self.index,
-            name=self.name,
-            after_rows=self._after_rows,
-        )
+        """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
+        inner = self._reward_map
+        other = copy(self)
+        other._reward_map = transform if inner is None else lambda reward: transform(inner(reward))
+        return other
 
     def to(self, device: torch.device) -> "Dataset":
         """The same data with its columns on `device`."""
@@ -169,33 +202,31 @@ class Dataset:
             return self
         observations = {name: column.to(device) for name, column in self.observations.items()}
         actions, rewards = self.actions.to(device), self.rewards.to(device)
-        return Dataset(self.spec, observations, actions, rewards, self.index, name=self.name)
+        moved = Dataset(self.spec, observations, actions, rewards, self.index, name=self.name)
+        moved._reward_map = self._reward_map
+        return moved
 
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
         """Steps `index` [B] as a batch, in stored units."""
         slots = index + torch.bucketize(index, self._ends, right=True)
         obs = self._observe(slots)
-        action = self.actions.index_select(0, index).float()
+        action = self._take("action", self.actions, index).float()
         if demand.horizon == 1:
-            batch = Transitions(
+            return Transitions(
                 obs,
                 action,
-                self.rewards.index_select(0, index),
+                self._reward(index),
                 self._observe(slots + 1),
                 self._terminated.index_select(0, index),
                 {name: self._extra(name, index, demand.gamma) for name in demand.columns},
             )
-        else:
-            batch = self._n_step_rows(obs, action, index, slots, demand)
-        if self._after_rows is not None:
-            self._after_rows(len(index))
-        return batch
+        return self._n_step_rows(obs, action, index, slots, demand)
 
     def _n_step_rows(self, obs: Obs, action: Tensor, index: Tensor, slots: Tensor, demand: Demand) -> Transitions:
         """Reward, successor and flags of windows that end at the horizon or with the episode."""
         lengths = (self._ends[slots - index] - index).clamp(max=demand.horizon)
         window = index.unsqueeze(1) + torch.arange(demand.horizon, device=index.device)
-        rewards = self.rewards[window.clamp(max=self.steps - 1)]
+        rewards = self._reward(window.clamp(max=self.steps - 1).flatten()).view_as(window)
         reward, discount = n_step_return(rewards, lengths, demand.gamma)
         final_step = index + lengths - 1
         extra = {name: self._extra(name, final_step, demand.gamma) for name in demand.columns}
@@ -208,7 +239,18 @@ class Dataset:
         )
 
     def _observe(self, slots: Tensor) -> Obs:
-        return {name: column.index_select(0, slots) for name, column in self.observations.items()}
+        return {name: self._take(f"observation.{name}", column, slots) for name, column in self.observations.items()}
+
+    def _reward(self, index: Tensor) -> Tensor:
+        raw = self._take("reward", self.rewards, index)
+        return raw if self._reward_map is None else self._reward_map(raw)
+
+    def _take(self, name: str, column: Tensor, index: Tensor) -> Tensor:
+        return column.index_select(0, index) if self._pager is None else self._pager.take(name, index)
+
+    def _release(self) -> None:
+        if self._pager is not None:
+            self._pager.release()
 
     def _extra(self, name: str, index: Tensor, gamma: float) -> Tensor:
         if name == "td_valid":
@@ -216,7 +258,7 @@ class Dataset:
         if name == "discount":
             return torch.full_like(index, gamma, dtype=torch.float32)
         if name == "next_action":
-            return self.actions.index_select(0, (index + 1).clamp(max=self.steps - 1)).float()
+            return self._take("action", self.actions, (index + 1).clamp(max=self.steps - 1)).float()
         if name == "row":
             return index
         raise DataError(f"column '{name}'", "no such column of a dataset", do=did_you_mean(name, COLUMNS))
@@ -260,15 +302,3 @@ def _slots(episode: Episode, group: str) -> Array:
     """n+1 slots; an unknown final observation repeats the last known one and is never used as a successor."""
     values = episode.observations[group]
     return values if episode.final_known else np.concatenate([values, values[-1:]])
-
-
-def _moments(column: Tensor) -> Moments:
-    rows = len(column)
-    total = torch.zeros(column.shape[1:], dtype=torch.float64)
-    for start in range(0, rows, CHUNK_ROWS):
-        total += column[start : start + CHUNK_ROWS].double().sum(0).cpu()
-    mean = total / rows
-    squares = torch.zeros_like(mean)
-    for start in range(0, rows, CHUNK_ROWS):
-        squares += (column[start : start + CHUNK_ROWS].double().cpu() - mean).square().sum(0)
-    return Moments(mean.float(), (squares / rows).sqrt().float())

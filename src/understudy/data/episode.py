@@ -35,7 +35,7 @@ class Episode:
 
 
 def check_episode(episode: Episode, where: str) -> Episode:
-    """The episode with float64 and integer columns made float32 (uint8 stays), or an error naming the place."""
+    """The episode in float32 (uint8 observations stay), or an error naming the place."""
     actions = _numbers(episode.actions, f"{where}, actions")
     rewards = _numbers(episode.rewards, f"{where}, rewards")
     steps = len(actions)
@@ -49,8 +49,8 @@ def check_episode(episode: Episode, where: str) -> Episode:
         raise DataError(where, "has no observations")
     observations = {}
     for name, values in episode.observations.items():
-        observations[name] = _numbers(values, f"{where}, observation '{name}'")
-        _check_observation_count(len(values), steps, episode.final_known, where)
+        observations[name] = _numbers(values, f"{where}, observation '{name}'", keep_bytes=True)
+        _check_observation_count(len(observations[name]), steps, episode.final_known, where)
     if episode.terminated and episode.truncated:
         raise DataError(
             where,
@@ -69,13 +69,18 @@ def _check_observation_count(count: int, steps: int, final_known: bool, where: s
         raise DataError(where, f"has {steps} actions and {count} observations, expected {expected}", do=hint)
 
 
-def _numbers(values: Array, where: str) -> Array:
-    array = np.asarray(values)
-    if array.dtype == np.uint8:
-        return array
+def _numbers(values: Array, where: str, *, keep_bytes: bool = False) -> Array:
+    """[n, …] in float32; images may stay bytes."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(where, f"not an array ({error})") from error
     if array.dtype.kind not in "fiub":
         raise DataError(where, "not numeric", got=array.dtype, expected="float, integer or bool")
-    array = np.ascontiguousarray(array, dtype=np.float32)
+    if keep_bytes and array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
+    with np.errstate(over="ignore"):  # too large for float32 is told below, as not finite
+        array = np.ascontiguousarray(array, dtype=np.float32)
     check_finite(array, where)
     return array
 

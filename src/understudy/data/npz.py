@@ -6,6 +6,7 @@ observation off; where `next_observations` holds it, it is put back, otherwise t
 """
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +20,14 @@ from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode, check_finite
 
 MEMORY_BUDGET = 16 << 30
+SMALL = 64 << 20
+EXPANSION_LIMIT = 100
+"""Beyond `SMALL`, a file that unpacks to more than this many times its own size is a bomb, not a recording."""
 TERMINATED = ("terminals", "terminations", "terminated")
 TRUNCATED = ("timeouts", "truncations", "truncated")
 REQUIRED = ("observations", "actions", "rewards")
+UNREADABLE = (ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError)
+"""What zipfile and NumPy raise on damaged files, besides their own errors."""
 
 
 def read_npz(path: Path, action_space: Box, *, clip_actions: bool = False) -> Dataset:
@@ -30,6 +36,8 @@ def read_npz(path: Path, action_space: Box, *, clip_actions: bool = False) -> Da
     arrays = _load_arrays(path, where)
     actions = arrays["actions"] if arrays["actions"].ndim > 1 else arrays["actions"][:, None]
     check_finite(np.asarray(actions, np.float32), f"{where}, actions")
+    if "next_observations" in arrays:
+        check_finite(arrays["next_observations"], f"{where}, next_observations")
     if clip_actions:
         actions = np.clip(actions, action_space.low, action_space.high)
     arrays["actions"] = actions
@@ -39,31 +47,50 @@ def read_npz(path: Path, action_space: Box, *, clip_actions: bool = False) -> Da
 def _load_arrays(path: Path, where: str) -> dict[str, Array]:
     try:
         with zipfile.ZipFile(path) as archive:
-            declared = {info.filename: _declared_bytes(archive, info, where) for info in archive.infolist()}
-        if sum(declared.values()) > MEMORY_BUDGET:
-            raise DataError(where, "too large to read into memory", got=f"{sum(declared.values()):,} bytes")
+            members = archive.infolist()
+            _check_unpacked_size(sum(info.file_size for info in members), path.stat().st_size, where)
+            for info in members:
+                _check_header(archive, info, where)
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError as error:
         raise DataError(where, "no such file") from error
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(where, f"not a readable npz file ({error})") from error
-    for name in REQUIRED:
-        if name not in arrays:
-            raise DataError(where, f"has no array '{name}'", do=did_you_mean(name, arrays))
-    rows = len(arrays["observations"])
-    for name in (*REQUIRED, *TERMINATED, *TRUNCATED, "next_observations", "episode_id"):
-        if name in arrays and (arrays[name].ndim == 0 or len(arrays[name]) != rows):
-            raise DataError(
-                where, f"array '{name}' has the wrong length", got=arrays[name].shape, expected=f"({rows}, …)"
-            )
-    if rows == 0:
-        raise DataError(where, "has no rows")
+    _check_arrays(arrays, where)
     return arrays
 
 
-def _declared_bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> int:
-    """Size of one member after its own header, which must not promise more than the archive holds."""
+def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
+    if unpacked > MEMORY_BUDGET:
+        raise DataError(where, "too large to read into memory", got=f"{unpacked:,} bytes")
+    if unpacked > SMALL and unpacked > EXPANSION_LIMIT * packed:
+        raise DataError(where, "refused as a zip bomb", got=f"{packed:,} bytes that unpack to {unpacked:,}")
+
+
+def _check_arrays(arrays: dict[str, Array], where: str) -> None:
+    """What we read is there, numeric, and as long as the observations."""
+    for name in REQUIRED:
+        if name not in arrays:
+            raise DataError(where, f"has no array '{name}'", do=did_you_mean(name, arrays))
+    if 0 in {arrays[name].ndim for name in REQUIRED}:
+        raise DataError(where, "holds a single number where rows belong")
+    rows = len(arrays["observations"])
+    if rows == 0:
+        raise DataError(where, "has no rows")
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*TERMINATED, *TRUNCATED, "rewards", "episode_id"), (rows,))
+    shapes |= {"next_observations": arrays["observations"].shape, "actions": (rows, *arrays["actions"].shape[1:])}
+    for name in arrays.keys() & (shapes.keys() | {"observations"}):
+        array = arrays[name]
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{where}, {name}", "not numeric", got=array.dtype, expected="float, integer or bool")
+        expected = shapes.get(name, array.shape)
+        if array.shape not in {expected, (*expected, 1)}:
+            raise DataError(where, f"array '{name}' has the wrong shape", got=array.shape, expected=expected)
+
+
+def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> None:
+    """One member's own header must not promise more than the archive holds, nor anything but numbers."""
     with archive.open(info) as member:
         version = npy_format.read_magic(member)
         read_header = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
@@ -73,7 +100,6 @@ def _declared_bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str)
         raise DataError(
             f"{where}, array '{info.filename}'", "refused", got=f"{dtype} {shape}", expected="plain numbers"
         )
-    return size
 
 
 def _episodes(arrays: dict[str, Array], where: str) -> Iterator[Episode]:
@@ -86,7 +112,7 @@ def _episodes(arrays: dict[str, Array], where: str) -> Iterator[Episode]:
         rows = slice(first, end)
         seen = observations[rows]
         if successors is not None:
-            _check_chain(seen, successors[rows], f"{where}, rows {first} to {end - 1}")
+            _check_chain(seen, successors[rows], first, where)
             seen = np.concatenate([seen, successors[end - 1 : end]])
         yield Episode(
             {"state": seen},
@@ -128,10 +154,11 @@ def _flags(arrays: dict[str, Array], names: tuple[str, ...], where: str) -> NDAr
     return np.zeros(len(arrays["rewards"]), bool)
 
 
-def _check_chain(observations: Array, successors: Array, where: str) -> None:
-    """Inside an episode, row i's successor is row i+1."""
-    difference = np.abs(np.asarray(observations[1:], np.float64) - np.asarray(successors[:-1], np.float64))
-    broken = np.flatnonzero(difference.reshape(len(difference), -1).max(1, initial=0) > 1e-6)
+def _check_chain(observations: Array, successors: Array, first: int, where: str) -> None:
+    """Inside an episode, row i's successor is row i+1, up to float32 rounding; what is not finite is told elsewhere."""
+    seen, told = np.asarray(observations[1:], np.float64), np.asarray(successors[:-1], np.float64)
+    differs = np.isfinite(seen) & (np.abs(seen - told) > 1e-6 * (1.0 + np.abs(told)))
+    broken = first + np.flatnonzero(differs.reshape(len(differs), -1).any(1))
     if len(broken):
         raise DataError(
             where,

@@ -1,5 +1,6 @@
 """A recipe: how to make a dataset, in words. The same recipe gives the same bytes."""
 
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -64,8 +65,8 @@ class Recipe(Settings):
 
     def counts(self) -> list[int]:
         """Episodes of each behaviour: largest remainders, so that they add up exactly."""
-        total = sum(behaviour.share for behaviour in self.behaviours)
-        exact = [self.episodes * behaviour.share / total for behaviour in self.behaviours]
+        shares = [Fraction(behaviour.share) for behaviour in self.behaviours]
+        exact = [self.episodes * share / sum(shares) for share in shares]
         counts = [int(part) for part in exact]
         by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
         for i in by_remainder[: self.episodes - sum(counts)]:

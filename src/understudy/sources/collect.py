@@ -29,6 +29,8 @@ def collect(recipe: Recipe, policies: Sequence[Policy], progress: Progress) -> D
     """The recipe's dataset. `policies` are those of its `run` behaviours, in order."""
     env = make_env(recipe.env)
     try:
+        if any(isinstance(behaviour, Scripted) for behaviour in recipe.behaviours):
+            find_controller(recipe.env)  # a missing one must be told before the first step
         spec = env_spec(env, recipe.env)
         episodes = list(_episodes(recipe, iter(policies), env, spec, progress))
     finally:

@@ -1,0 +1,49 @@
+"""Errors speak in one voice."""
+
+import pytest
+
+from understudy.core.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DivergenceError,
+    MissingPackageError,
+    RunError,
+    UnderstudyError,
+    did_you_mean,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UnderstudyError("here", "is broken"), "here: is broken."),
+        (UnderstudyError("here", "wrong", got=3), "here: wrong: got 3."),
+        (UnderstudyError("here", "wrong", expected=4), "here: wrong: expected 4."),
+        (UnderstudyError("here", "wrong", got=3, expected=4), "here: wrong: got 3, expected 4."),
+        (UnderstudyError("here", "wrong", got=0, do="Mend it."), "here: wrong: got 0. Mend it."),
+        (UnderstudyError("here", "wrong?"), "here: wrong?"),
+    ],
+)
+def test_the_sentence_is_where_what_got_expected_do(error: UnderstudyError, sentence: str) -> None:
+    assert str(error) == sentence
+
+
+@pytest.mark.parametrize(
+    "kind", [ConfigError, DataError, CheckpointError, RunError, DivergenceError, MissingPackageError]
+)
+def test_every_error_is_one_of_ours(kind: type[UnderstudyError]) -> None:
+    assert issubclass(kind, UnderstudyError)
+    assert kind("a", "b").exit_code == (2 if kind is ConfigError else 1)
+
+
+def test_a_near_miss_is_suggested() -> None:
+    assert did_you_mean("expectle", ["beta", "expectile"]) == "Did you mean 'expectile'?"
+
+
+def test_a_wild_guess_is_told_what_there_is() -> None:
+    assert did_you_mean("zzz", ["beta", "alpha"]) == "Known: alpha, beta."
+
+
+def test_nothing_to_suggest() -> None:
+    assert did_you_mean("zzz", []) == "There is none."

@@ -1,0 +1,114 @@
+"""Settings are closed, and every mistake is told at its place."""
+
+import pytest
+from pydantic import Field, ValidationError
+
+from understudy.core.errors import ConfigError
+from understudy.core.settings import Settings
+
+
+class Network(Settings):
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share."""
+
+
+class Algo(Settings):
+    expectile: float = Field(0.7, gt=0, lt=1)
+    """τ."""
+    steps: int = Field(10, ge=1)
+    """Count."""
+    greedy: bool = True
+    """A truth."""
+    label: str = ""
+    """A word."""
+    actor: Network = Network()
+    """Inside."""
+    critics: tuple[Network, ...] = ()
+    """Several inside."""
+
+
+def complaint(data: object, where: str = "algo") -> str:
+    with pytest.raises(ConfigError) as caught:
+        Algo.parse(data, where)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def test_defaults_and_values() -> None:
+    assert Algo.parse({}).expectile == 0.7
+    assert Algo.parse({"actor": {"hidden": [3]}}).actor.hidden == (3,)
+
+
+def test_a_number_written_as_text_is_read() -> None:
+    assert Algo.parse({"expectile": "3e-4"}).expectile == 3e-4  # PyYAML reads 3e-4 as text
+    assert Algo.parse({"steps": "12"}).steps == 12
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"expectle": 0.5}, "algo.expectle: no such setting. Did you mean 'expectile'?"),
+        ({"actor": {"hiden": [1]}}, "algo.actor.hiden: no such setting. Did you mean 'hidden'?"),
+        ({"critics": [{}, {"hiden": [1]}]}, "algo.critics.1.hiden: no such setting. Did you mean 'hidden'?"),
+        ({"steps": 1.5}, "algo.steps: wrong value: got 1.5, expected "),
+        ({"steps": 0}, "algo.steps: wrong value: got 0, expected greater than or equal to 1."),
+        ({"expectile": "high"}, "algo.expectile: wrong value: got 'high', expected number"),
+        ({"expectile": None}, "algo.expectile: wrong value: got None, expected number."),
+        ({"actor": 3}, "algo.actor: wrong value: got 3, expected "),
+        ({"greedy": "perhaps"}, "algo.greedy: wrong value: got 'perhaps', expected boolean"),
+    ],
+)
+def test_each_mistake_has_its_sentence(data: object, sentence: str) -> None:
+    assert complaint(data).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ({"expectile": True}, "algo.expectile"),
+        ({"steps": False}, "algo.steps"),
+        ({"actor": {"hidden": [True, 16]}}, "algo.actor.hidden.0"),
+        ({"actor": {"dropout": False}}, "algo.actor.dropout"),
+    ],
+)
+def test_a_truth_is_not_a_number(data: object, place: str) -> None:
+    told = complaint(data)
+    assert told.startswith(f"{place}: wrong value: got {'False' if 'False' in str(data) else 'True'}, expected ")
+
+
+def test_a_truth_is_a_truth() -> None:
+    assert Algo.parse({"greedy": False}).greedy is False
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan"), "inf", "nan", "1e999"])
+def test_infinity_and_nan_are_refused(value: object) -> None:
+    assert complaint({"expectile": value}).startswith("algo.expectile: wrong value: got ")
+
+
+def test_several_mistakes_are_told_at_once() -> None:
+    told = complaint({"expectle": 1, "steps": True, "expectile": 7, "actor": {"dropout": 2}}).splitlines()
+    assert {line.split(":")[0] for line in told} == {
+        "algo.expectle",
+        "algo.steps",
+        "algo.expectile",
+        "algo.actor.dropout",
+    }
+
+
+def test_what_is_no_mapping_is_refused() -> None:
+    assert complaint([1, 2]).startswith("algo: wrong value: got [1, 2]")
+
+
+def test_required_settings_are_named() -> None:
+    class Needy(Settings):
+        run: str
+
+    with pytest.raises(ConfigError, match=r"^recipe\.run: is required"):
+        Needy.parse({}, "recipe")
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        setattr(Algo(), "steps", 3)  # noqa: B010

@@ -1,0 +1,56 @@
+"""A spec says what is emitted and accepted, and reads back from JSON."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import DataError
+from understudy.core.spec import Box, Group, Spec
+
+SPEC = Spec({"state": Group((3,), "float32"), "image": Group((2, 4), "uint8")}, Box((-2.0, 0.0), (2.0, 1.0)))
+
+
+def test_a_box_has_a_centre_and_a_half_range() -> None:
+    np.testing.assert_array_equal(SPEC.action.centre, [0.0, 0.5])
+    np.testing.assert_array_equal(SPEC.action.half_range, [2.0, 0.5])
+    assert SPEC.action.size == 2
+    assert SPEC.observation["image"].size == 8
+    assert Group((), "float32").size == 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [((), ()), ((0.0,), (0.0,)), ((1.0,), (0.0,)), ((-np.inf,), (1.0,)), ((0.0,), (np.nan,)), ((0.0,), (1.0, 1.0))],
+)
+def test_bad_boxes_are_refused(low: tuple[float, ...], high: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="action space"):
+        Box(low, high)
+
+
+def test_json_round_trip() -> None:
+    assert Spec.from_json("x", SPEC.to_json()) == SPEC
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"observation": 3},
+        {"action": {}},
+        {"action": {"low": ["a"], "high": [1], "dtype": "float32"}},
+        {"observation": {"state": {"shape": [3], "dtype": "no such type"}}},
+        {"observation": {"state": {"shape": None, "dtype": "float32"}}},
+    ],
+)
+def test_a_damaged_spec_is_refused_with_its_place(change: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match=r"^dataset 'x': its spec is not readable"):
+        Spec.from_json("dataset 'x'", {**SPEC.to_json(), **change})
+
+
+def test_what_is_no_mapping_is_refused() -> None:
+    with pytest.raises(DataError, match="not readable"):
+        Spec.from_json("x", None)
+
+
+def test_it_describes_itself() -> None:
+    assert SPEC.describe() == "observation state [3] float32, image [2, 4] uint8; action [2] float32"

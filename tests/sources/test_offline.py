@@ -1,0 +1,90 @@
+"""Batches from a fixed dataset: uniform, normalised, and the same stream for ever."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.protocols import Carry, Demand
+from understudy.core.spec import Box
+from understudy.core.state import capture, restore
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Episode
+from understudy.sources.offline import OfflineSource
+from worlds import random_dataset, random_episodes
+
+CPU = torch.device("cpu")
+
+
+class Nobody:
+    """A policy that is never asked."""
+
+    def initial(self, count: int) -> Carry:
+        raise AssertionError("an offline source asks no policy")
+
+    def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
+        raise AssertionError("an offline source asks no policy")
+
+
+def source(seed: int = 0, demand: Demand | None = None, dataset: Dataset | None = None) -> OfflineSource:
+    return OfflineSource.build(dataset or random_dataset(), demand or Demand(("row",)), 32, seed, CPU)
+
+
+def rows(source: OfflineSource, batches: int) -> Tensor:
+    return torch.cat([source.next(Nobody()).extra["row"] for _ in range(batches)])
+
+
+def test_rows_are_drawn_uniformly() -> None:
+    counts = np.bincount(rows(source(), 750), minlength=120)
+    expected = 750 * 32 / 120
+    assert len(counts) == 120
+    assert ((counts - expected) ** 2 / expected).sum() < 173.6  # χ² with 119 degrees of freedom, p = 0.001
+    assert ((counts - expected) ** 2 / expected).sum() > 76.9  # too even would be no chance either
+
+
+def test_the_stream_is_its_seed() -> None:
+    first = rows(source(3), 5)
+    torch.manual_seed(1)
+    assert torch.equal(rows(source(3), 5), first)
+    assert not torch.equal(rows(source(4), 5), first)
+
+
+def test_a_restored_source_goes_on() -> None:
+    original = source()
+    rows(original, 3)
+    state = capture(original)
+    rest = rows(original, 3)
+    other = source(seed=99)
+    restore(other, state, "x")
+    assert set(state) == {"rng"}
+    assert torch.equal(rows(other, 3), rest)
+
+
+def uneven() -> Dataset:
+    """Actions in [0, 4] and [-1, 0]: neither centred nor of unit size."""
+    episodes = [
+        Episode(e.observations, (e.actions * [2.0, 0.5] + [2.0, -0.5]).astype(np.float32), e.rewards, False, True)
+        for e in random_episodes(seed=1)
+    ]
+    return Dataset.from_episodes(episodes, Box((0.0, -1.0), (4.0, 0.0)))
+
+
+@pytest.mark.parametrize("horizon", [1, 2])
+def test_actions_are_normalised(horizon: int) -> None:
+    plain, dataset = torch.cat([torch.from_numpy(e.actions) for e in random_episodes(seed=1)]), uneven()
+    batch = source(demand=Demand(("row", "next_action"), horizon), dataset=dataset).next(Nobody())
+    row = batch.extra["row"]
+    torch.testing.assert_close(batch.action, plain[row], rtol=0, atol=1e-6)
+    inside = row % 20 < 20 - horizon
+    torch.testing.assert_close(batch.extra["next_action"][inside], plain[row[inside] + horizon], rtol=0, atol=1e-6)
+    assert dataset.actions.max() > 3  # stored units are left alone
+
+
+def test_bounds_map_to_one() -> None:
+    corners = np.array([[0.0, -1.0], [4.0, 0.0], [2.0, -0.5]], np.float32)
+    episode = Episode({"state": np.zeros((4, 1), np.float32)}, corners, np.zeros(3), True, False)
+    dataset = Dataset.from_episodes([episode], Box((0.0, -1.0), (4.0, 0.0)))
+    batch = source(dataset=dataset).next(Nobody())
+    expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])[batch.extra["row"]]
+    assert torch.equal(batch.action, expected)
