@@ -36,4 +36,9 @@ def find_algorithm(name: str) -> AlgorithmModule:
     known = algorithm_names()
     if name not in known:
         raise ConfigError("algo.name", f"no algorithm '{name}'", do=did_you_mean(name, known))
-    return cast(AlgorithmModule, importlib.import_module(known[name]))
+    try:
+        return cast(AlgorithmModule, importlib.import_module(known[name]))
+    except ImportError as error:
+        raise ConfigError(
+            "algo.name", f"'{name}' is registered as '{known[name]}', which cannot be imported ({error})"
+        ) from error

@@ -19,6 +19,7 @@ dropped from the data; n-step returns are offered. Defaults are the paper's for 
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
+import torch
 from pydantic import Field, model_validator
 
 from understudy.core.batch import Transitions
@@ -104,13 +105,15 @@ class IQL:
         value_loss = expectile_loss(self.value(state), q_target, config.expectile).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
-        advantage = q_target - self.value(state).detach()
+        with torch.no_grad():
+            value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
+        advantage = q_target - value
         weight = awr_weights(advantage, config.beta, config.weight_ceiling)
         log_prob = self.policy.log_prob(state, data.action)
         actor_loss = weighted_negative_log_likelihood(log_prob, weight).mean()
         self.policy_optimizer.minimise(actor_loss, self._actor_learning_rate())
 
-        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, self.value(next_state))
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         q = self.critic(state, data.action)
         critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)

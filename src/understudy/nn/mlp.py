@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from understudy.core.settings import Settings
 from understudy.nn.dropout import Dropout
 from understudy.nn.init import Init, init_layer
+from understudy.nn.plain_mlp import plain_mlp
 
 
 class NetworkSettings(Settings):
@@ -70,6 +71,8 @@ class MLP(nn.Module):
         self.drops = nn.ModuleList(drops)
 
     def forward(self, values: Tensor) -> Tensor:
+        if not self.norms and not self.drops:
+            return plain_mlp(values, *self.parameters())
         units = values.expand(self.members, *values.shape)
         *hidden, output = self.layers
         for number, layer in enumerate(hidden):

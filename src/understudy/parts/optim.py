@@ -1,7 +1,7 @@
 """Adam on one flat buffer: the parameters of a network are views of it, so a step is one fused kernel."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -19,27 +19,30 @@ class Adam:
     parameters: Static[list[nn.Parameter]]
     flat: Static[Tensor]
     """All parameters, one after another; they are views of it."""
-    gradient: Static[Tensor]
     first_moment: Tensor
     second_moment: Tensor
     count: Tensor
+    views: Static[tuple[list[Tensor], list[Tensor], list[Tensor]]]
+    """Parameters and moments as the fused kernel takes them."""
 
     @classmethod
     def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
         owned = list(parameters)
         flat = flatten(owned)
-        return cls(owned, flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros(()))
+        first, second = torch.zeros_like(flat), torch.zeros_like(flat)
+        views = ([p.detach() for p in owned], split(first, owned), split(second, owned))
+        return cls(owned, flat, first, second, torch.zeros(()), views)
 
     def minimise(self, loss: Tensor, learning_rate: float) -> None:
         gradients = torch.autograd.grad(loss, self.parameters)
-        torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.gradient)
+        values, first, second = self.views
         torch._fused_adam_(
-            [self.flat],
-            [self.gradient],
-            [self.first_moment],
-            [self.second_moment],
+            values,
+            list(gradients),
+            first,
+            second,
             [],
-            [self.count.add_(1)],
+            [self.count.add_(1)] * len(values),
             lr=learning_rate,
             beta1=0.9,
             beta2=0.999,
@@ -54,11 +57,15 @@ class Adam:
 def flatten(parameters: list[nn.Parameter]) -> Tensor:
     """Move parameters into one buffer and make each a view of it."""
     flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-    start = 0
-    for parameter in parameters:
-        parameter.data = flat[start : start + parameter.numel()].view_as(parameter)
-        start += parameter.numel()
+    for parameter, view in zip(parameters, split(flat, parameters), strict=True):
+        parameter.data = view
     return flat
+
+
+def split(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Views of a flat buffer with the shapes of `like`, one after another."""
+    parts = torch.split(flat, [tensor.numel() for tensor in like])
+    return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]
 
 
 def cosine_decay(initial: float, update: int, horizon: int) -> float:

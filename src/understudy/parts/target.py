@@ -23,7 +23,7 @@ class Target(Generic[Network]):
 
     @classmethod
     def of(cls, network: Network) -> "Target[Network]":
-        twin = copy.deepcopy(network).requires_grad_(False)
+        twin = copy.deepcopy(network).requires_grad_(False).eval()  # a target never drops units
         return cls(twin, flatten(list(twin.parameters())))
 
     @torch.no_grad()

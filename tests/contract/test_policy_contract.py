@@ -1,0 +1,87 @@
+"""The policy: looking at it changes nothing, and its file is it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from learners import Learning, differences, start, tiny_algorithm
+from understudy import Dataset, evaluate_policy, load_policy, make_dataset, predict
+from understudy.algorithms import algorithm_names
+from understudy.core.rng import stream
+from understudy.core.state import capture
+from understudy.run.policy_file import save_policy
+from worlds import pendulum_recipe
+
+pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
+
+HEADS = ["gaussian", "squashed", "deterministic"]
+
+
+@pytest.fixture(scope="module")
+def pendulum() -> Dataset:
+    return make_dataset(pendulum_recipe())
+
+
+def trained(name: str, dataset: Dataset | None = None, **actor: Any) -> Learning:
+    shape = {"hidden": [16, 16], "dropout": 0.1, **actor}
+    learning = start(tiny_algorithm(name, actor=shape), dataset)
+    learning.update(5)
+    return learning
+
+
+def test_evaluation_changes_nothing(name: str, pendulum: Dataset) -> None:
+    learning, twin = trained(name, pendulum), trained(name, pendulum)
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
+    state = capture(learning)
+    for greedy in (True, False):
+        evaluate_policy(learning.algorithm.policy, "Pendulum-v1", 2, 0, greedy=greedy)
+    assert differences(state, capture(learning)) == []
+    assert torch.equal(torch.get_rng_state(), torch_before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # type: ignore[index]
+    for other in (learning, twin):
+        other.update(5)
+    assert differences(capture(twin), capture(learning)) == []
+
+
+def test_evaluation_is_repeatable(name: str, pendulum: Dataset) -> None:
+    policy = trained(name, pendulum).algorithm.policy
+    first, again, other = (evaluate_policy(policy, "Pendulum-v1", 2, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert first.returns != other.returns
+
+
+def test_acting_draws_from_the_given_stream_only(name: str) -> None:
+    learning = trained(name)
+    state, before = capture(learning), torch.get_rng_state()
+    obs = learning.batch().obs
+    learning.source.rng.set_state(state["source.rng"])  # type: ignore[arg-type]
+    carry = learning.algorithm.policy.initial(len(obs["state"]))
+    for greedy in (True, False):
+        learning.algorithm.policy.act(obs, carry, greedy=greedy, rng=stream(0, "explore"))
+    assert differences(state, capture(learning)) == []
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_saved_policy_is_the_greedy_policy(name: str, head: str, tmp_path: Path) -> None:
+    policy = trained(name, head=head, layer_norm=True).algorithm.policy
+    save_policy(policy, tmp_path / "policy", {})
+    loaded = load_policy(tmp_path / "policy")
+    obs = 3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    expected, _ = policy.act({"state": obs}, (), greedy=True)
+    assert torch.equal(loaded.act({"state": obs}, (), greedy=True)[0], expected)
+    assert np.array_equal(predict(loaded, obs.numpy()), expected.numpy())
+    sampled, again = (
+        actor.act({"state": obs}, (), greedy=False, rng=stream(1, "explore"))[0] for actor in (policy, loaded)
+    )
+    assert torch.equal(sampled, again)
+
+
+def test_a_loaded_policy_is_at_rest(name: str, tmp_path: Path) -> None:
+    save_policy(trained(name).algorithm.policy, tmp_path / "policy", {})
+    loaded = load_policy(tmp_path / "policy")
+    assert not loaded.training
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())

@@ -1,0 +1,68 @@
+"""Captured, restored, seeded: the same bits where they should be, others where they should not."""
+
+from typing import Any
+
+import pytest
+
+from learners import differences, start, tiny_algorithm
+from understudy.algorithms import algorithm_names
+from understudy.core.errors import CheckpointError
+from understudy.core.state import capture, restore
+
+pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
+
+NETWORKS: list[dict[str, Any]] = [{}, {"layer_norm": True, "dropout": 0.1}]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_fresh_build_takes_over_every_bit(name: str, network: dict[str, Any]) -> None:
+    config = tiny_algorithm(name, network)
+    old, new = start(config, seed=1), start(config, seed=2)
+    old.update(5)
+    assert differences(capture(old), capture(new)) != []
+    restore(new, capture(old), "test")
+    assert differences(capture(old), capture(new)) == []
+    for learning in (old, new):
+        learning.update(5)
+    assert differences(capture(old), capture(new)) == []
+
+
+def test_a_capture_is_a_copy(name: str) -> None:
+    learning = start(tiny_algorithm(name))
+    state = capture(learning)
+    again = capture(learning)
+    learning.update()
+    assert differences(state, again) == []
+    assert differences(state, capture(learning)) != []
+
+
+def test_going_back_and_replaying_gives_the_same(name: str) -> None:
+    learning = start(tiny_algorithm(name, {"dropout": 0.1}))
+    learning.update(2)
+    point = capture(learning)
+    learning.update(4)
+    first = capture(learning)
+    restore(learning, point, "test")
+    learning.update(4)
+    assert differences(first, capture(learning)) == []
+
+
+def test_another_shape_is_refused_and_changes_nothing(name: str) -> None:
+    small, large = start(tiny_algorithm(name)), start(tiny_algorithm(name, {"hidden": [17, 16]}))
+    before = capture(large)
+    with pytest.raises(CheckpointError, match="Nothing was changed"):
+        restore(large, capture(small), "test")
+    assert differences(before, capture(large)) == []
+
+
+def test_the_seed_decides_everything(name: str) -> None:
+    config = tiny_algorithm(name, {"dropout": 0.1})
+    first, again, other = (start(config, seed=seed) for seed in (4, 4, 5))
+    assert differences(capture(first), capture(again)) == []
+    born_apart = differences(capture(first), capture(other))
+    assert "algorithm.policy.trunk.layers.0.weight" in born_apart
+    assert "source.rng" in born_apart
+    for learning in (first, again, other):
+        learning.update(5)
+    assert differences(capture(first), capture(again)) == []
+    assert "algorithm.policy.trunk.layers.2.bias" in differences(capture(first), capture(other))

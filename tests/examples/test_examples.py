@@ -1,0 +1,33 @@
+"""Every example and the demo, run as a person would run them, only shorter."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SHORT = ["steps=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*_pendulum.py")), ids=lambda path: path.stem)
+def test_example_runs(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "run"), *SHORT], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "learned:" in done.stdout
+    assert (tmp_path / "run" / "result.json").is_file()
+
+
+def test_demo_ends_with_table_picture_and_next_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "demo.py"), "--out", str(tmp_path / "demo"), "--steps", "40"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("data", "BC", "IQL", "95 % interval", "picture:", "understudy train", "understudy resume"):
+        assert word in done.stdout
+    assert (tmp_path / "demo" / "learning_curve.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,80 @@
+"""A live algorithm with its source, small, and without a run directory around it."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from understudy import Dataset, Transitions
+from understudy.algorithms import find_algorithm
+from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.settings import Settings
+from understudy.core.state import State
+from understudy.nn.mlp import NetworkSettings
+from understudy.sources.offline import OfflineSource
+from worlds import random_dataset
+
+CPU = torch.device("cpu")
+
+
+@final
+@dataclass
+class Learning:
+    """What a run moves, and nothing else."""
+
+    algorithm: Any
+    source: OfflineSource
+
+    def update(self, times: int = 1) -> Metrics:
+        metrics: Metrics = {}
+        for _ in range(times):
+            metrics = self.algorithm.update(self.batch())
+        return metrics
+
+    def batch(self) -> Transitions:
+        return self.source.next(self.algorithm.policy)
+
+
+def network_fields(config: type[Settings]) -> list[str]:
+    """Settings that are the shape of a network."""
+    kinds = {name: field.annotation for name, field in config.model_fields.items()}
+    return [name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, NetworkSettings)]
+
+
+def tiny_algorithm(name: str, network: dict[str, Any] | None = None, **changes: Any) -> Settings:
+    """Any algorithm's settings, with networks of a few units."""
+    config = find_algorithm(name).Config
+    shape = {"hidden": [16, 16], **(network or {})}
+    return config.parse({"name": name, **dict.fromkeys(network_fields(config), shape), **changes}, "algo")
+
+
+def start(
+    config: Settings,
+    dataset: Dataset | None = None,
+    *,
+    seed: int = 0,
+    steps: int = 100,
+    batch_size: int = 32,
+) -> Learning:
+    """A fresh algorithm on a dataset, as `build_learner` would make it."""
+    data = random_dataset() if dataset is None else dataset
+    name = config.model_dump()["name"]
+    algorithm = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
+    return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
+
+
+def differences(left: State, right: State) -> list[str]:
+    """Paths whose leaves differ in any bit, or are on one side only."""
+    paths = sorted(left.keys() | right.keys())
+    return [path for path in paths if path not in left or path not in right or not _same(left[path], right[path])]
+
+
+def _same(left: object, right: object) -> bool:
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        return left.dtype == right.dtype and left.shape == right.shape and _bits(left) == _bits(right)
+    return type(left) is type(right) and left == right
+
+
+def _bits(tensor: Tensor) -> bytes:
+    return tensor.contiguous().numpy().tobytes()
