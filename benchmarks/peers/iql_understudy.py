@@ -6,13 +6,14 @@ from _windows import ACTION, BATCH, HIDDEN, OBSERVATION, ROWS, THREADS, argument
 
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
+import numpy as np
+import torch
 
-from understudy import Box, Dataset, Episode  # noqa: E402
-from understudy.algorithms import iql  # noqa: E402
-from understudy.core.protocols import Blueprint  # noqa: E402
-from understudy.sources.offline import OfflineSource  # noqa: E402
+from understudy import Box, Dataset, Episode
+from understudy.algorithms import iql
+from understudy.core.protocols import Blueprint
+from understudy.run.allocator import keep_freed_memory
+from understudy.sources.offline import OfflineSource
 
 EPISODE = 1000
 HORIZON = 1_000_000
@@ -21,6 +22,7 @@ HORIZON = 1_000_000
 def main() -> None:
     options = arguments()
     torch.set_num_threads(THREADS)
+    keep_freed_memory()
     rng = np.random.default_rng(0)
     episodes = (
         Episode(

@@ -1,5 +1,7 @@
 """The written-out gradient of a plain network against autograd and finite differences."""
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,7 @@ from understudy.nn.plain_mlp import plain_mlp
 def parameters(members: int, sizes: list[int], dtype: torch.dtype = torch.float64) -> list[Tensor]:
     rng = torch.Generator().manual_seed(3)
     made = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(sizes):
         made += [torch.randn(members, inputs, outputs, generator=rng, dtype=dtype)]
         made += [torch.randn(members, 1, outputs, generator=rng, dtype=dtype)]
     return [tensor.requires_grad_() for tensor in made]

@@ -83,6 +83,7 @@ def predict(
 ) -> None:
     """Actions of a run's policy for observations in a file, in environment units."""
     import io
+    from zipfile import BadZipFile
 
     import numpy as np
 
@@ -91,7 +92,7 @@ def predict(
 
     try:
         observations = np.load(obs, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(str(obs), f"not a readable .npy file ({error})") from error
     if not isinstance(observations, np.ndarray):
         raise DataError(str(obs), "an archive", expected="one array in a .npy file")
@@ -124,8 +125,9 @@ def collect(
         raise DataError(str(out), "already exists", do="Choose another --out.")
     dataset = make_dataset(recipe, Reporter(quiet=quiet))
     write_store(dataset, out, recipe.model_dump(mode="json"))
-    print(f"{dataset.episodes} episodes, {dataset.steps:,} steps, mean return {dataset.returns().mean():.1f}")
-    print(f"written to {out}, fingerprint {dataset.fingerprint}")
+    if not quiet:
+        print(f"{dataset.episodes} episodes, {dataset.steps:,} steps, mean return {dataset.returns().mean():.1f}")
+        print(f"written to {out}, fingerprint {dataset.fingerprint}")
 
 
 def _steps(overrides: list[str]) -> int | None:
@@ -134,7 +136,7 @@ def _steps(overrides: list[str]) -> int | None:
         key, _, value = override.partition("=")
         if key != "steps":
             raise ConfigError(key, "cannot change on resume", do="Only steps=N can; start a new run for the rest.")
-        if not value.isdigit():
+        if not value.isdecimal():
             raise ConfigError("steps", "wrong value", got=repr(value), expected="a whole number")
         steps = int(value)
     return steps

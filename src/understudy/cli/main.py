@@ -32,7 +32,7 @@ def main() -> None:
     """Entry point of the command."""
     words = [word for word in sys.argv[1:] if word != "--debug"]
     try:
-        app(words)
+        app(words, prog_name="understudy")
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:

@@ -9,12 +9,14 @@ import torch
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Algorithm, Blueprint, Metrics
+from understudy.core.spec import Spec
 from understudy.core.state import Static, capture
 from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
+from understudy.run.allocator import keep_freed_memory
 from understudy.run.config import RunConfig
 from understudy.run.datasets import resolve_dataset
 from understudy.run.progress import SILENT, Reporter
@@ -48,6 +50,7 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
     """Dataset, source and algorithm of a run."""
     device = check_config(config)
     torch.set_num_threads(config.threads)
+    keep_freed_memory()
     dataset = resolve_dataset(config.data, config.env.id, reporter)
     check_env_fits(config.env.id, dataset)
     reward = fit_rewards(config.data.reward, dataset)
@@ -71,19 +74,24 @@ def check_config(config: RunConfig) -> torch.device:
     """What can be checked without touching data: device, environment, reference score."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
-    make_env(config.env.id).close()
+    spec_of(config.env.id)
     if config.data.recipe is not None:
-        make_env(config.data.recipe.env).close()
+        spec_of(config.data.recipe.env)
     return pick_device(config.device)
+
+
+def spec_of(env_id: str) -> Spec:
+    """What a registered environment emits and accepts, or an error if it cannot be learned from."""
+    env = make_env(env_id)
+    try:
+        return env_spec(env, env_id)
+    finally:
+        env.close()
 
 
 def check_env_fits(env_id: str, dataset: Dataset) -> None:
     """The environment emits and accepts what the data holds."""
-    env = make_env(env_id)
-    try:
-        spec = env_spec(env, env_id)
-    finally:
-        env.close()
+    spec = spec_of(env_id)
     same_groups = {name: group.shape for name, group in spec.observation.items()} == {
         name: group.shape for name, group in dataset.spec.observation.items()
     }

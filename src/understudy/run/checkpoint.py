@@ -64,10 +64,10 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
             "facts": facts,
         }
         write_new(draft / MANIFEST, seal(manifest))
-        if final_path.exists():
+        if final_path.exists() or final_path.is_symlink():  # damage may have left a dead link
             remove_directory(final_path)
         publish_directory(draft, final_path)
-        write_bytes(folder / LATEST, f"{updates:09d}\n".encode())
+        point_latest(folder, updates)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise CheckpointError(
@@ -77,6 +77,11 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
         ) from error
     _prune(folder, keep)
     return final_path
+
+
+def point_latest(folder: Path, updates: int) -> None:
+    """Make `latest` name this checkpoint."""
+    write_bytes(folder / LATEST, f"{updates:09d}\n".encode())
 
 
 def list_checkpoints(folder: Path) -> list[int]:

@@ -4,6 +4,7 @@ import platform
 import socket
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -23,6 +24,7 @@ def describe_run(dataset: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@cache
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:

@@ -32,7 +32,7 @@ def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
             told = f" Broken: {' '.join(broken)}" if broken else ""
             raise CheckpointError(f"run '{run.path}'", f"has no whole checkpoint.{told}")
         return found
-    if not name.isdigit():
+    if not name.isdecimal():
         raise CheckpointError(
             "checkpoint", "no such choice", got=repr(name), expected="last, best or a number of updates"
         )

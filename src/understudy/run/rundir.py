@@ -10,13 +10,14 @@ plots/        pictures                      result.json   written last: its pres
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import RunError
-from understudy.core.files import read_json, write_bytes, write_json
+from understudy.core.files import discard, read_json, write_bytes, write_json
 from understudy.run.config import RunConfig, read_resolved
 
 
@@ -104,6 +105,13 @@ class RunDir:
         finally:
             os.close(handle)
 
+    def clear_leftovers(self) -> None:
+        """Remove drafts and doomed folders of a process that died. Only the holder of the lock may."""
+        for folder in (self.path, self.checkpoints, self.policies, self.plots):
+            for entry in folder.glob(".*"):
+                if re.fullmatch(r"\..+\.(tmp|draft|old|png)", entry.name):
+                    discard(entry)
+
     def evaluations(self) -> list[dict[str, Any]]:
         return read_lines(self.eval_file)
 
@@ -121,7 +129,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def cut_after(path: Path, updates: int) -> None:
     """Keep the lines up to an update, so that a resumed log equals an uninterrupted one byte for byte."""
-    if path.exists():
-        whole = path.read_bytes().split(b"\n")[:-1]
-        kept = [line for line in whole if json.loads(line)["updates"] <= updates]
-        write_bytes(path, b"".join(line + b"\n" for line in kept))
+    if not path.exists():
+        return
+    lines = path.read_bytes().split(b"\n")[:-1]
+    counts = [_updates_of(line) for line in lines]
+    kept = max((number for number, count in enumerate(counts, 1) if count is not None and count <= updates), default=0)
+    if None in counts[:kept]:
+        raise RunError(
+            f"{path}, line {counts.index(None) + 1}",
+            "not readable, and lines after it belong to the run",
+            do="Restore the file; nothing was changed.",
+        )
+    write_bytes(path, b"".join(line + b"\n" for line in lines[:kept]))
+
+
+def _updates_of(line: bytes) -> int | None:
+    """The update a line tells of; None for the garbage a power cut may leave behind the last sync."""
+    try:
+        return int(json.loads(line)["updates"])
+    except (ValueError, KeyError, TypeError):
+        return None

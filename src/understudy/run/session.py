@@ -10,12 +10,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, DataError, RunError
-from understudy.core.files import write_json
+from understudy.core.files import read_json, write_json
 from understudy.core.rng import stream
 from understudy.core.state import restore
 from understudy.nn.actor import Actor
 from understudy.run.build import Learner, build_learner, sealed_data
-from understudy.run.checkpoint import newest_checkpoint
+from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.evaluate import Evaluation
 from understudy.run.loop import Loop, config_digest, evaluate
@@ -86,7 +86,8 @@ def train(config: str | RunConfig, *, reporter: Reporter = SILENT, **settings: A
         run.check_free()
         learner = build_learner(resolved, reporter)
         resolved = sealed_data(resolved, learner.dataset)
-        run.create(resolved, describe_run(dataset_facts(learner)))
+        run.clear_leftovers()
+        run.create(resolved, birth_facts(resolved, learner))
         Loop(resolved, run, learner, 0, reporter).train()
     return Run(run.path)
 
@@ -108,17 +109,27 @@ def resume(
         updates = 0 if checkpoint is None else checkpoint.updates
         config = _with_steps(config, steps, updates, reporter)
         if checkpoint is not None:
-            _check_same_run(config, checkpoint.facts, str(checkpoint.path), accept_versions, reporter)
+            _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
+            _check_same_versions(checkpoint.facts, str(checkpoint.path), accept_versions, reporter)
+        elif run.meta_file.exists():
+            _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
         learner = build_learner(config, reporter)
         if checkpoint is not None:
             restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
+            point_latest(run.checkpoints, updates)
+        run.clear_leftovers()
+        run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
         run.write_config(config)
         if not run.meta_file.exists():
-            write_json(run.meta_file, describe_run(dataset_facts(learner)))
-        run.result_file.unlink(missing_ok=True)
+            write_json(run.meta_file, birth_facts(config, learner))
         reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
         Loop(config, run, learner, updates, reporter).train()
     return Run(run.path)
+
+
+def birth_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
+    """What meta.json holds."""
+    return {**describe_run(dataset_facts(learner)), "config_sha256": config_digest(config)}
 
 
 def dataset_facts(learner: Learner) -> dict[str, Any]:
@@ -147,9 +158,12 @@ def _with_steps(config: RunConfig, steps: int | None, updates: int, reporter: Re
     return parse_config({**config.model_dump(mode="json"), "steps": steps})
 
 
-def _check_same_run(config: RunConfig, facts: dict[str, Any], where: str, accept: bool, reporter: Reporter) -> None:
-    if facts["config_sha256"] != config_digest(config):
+def _check_same_settings(config: RunConfig, facts: dict[str, Any], where: str) -> None:
+    if facts.get("config_sha256") != config_digest(config):
         raise RunError(where, "was written with other settings than config.yaml holds now", do="Restore config.yaml.")
+
+
+def _check_same_versions(facts: dict[str, Any], where: str, accept: bool, reporter: Reporter) -> None:
     here, there = versions(), facts["versions"]
     changed = [f"{name} {there.get(name)} → {here[name]}" for name in here if here[name] != there.get(name)]
     if changed and not accept:
@@ -171,7 +185,7 @@ def predict(
     for name, group in policy.spec.observation.items():
         if name not in named:
             raise DataError("observation", f"group '{name}' is missing", got=sorted(map(str, named)))
-        values = _numeric(named[name], f"observation '{name}'")
+        values = _numeric(named[name], group.dtype, f"observation '{name}'")
         if values.shape == group.shape:
             single, values = True, values[None]
         if values.shape[1:] != group.shape or values.ndim == 0:
@@ -181,7 +195,7 @@ def predict(
                 got=list(values.shape),
                 expected=f"{list(group.shape)} or [B, {', '.join(map(str, group.shape))}]",
             )
-        batch[name] = torch.from_numpy(np.array(values, dtype=group.dtype))
+        batch[name] = torch.from_numpy(values)
     unknown = sorted(set(map(str, named)) - set(policy.spec.observation))
     if unknown or len({len(values) for values in batch.values()}) != 1:
         raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
@@ -191,13 +205,19 @@ def predict(
     return actions[0] if single else actions
 
 
-def _numeric(values: ArrayLike, where: str) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise DataError(where, "not numeric", got=array.dtype)
+def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
+    """A copy in the policy's dtype; what is not finite there (float32 overflow included) is refused."""
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise DataError(where, f"not an array ({error})") from error
+    if given.dtype.kind not in "fiub":
+        raise DataError(where, "not numeric", got=given.dtype)
+    with np.errstate(over="ignore"):
+        array = np.array(given, dtype=dtype)
     if not np.isfinite(array).all():
         place = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise DataError(where, f"not finite at {place}", got=array[tuple(place)])
+        raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")
     return array
 
 

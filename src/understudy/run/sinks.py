@@ -14,11 +14,16 @@ class LogFile:
     """A JSONL file: whole lines, flushed as written, synced before a checkpoint counts on them."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
         self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        try:
+            self._file.flush()
+        except OSError as error:
+            error.filename = str(self._path)  # a full disk does not say which file it was
+            raise
 
     def sync(self) -> None:
         os.fsync(self._file.fileno())
@@ -64,8 +69,11 @@ class Sinks:
                 self._events.add_scalar(name, value, updates)
 
     def sync(self) -> None:
+        """What the next checkpoint counts as told is on disk; TensorBoard would sit on it for two minutes."""
         self._metrics.sync()
         self._evaluations.sync()
+        if self._events is not None:
+            self._events.flush()
 
     def close(self) -> None:
         for log in (self._metrics, self._evaluations, self._timing):

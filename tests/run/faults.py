@@ -1,0 +1,133 @@
+"""Ways to die and to fail, put into a forked child: each is the real thing, at a chosen moment."""
+
+import os
+import resource
+import signal
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from understudy.core.protocols import Metrics
+from understudy.run import loop
+from understudy.run.build import Learner
+from understudy.run.rundir import RunDir
+from understudy.run.sinks import LogFile
+
+CHANGES = ("write", "pwrite", "ftruncate", "rename", "replace", "mkdir", "unlink", "rmdir")
+"""What changes the disk, beside opening a new file; dying before one of them is dying after the one before."""
+LOOKS = ("fsync", "close")
+"""What a process death before or after cannot tell apart; a power cut could."""
+
+
+class Faults(TypedDict, total=False):
+    die_at: int
+    """SIGKILL in place of the n-th operation that changes files."""
+    die_at_any: int
+    """SIGKILL in place of the n-th file operation of any kind."""
+    torn_at: int
+    """SIGKILL after half of the n-th write."""
+    stop_at: int
+    """A stop signal arrives during this update."""
+    stop_signal: int
+    file_limit: int
+    """No file may grow beyond so many bytes: what a full disk looks like to a process."""
+    no_plots: bool
+    """Drawing takes longer than the rest of a short run together."""
+
+
+def install(faults: Faults) -> None:
+    """Arrange for the faults in this process."""
+    if faults.get("no_plots"):
+        put(loop, "draw_run", _draw_nothing)
+    if "die_at" in faults:
+        _die_at(faults["die_at"], all_kinds=False)
+    if "die_at_any" in faults:
+        _die_at(faults["die_at_any"], all_kinds=True)
+    if "torn_at" in faults:
+        _tear(faults["torn_at"])
+    if "stop_at" in faults:
+        _stop_at(faults["stop_at"], faults.get("stop_signal", signal.SIGTERM))
+    if "file_limit" in faults:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (faults["file_limit"],) * 2)
+
+
+def put(owner: object, name: str, new: Callable[..., Any]) -> None:
+    """Replace a function of this process; the process ends with its job, so nothing is put back."""
+    setattr(owner, name, new)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _draw_nothing(run: RunDir) -> list[Any]:
+    return []
+
+
+def _die_at(count: int, *, all_kinds: bool) -> None:
+    left = count
+
+    def note() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            die()
+
+    def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            note()
+            return operation(*args, **options)
+
+        return call
+
+    open_file = os.open
+
+    def counted_open(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if all_kinds or flags & os.O_CREAT:
+            note()
+        return open_file(path, flags, *args, **options)
+
+    put(os, "open", counted_open)
+    for name in (*CHANGES, *LOOKS) if all_kinds else CHANGES:
+        put(os, name, counted(getattr(os, name)))
+    # Logs go through Python's buffered files, whose system calls are out of reach from here.
+    for name in ("write", "sync", "close") if all_kinds else ("write",):
+        put(LogFile, name, counted(getattr(LogFile, name)))
+
+
+def _tear(count: int) -> None:
+    left = count
+    write, log = os.write, LogFile.write
+
+    def torn_write(handle: int, data: Any) -> int:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            write(handle, data[: len(data) // 2])
+            die()
+        return write(handle, data)
+
+    def torn_log(file: LogFile, record: dict[str, Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            write(file._file.fileno(), repr(record).encode()[:9])
+            die()
+        log(file, record)
+
+    put(os, "write", torn_write)
+    put(LogFile, "write", torn_log)
+
+
+def _stop_at(update: int, number: int) -> None:
+    left = update
+    before = Learner.update
+
+    def stopped(learner: Learner) -> Metrics:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), number)
+        return before(learner)
+
+    put(Learner, "update", stopped)

@@ -1,0 +1,84 @@
+"""A process that has imported everything and forks a real child per job: `understudy` without the wait for torch.
+
+It never trains itself, so that every child starts as a fresh process would. One JSON request per line on stdin
+(a job, or a pid to wait for), one JSON answer per line on stdout.
+"""
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from faults import install
+from small import register_worlds
+from torch.utils.tensorboard import SummaryWriter
+
+from understudy.algorithms import algorithm_names, find_algorithm
+from understudy.cli.main import main as understudy
+from understudy.data import scores, store
+from understudy.run import session
+from understudy.run.meta import versions
+
+PRELOADED = (SummaryWriter, scores, store, session)
+"""What the command imports when it needs it; here once, so that no child waits for it."""
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    register_worlds()
+    warm_up()
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    for line in sys.stdin:
+        request: dict[str, Any] = json.loads(line)
+        if "wait" in request:
+            _, status = os.waitpid(request["wait"], 0)
+            answer = os.waitstatus_to_exitcode(status)
+        else:
+            # A Ctrl-C that comes before the child is the command would hit the server's code instead.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            answer = os.fork()
+            if answer == 0:
+                become(request)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        answers.write(f"{json.dumps(answer)}\n")
+
+
+def warm_up() -> None:
+    """Fill the caches that every run of the command would fill."""
+    versions()
+    for name in algorithm_names():
+        find_algorithm(name)
+    sys.argv = ["understudy", "list", "algorithms"]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        understudy()
+
+
+def become(job: dict[str, Any]) -> None:
+    """Turn this forked child into one run of the command."""
+    for number, name in ((1, "out"), (2, "err")):
+        handle = os.open(Path(job["talk"]) / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(handle, number)
+        os.close(handle)
+    sys.argv = ["understudy", *job["argv"]]
+    install(job["faults"])
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    except KeyboardInterrupt:
+        os._exit(128 + signal.SIGINT)
+    code: Any = 0
+    try:
+        understudy()
+    except SystemExit as end:
+        code = end.code or 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Worlds and settings of runs that end in a blink, and what must be equal between two runs."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+
+from understudy.run.checkpoint import list_checkpoints
+from worlds import tiny_settings
+
+SHORT = "Short/Pendulum-v0"
+"""Pendulum with episodes of ten steps."""
+BROKEN = "Broken/Pendulum-v0"
+"""Pendulum whose fourth reward is NaN."""
+
+
+class BrokenPendulum(PendulumEnv):
+    """Pays NaN at its fourth step."""
+
+    paid = 0
+
+    def step(self, u: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(u)  # type: ignore[no-untyped-call]
+        self.paid += 1
+        return observation, np.nan if self.paid == 4 else reward, terminated, truncated, info
+
+
+def register_worlds() -> None:
+    """Make the worlds known to Gymnasium, once per process."""
+    if SHORT not in gymnasium.registry:
+        gymnasium.register(SHORT, "small:PendulumEnv", max_episode_steps=10)
+        gymnasium.register(BROKEN, "small:BrokenPendulum", max_episode_steps=10)
+
+
+register_worlds()
+
+
+def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
+    """A run of about a tenth of a second: 12 updates, logs, evaluations and saves on different beats."""
+    recipe = {"env": SHORT, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
+    small = {
+        "data": {"recipe": recipe},
+        "env": {"id": SHORT},
+        "source": {"batch_size": 8},
+        "steps": 12,
+        "log_every": 2,
+        "eval_every": 3,
+        "save_every": 4,
+    }
+    settings = tiny_settings(algorithm, out, **{**small, **changes})
+    for network in ("actor", "critic"):
+        if network in settings["algo"]:
+            # Dropout draws random numbers in every update, so a forgotten stream shows.
+            settings["algo"][network] = {"hidden": [8], "dropout": 0.1}
+    return settings
+
+
+def write_settings(path: Path, settings: dict[str, Any]) -> Path:
+    """Settings as a YAML file at `path` (JSON is YAML)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(settings), encoding="utf-8")
+    return path
+
+
+def short_config(folder: Path, algorithm: str = "iql", name: str = "run", **changes: Any) -> Path:
+    """The YAML file of a short run whose directory is `folder/name`."""
+    return write_settings(folder / f"{name}.yaml", short_settings(algorithm, folder / name, **changes))
+
+
+LOGS = ("metrics.jsonl", "eval.jsonl")
+POLICIES = tuple(
+    f"policy/{name}/{file}" for name in ("final", "best") for file in ("policy.json", "policy.safetensors")
+)
+
+
+def content(run: Path) -> dict[str, str]:
+    """sha256 of everything that two equal runs have in common: final state, logs, policies, result."""
+    newest = f"{list_checkpoints(run / 'checkpoints')[-1]:09d}"
+    state = [f"checkpoints/{newest}/{file}" for file in ("state.safetensors", "manifest.json")]
+    names = [*state, "checkpoints/latest", *LOGS, *POLICIES, "result.json"]
+    return {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in names}
+
+
+def leftovers(run: Path) -> list[str]:
+    """Drafts and doomed folders that a dead process left and nobody cleared away."""
+    return sorted(str(path.relative_to(run)) for path in run.rglob(".*") if path.name != ".lock")

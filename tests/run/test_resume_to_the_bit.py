@@ -1,0 +1,84 @@
+"""N updates = k updates + save + another process + load + N−k updates, for every algorithm there is."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from forks import Ending, finish, forks
+from small import content, leftovers, short_config
+
+from understudy.algorithms import algorithm_names
+from understudy.run.checkpoint import list_checkpoints, load_checkpoint
+
+ALGORITHMS = sorted(algorithm_names())
+
+
+def stop_after(updates: int, config: Path) -> Ending:
+    """Train in a process of its own that is told to stop during an update."""
+    return forks().run("train", config, stop_at=updates, stop_signal=signal.SIGTERM)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("updates", [1, 5, 8], ids=["first update", "off every beat", "on a save"])
+def test_interrupted_run_equals_uninterrupted_one(algorithm: str, updates: int, tmp_path: Path) -> None:
+    whole, halves = short_config(tmp_path, algorithm, "whole"), short_config(tmp_path, algorithm, "halves")
+    finish(whole, tmp_path / "whole", no_plots=True)
+    assert stop_after(updates, halves).code == 128 + signal.SIGTERM
+    assert list_checkpoints(tmp_path / "halves" / "checkpoints")[-1] == updates
+    finish(halves, tmp_path / "halves", no_plots=True)
+    assert content(tmp_path / "halves") == content(tmp_path / "whole")
+
+
+def test_many_short_lives_equal_one_long_one(tmp_path: Path) -> None:
+    whole, pieces = short_config(tmp_path, name="whole"), short_config(tmp_path, name="pieces")
+    finish(whole, tmp_path / "whole", no_plots=True)
+    assert stop_after(1, pieces).code != 0
+    for updates in range(2, 12):
+        assert forks().run("resume", tmp_path / "pieces", stop_at=1).code == 128 + signal.SIGTERM
+        assert list_checkpoints(tmp_path / "pieces" / "checkpoints")[-1] == updates
+    finish(pieces, tmp_path / "pieces", no_plots=True)
+    assert content(tmp_path / "pieces") == content(tmp_path / "whole")
+    assert leftovers(tmp_path / "pieces") == []
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_evaluating_more_often_changes_nothing_in_training(algorithm: str, tmp_path: Path) -> None:
+    for every in (1, 12):
+        config = short_config(tmp_path, algorithm, f"every{every}", eval_every=every, eval_episodes=every)
+        finish(config, tmp_path / f"every{every}", no_plots=True)
+    often, rarely = tmp_path / "every1", tmp_path / "every12"
+    assert (often / "metrics.jsonl").read_bytes() == (rarely / "metrics.jsonl").read_bytes()
+    states = [run / "checkpoints" / "000000012" / "state.safetensors" for run in (often, rarely)]
+    assert states[0].read_bytes() == states[1].read_bytes()
+    assert len((often / "eval.jsonl").read_text().splitlines()) == 12
+
+
+def test_saving_more_often_changes_nothing_in_training(tmp_path: Path) -> None:
+    for every in (1, 12):
+        finish(
+            short_config(tmp_path, name=f"every{every}", save_every=every), tmp_path / f"every{every}", no_plots=True
+        )
+    states = [load_checkpoint(tmp_path / f"every{every}" / "checkpoints", 12).path for every in (1, 12)]
+    assert len({(path / "state.safetensors").read_bytes() for path in states}) == 1
+
+
+def test_a_checkpoint_holds_networks_optimisers_and_every_stream(tmp_path: Path) -> None:
+    finish(short_config(tmp_path), tmp_path / "run", no_plots=True)
+    state = load_checkpoint(tmp_path / "run" / "checkpoints", 12).state
+    for part in ("algorithm.policy.trunk", "algorithm.critic", "algorithm.target", "algorithm.critic_optimizer"):
+        assert any(path.startswith(part) for path in state), part
+    streams = [path for path in state if path.endswith((".rng", ".stream"))]
+    assert "source.rng" in streams
+    assert len(streams) > 1, "dropout draws from streams of its own"
+    assert state["algorithm.updates"] == 12
+
+
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        finish(short_config(tmp_path, name=f"seed{seed}", seed=seed), tmp_path / f"seed{seed}", no_plots=True)
+    first, second = (
+        [json.loads(line) for line in (tmp_path / f"seed{seed}" / "metrics.jsonl").read_text().splitlines()]
+        for seed in (0, 1)
+    )
+    assert all(a["loss/actor"] != b["loss/actor"] for a, b in zip(first, second, strict=True))
