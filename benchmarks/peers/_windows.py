@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 THREADS = 2
 
@@ -33,7 +34,7 @@ def arguments() -> argparse.Namespace:
 
 def machine_busy() -> float:
     """Processor seconds that the whole machine has spent busy since it started."""
-    with open("/proc/stat") as stat:
+    with Path("/proc/stat").open() as stat:
         user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 

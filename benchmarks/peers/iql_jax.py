@@ -4,6 +4,7 @@ Written from the equations, with no library but JAX.  Start it with the python o
 a virtualenv holding requirements-jax.txt; see _windows.py for how it is timed.
 """
 
+import itertools
 import os
 
 from _windows import ACTION, BATCH, HIDDEN, OBSERVATION, ROWS, THREADS, arguments, serve
@@ -25,7 +26,7 @@ Tree = Any
 
 def mlp_init(key: jax.Array, sizes: list[int]) -> list[tuple[jax.Array, jax.Array]]:
     layers = []
-    for k, (i, o) in zip(jax.random.split(key, len(sizes) - 1), zip(sizes, sizes[1:])):
+    for k, (i, o) in zip(jax.random.split(key, len(sizes) - 1), itertools.pairwise(sizes), strict=True):
         kw, kb = jax.random.split(k)
         bound = i**-0.5
         layers.append((jax.random.uniform(kw, (i, o), minval=-bound, maxval=bound),

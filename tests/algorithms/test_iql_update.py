@@ -10,22 +10,22 @@ from learners import Learning, start, tiny_algorithm
 from understudy import Transitions
 from understudy.core.protocols import Metrics
 
-ACTOR, VALUE, CRITIC = "policy_optimizer", "value_optimizer", "critic_optimizer"
+ACTOR, VALUE, CRITIC = "policy", "value", "critic"
 
 
 def first_metrics(**changes: Any) -> Metrics:
     return start(tiny_algorithm("iql", **changes)).update()
 
 
-def flat(learning: Learning, optimizer: str) -> Tensor:
-    parameters: Tensor = getattr(learning.algorithm, optimizer).flat
-    return parameters
+def weights(learning: Learning, network: str) -> Tensor:
+    """Every number that is trained in a network, as it is now."""
+    return torch.cat([parameter.detach().flatten() for parameter in getattr(learning.algorithm, network).parameters()])
 
 
 def raised(member: int, by: float) -> Learning:
     """One update after one target critic's output was raised everywhere."""
     learning = start(tiny_algorithm("iql"))
-    learning.algorithm.target.network.mlp.layers[-1].bias.data[member] += by
+    learning.algorithm.target.network.mlp.layers()[-1].bias[member] += by
     learning.update()
     return learning
 
@@ -33,9 +33,9 @@ def raised(member: int, by: float) -> Learning:
 def test_only_the_smaller_target_critic_counts() -> None:
     for member in (0, 1):
         high, higher = raised(member, 1e3), raised(member, 2e3)
-        for optimizer in (VALUE, ACTOR, CRITIC):
-            assert torch.equal(flat(high, optimizer), flat(higher, optimizer))
-    assert not torch.equal(flat(raised(0, 1e3), VALUE), flat(raised(1, 1e3), VALUE))
+        for network in (VALUE, ACTOR, CRITIC):
+            assert torch.equal(weights(high, network), weights(higher, network))
+    assert not torch.equal(weights(raised(0, 1e3), VALUE), weights(raised(1, 1e3), VALUE))
 
 
 def test_advantage_and_critic_target_use_the_value_after_its_step() -> None:
@@ -55,9 +55,9 @@ def test_the_actor_teaches_nobody() -> None:
     slow, fast = (start(tiny_algorithm("iql", actor_learning_rate=rate)) for rate in (1e-4, 1e-2))
     for learning in (slow, fast):
         learning.update(5)
-    assert torch.equal(flat(slow, VALUE), flat(fast, VALUE))
-    assert torch.equal(flat(slow, CRITIC), flat(fast, CRITIC))
-    assert not torch.equal(flat(slow, ACTOR), flat(fast, ACTOR))
+    assert torch.equal(weights(slow, VALUE), weights(fast, VALUE))
+    assert torch.equal(weights(slow, CRITIC), weights(fast, CRITIC))
+    assert not torch.equal(weights(slow, ACTOR), weights(fast, ACTOR))
 
 
 def updated(change: dict[str, Any], td_valid: Tensor) -> Learning:
@@ -72,9 +72,9 @@ def test_rows_without_a_successor_are_left_out_of_the_critic() -> None:
     half = torch.arange(len(batch.reward)) % 2 == 0
     garbage = {"reward": torch.where(half, batch.reward, 1e6)}
     clean, dirty = updated({}, half), updated(garbage, half)
-    for optimizer in (VALUE, ACTOR, CRITIC):
-        assert torch.equal(flat(clean, optimizer), flat(dirty, optimizer))
-    assert not torch.equal(flat(dirty, CRITIC), flat(updated(garbage, torch.ones_like(half)), CRITIC))
+    for network in (VALUE, ACTOR, CRITIC):
+        assert torch.equal(weights(clean, network), weights(dirty, network))
+    assert not torch.equal(weights(dirty, CRITIC), weights(updated(garbage, torch.ones_like(half)), CRITIC))
 
 
 def test_a_terminal_row_ignores_its_successor_and_a_cut_one_does_not() -> None:
@@ -84,13 +84,13 @@ def test_a_terminal_row_ignores_its_successor_and_a_cut_one_does_not() -> None:
     for terminated in (True, False):
         flags = {"terminated": torch.full_like(batch.terminated, terminated)}
         here, there = updated(flags, valid), updated({**flags, **elsewhere}, valid)
-        assert torch.equal(flat(here, CRITIC), flat(there, CRITIC)) == terminated
+        assert torch.equal(weights(here, CRITIC), weights(there, CRITIC)) == terminated
 
 
 def test_the_cosine_ends_with_the_run_and_no_other_rate_does() -> None:
     learning = start(tiny_algorithm("iql"), steps=10)
     learning.update(10)
-    before = {name: flat(learning, name).clone() for name in (ACTOR, VALUE, CRITIC)}
+    before = {name: weights(learning, name) for name in (ACTOR, VALUE, CRITIC)}
     learning.update()
-    moved = {name: not torch.equal(before[name], flat(learning, name)) for name in before}
+    moved = {name: not torch.equal(before[name], weights(learning, name)) for name in before}
     assert moved == {ACTOR: False, VALUE: True, CRITIC: True}

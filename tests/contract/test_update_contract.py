@@ -13,7 +13,6 @@ from learners import differences, start, tiny_algorithm
 from understudy.algorithms import algorithm_names
 from understudy.core.protocols import Demand, Metrics
 from understudy.core.state import State, capture, nonfinite, restore
-from understudy.parts.target import Target
 
 pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
 
@@ -81,21 +80,6 @@ def test_everything_that_is_trained_moves_and_nothing_fixed_does(name: str, netw
     assert differences(fixed, copies(buffers(learning.algorithm))) == []
     assert {"policy.action_centre", "policy.action_half_range"} <= fixed.keys()
     assert any("normalizers" in path for path in fixed)
-
-
-def test_target_networks_move_by_polyak_only(name: str) -> None:
-    learning = start(tiny_algorithm(name))
-    algorithm = learning.algorithm
-    targets = {field: value for field, value in vars(algorithm).items() if isinstance(value, Target)}
-    if not targets:
-        pytest.skip(f"{name} has no target network")
-    rate = algorithm.config.polyak
-    online = algorithm.critic_optimizer.flat
-    for _ in range(3):
-        before = {field: target.flat.clone() for field, target in targets.items()}
-        learning.update()
-        for field, target in targets.items():
-            assert torch.equal(target.flat, before[field].lerp(online, rate))
 
 
 def test_a_batch_is_only_read(name: str) -> None:

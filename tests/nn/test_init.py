@@ -6,31 +6,49 @@ import pytest
 import torch
 
 from understudy.core.rng import stream
-from understudy.nn.mlp import StackedLinear
+from understudy.nn.init import Init, init_layer
+from understudy.nn.plain_mlp import Layer
 
 
+def started(members: int | None, inputs: int, outputs: int, scheme: Init, seed: int = 0) -> Layer:
+    """A layer that held something else before."""
+    stack = () if members is None else (members,)
+    bias = (outputs,) if members is None else (members, 1, outputs)
+    layer = Layer(torch.full((*stack, inputs, outputs), 7.0), torch.full(bias, 7.0))
+    init_layer(layer.weight, layer.bias, scheme, stream(seed, "init"))
+    return layer
+
+
+@pytest.mark.parametrize("members", [None, 1, 2])
 @pytest.mark.parametrize(("inputs", "outputs"), [(5, 12), (12, 5), (8, 8)])
-def test_orthogonal_layers_are_isometries_times_root_two(inputs: int, outputs: int) -> None:
-    layer = StackedLinear(2, inputs, outputs, "orthogonal", stream(0, "init"))
-    for member in layer.weight.detach():
+def test_orthogonal_layers_are_isometries_times_root_two(members: int | None, inputs: int, outputs: int) -> None:
+    layer = started(members, inputs, outputs, "orthogonal")
+    for member in layer.weight.view(-1, inputs, outputs):
         small = member @ member.T if inputs <= outputs else member.T @ member
         torch.testing.assert_close(small, 2 * torch.eye(min(inputs, outputs)), atol=1e-5, rtol=0)
     assert not layer.bias.any()
 
 
-def test_default_layers_are_uniform_within_torch_bounds() -> None:
-    layer = StackedLinear(2, 16, 500, "default", stream(0, "init"))
-    for parameter in (layer.weight, layer.bias):
-        values = parameter.detach()
+@pytest.mark.parametrize("members", [None, 2])
+def test_default_layers_are_uniform_within_torch_bounds(members: int | None) -> None:
+    for values in started(members, 16, 1000, "default"):
         assert float(values.abs().max()) <= 0.25
         assert float(values.abs().max()) > 0.249
         assert float(values.std()) == pytest.approx(0.25 / math.sqrt(3), rel=0.05)
 
 
-def test_layers_come_from_their_stream_alone() -> None:
+@pytest.mark.parametrize("scheme", ["orthogonal", "default"])
+def test_layers_come_from_their_stream_alone(scheme: Init) -> None:
     before = torch.get_rng_state()
-    first, again, other = (StackedLinear(2, 4, 4, "orthogonal", stream(seed, "init")).weight for seed in (0, 0, 1))
+    first, again, other = (started(2, 4, 4, scheme, seed).weight for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert not torch.equal(first[0], first[1])
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("scheme", ["orthogonal", "default"])
+def test_one_network_starts_as_a_stack_of_one(scheme: Init) -> None:
+    single, stack = started(None, 5, 12, scheme), started(1, 5, 12, scheme)
+    assert torch.equal(single.weight, stack.weight[0])
+    assert torch.equal(single.bias, stack.bias[0, 0])

@@ -1,7 +1,8 @@
-"""Adam on one flat buffer is torch's Adam; schedules start and end where they say."""
+"""Adam on a network's one buffer is torch's Adam on its layers; schedules start and end where they say."""
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from understudy.core.rng import stream
@@ -10,26 +11,60 @@ from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.parts.optim import Adam, cosine_decay
 
 
-def network(seed: int = 0) -> MLP:
-    return MLP(3, 2, NetworkSettings(hidden=(7, 5)), stream(seed, "init"), members=2)
+def network(seed: int = 0, *, members: int | None = 2, layer_norm: bool = False) -> MLP:
+    return MLP(3, 2, NetworkSettings(hidden=(7, 5), layer_norm=layer_norm), stream(seed, "init"), members=members)
+
+
+def inputs(number: int) -> Tensor:
+    return torch.randn(8, 3, generator=torch.Generator().manual_seed(number))
+
+
+def distance(outputs: Tensor, number: int) -> Tensor:
+    return (outputs - inputs(number).sum(1, keepdim=True)).square().mean()
 
 
 def loss_of(model: nn.Module, number: int) -> Tensor:
-    inputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(number))
-    outputs: Tensor = model(inputs)
-    return (outputs - inputs.sum(1, keepdim=True)).square().mean()
+    return distance(model(inputs(number)), number)
 
 
-def test_fifty_steps_equal_torch_adam_on_separate_tensors() -> None:
-    ours, theirs = network(), network()
-    flat, separate = Adam.over(ours.parameters()), torch.optim.Adam(theirs.parameters(), lr=3e-3)
+def tensors(model: MLP) -> list[Tensor]:
+    """Every weight and bias, as it is now."""
+    return [tensor.clone() for layer in model.layers() for tensor in layer]
+
+
+def out_of(separate: list[Tensor], values: Tensor) -> Tensor:
+    """A network of separate tensors W₁, b₁, W₂, b₂, …"""
+    units = values @ separate[0] + separate[1]
+    for number in range(2, len(separate), 2):
+        units = F.relu(units) @ separate[number] + separate[number + 1]
+    return units
+
+
+@pytest.mark.parametrize("members", [None, 1, 2])
+def test_fifty_steps_equal_torch_adam_on_separate_tensors(members: int | None) -> None:
+    model = network(members=members)
+    separate = [tensor.requires_grad_() for tensor in tensors(model)]
+    ours, theirs = Adam.over(model.parameters()), torch.optim.Adam(separate, lr=3e-3)
     for number in range(50):
-        flat.minimise(loss_of(ours, number), 3e-3)
-        separate.zero_grad()
+        ours.minimise(loss_of(model, number), 3e-3)
+        theirs.zero_grad()
+        torch.autograd.backward(distance(out_of(separate, inputs(number)), number))
+        theirs.step()
+    for mine, other in zip(tensors(model), separate, strict=True):
+        torch.testing.assert_close(mine, other.detach(), rtol=2e-5, atol=2e-7)
+
+
+def test_fifty_steps_equal_torch_adam_on_several_parameters() -> None:
+    ours, theirs = network(layer_norm=True), network(layer_norm=True)
+    assert len(list(ours.parameters())) == 5
+    mine, other = Adam.over(ours.parameters()), torch.optim.Adam(theirs.parameters(), lr=3e-3)
+    for number in range(50):
+        mine.minimise(loss_of(ours, number), 3e-3)
+        other.zero_grad()
         torch.autograd.backward(loss_of(theirs, number))
-        separate.step()
-    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(mine, other, rtol=2e-5, atol=2e-7)
+        other.step()
+    for found, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-7)
 
 
 def test_the_first_step_is_the_learning_rate_in_every_coordinate() -> None:
@@ -39,26 +74,63 @@ def test_the_first_step_is_the_learning_rate_in_every_coordinate() -> None:
     torch.testing.assert_close(weight.detach(), torch.tensor([-0.1, 0.1, -0.1]), rtol=1e-4, atol=0)
 
 
-def test_parameters_are_views_of_the_buffer() -> None:
+def test_making_an_optimizer_changes_nothing() -> None:
+    model = network(layer_norm=True)
+    before, places = capture(model), [parameter.data_ptr() for parameter in model.parameters()]
+    Adam.over(model.parameters())
+    after = capture(model)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(torch.as_tensor(before[path]), torch.as_tensor(after[path])) for path in before)
+    assert [parameter.data_ptr() for parameter in model.parameters()] == places
+
+
+def test_steps_are_taken_in_the_network_itself() -> None:
     model = network()
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    optimizer = Adam.over(model.parameters())
-    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
-    optimizer.flat.zero_()
-    assert not any(parameter.any() for parameter in model.parameters())
+    layers, before = model.layers(), tensors(model)
+    Adam.over(model.parameters()).minimise(loss_of(model, 0), 0.1)
+    now = [tensor for layer in layers for tensor in layer]
+    assert not any(torch.equal(old, new) for old, new in zip(before, now, strict=True))
+    assert model.layers()[0].weight.data_ptr() == layers[0].weight.data_ptr() == model.flat.data_ptr()
 
 
-def test_parameters_are_still_views_after_restore() -> None:
-    model, other = network(), network(1)
+def test_a_restored_optimizer_goes_on_in_its_own_network() -> None:
+    model, other = network(layer_norm=True), network(1, layer_norm=True)
     optimizer, donor = Adam.over(model.parameters()), Adam.over(other.parameters())
-    donor.minimise(loss_of(other, 0), 0.1)
+    optimizer.minimise(loss_of(model, 7), 0.1)
+    places = [parameter.data_ptr() for parameter in model.parameters()]
+    for number in range(3):
+        donor.minimise(loss_of(other, number), 0.1)
     restore((model, optimizer), capture((other, donor)), "test")
-    assert torch.equal(optimizer.flat, donor.flat)
-    flat = optimizer.flat.untyped_storage().data_ptr()
-    assert all(parameter.untyped_storage().data_ptr() == flat for parameter in model.parameters())
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    optimizer.minimise(loss_of(model, 1), 0.1)
-    assert not any(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    assert [parameter.data_ptr() for parameter in model.parameters()] == places
+    for number in range(3, 6):
+        optimizer.minimise(loss_of(model, number), 0.1)
+        assert not torch.equal(model.flat, other.flat)
+        donor.minimise(loss_of(other, number), 0.1)
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_the_state_is_moments_and_a_count() -> None:
+    optimizer = Adam.over(network(layer_norm=True).parameters())
+    moments = {f"{moment}_moments.{number}" for moment in ("first", "second") for number in range(5)}
+    assert set(capture(optimizer)) == moments | {"count"}
+
+
+@pytest.mark.parametrize("members", [None, 1, 2])
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_padding_never_moves(members: int | None, layer_norm: bool) -> None:
+    model = network(members=members, layer_norm=layer_norm)
+    optimizer, before = Adam.over(model.parameters()), model.flat.detach().clone()
+    padding = torch.ones(model.layout.size, dtype=torch.bool)
+    for layer in model.layout.layers(padding):
+        layer.weight.zero_()
+        layer.bias.zero_()
+    for number in range(50):
+        optimizer.minimise(loss_of(model, number), 3e-3)
+    assert padding.any()
+    for buffer in (model.flat, optimizer.first_moments[0], optimizer.second_moments[0]):
+        assert not buffer[padding].any()
+    assert float((model.flat != before)[~padding].float().mean()) > 0.9
 
 
 def test_nothing_is_left_in_grad() -> None:

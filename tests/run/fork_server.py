@@ -29,6 +29,7 @@ PRELOADED = (SummaryWriter, scores, store, session)
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit "ignore"
     torch.set_num_threads(1)
     register_worlds()
     warm_up()

@@ -50,15 +50,68 @@ def test_the_stream_is_its_seed() -> None:
     assert not torch.equal(rows(source(4), 5), first)
 
 
-def test_a_restored_source_goes_on() -> None:
-    original = source()
-    rows(original, 3)
+def large_rows(values: int) -> Dataset:
+    """Rows too large to be gathered sixteen batches at a time."""
+    return random_dataset(count=2, steps=10, state=values)
+
+
+@pytest.mark.parametrize("dataset", [random_dataset(), large_rows(10_000), large_rows(100_000)])
+@pytest.mark.parametrize("already", [0, 3, 15, 16, 17, 40])
+@pytest.mark.parametrize("elsewhere", [0, 5, 21])
+def test_a_restored_source_goes_on(dataset: Dataset, already: int, elsewhere: int) -> None:
+    """In the middle of a block and between two, into a new source and into one that is ahead or behind."""
+    original, other = source(dataset=dataset), source(dataset=dataset)
+    original.drawn = already
     state = capture(original)
-    rest = rows(original, 3)
-    other = source(seed=99)
+    rest = rows(original, 20)
+    if elsewhere:
+        rows(other, elsewhere)
     restore(other, state, "x")
-    assert set(state) == {"rng"}
-    assert torch.equal(rows(other, 3), rest)
+    assert state == {"drawn": already}
+    assert torch.equal(rows(other, 20), rest)
+    restore(original, state, "x")
+    assert torch.equal(rows(original, 20), rest)
+
+
+def test_the_state_counts_what_was_handed_out() -> None:
+    original, other = source(), source()
+    before = rows(original, 37)
+    assert capture(original) == {"drawn": 37}
+    rest = rows(original, 20)
+    assert torch.equal(rows(other, 57), torch.cat([before, rest]))
+    other.drawn = 37
+    assert torch.equal(rows(other, 20), rest)
+
+
+@pytest.mark.parametrize(("values", "batches"), [(3, 16), (10_000, 3), (100_000, 1)])
+def test_blocks_do_not_repeat_and_batches_are_whole(values: int, batches: int) -> None:
+    several = source(dataset=large_rows(values))
+    drawn = [several.next(Nobody()) for _ in range(3 * batches)]
+    assert {(len(batch.reward), len(batch.obs["state"]), len(batch.action)) for batch in drawn} == {(32, 32, 32)}
+    assert len({tuple(batch.extra["row"].tolist()) for batch in drawn}) == 3 * batches
+    assert len(several.gathered[2]) == batches
+    assert list(several.gathered) == [2]
+
+
+@pytest.mark.parametrize("columns", [("row",), ("row", "next_action", "td_valid", "discount")])
+def test_a_batch_is_whole_rows_of_the_dataset(columns: tuple[str, ...]) -> None:
+    dataset, demand = random_dataset(), Demand(columns)
+    drawing = source(demand=demand, dataset=dataset)
+    for _ in range(35):
+        batch = drawing.next(Nobody())
+        known = dataset.rows(batch.extra["row"], demand)
+        assert set(batch.extra) == set(columns)
+        for name in columns:
+            assert torch.equal(batch.extra[name], known.extra[name])
+        assert torch.equal(batch.obs["state"], known.obs["state"])
+        assert torch.equal(batch.next_obs["state"], known.next_obs["state"])
+        for column in ("action", "reward", "terminated"):
+            assert torch.equal(getattr(batch, column), getattr(known, column))
+
+
+def test_nothing_more_than_demanded_is_handed_out() -> None:
+    drawing = source(demand=Demand())
+    assert all(drawing.next(Nobody()).extra == {} for _ in range(20))
 
 
 def uneven() -> Dataset:

@@ -117,7 +117,7 @@ class IQL:
         q = self.critic(state, data.action)
         critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
-        self.target.follow(self.critic_optimizer.flat, config.polyak)
+        self.target.follow(self.critic, config.polyak)
 
         self.updates += 1
         return {

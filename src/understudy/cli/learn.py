@@ -53,7 +53,7 @@ def evaluate(
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
     checkpoint: Choice = "last",
     stochastic: Sampled = False,
-    quiet: Quiet = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play episodes with a run's policy, always from the same start states."""

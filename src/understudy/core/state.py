@@ -26,7 +26,7 @@ class _StaticMark:
 
 Kind = TypeVar("Kind")
 Static = Annotated[Kind, _StaticMark]
-"""A field that never changes after construction: settings, data at rest, aliases of stateful tensors."""
+"""A field that is not state: settings, data at rest, aliases of stateful tensors, or what follows from the state."""
 
 
 @dataclass(frozen=True)

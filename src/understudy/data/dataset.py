@@ -135,6 +135,12 @@ class Dataset:
         return sum(column.nbytes for column in columns) + sum(array.nbytes for array in self.index.arrays().values())
 
     @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of one transition as `rows` gathers it: both observations, action and reward."""
+        observations = sum(column[0].nbytes for column in self.observations.values())
+        return 2 * observations + self.actions[0].nbytes + self.rewards[0].nbytes
+
+    @cached_property
     def fingerprint(self) -> str:
         """sha256 of the content: equal for the same data in memory, in a store, on any day."""
         digest = hashlib.sha256(json.dumps(self.spec.to_json(), sort_keys=True).encode())

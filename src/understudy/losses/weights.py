@@ -13,7 +13,7 @@ def awr_weights(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
 
 def effective_sample_size(weights: Tensor) -> Tensor:
     """(Σω)²/Σω² []: how many equally weighted rows would carry as much information."""
-    return weights.sum().square() / weights.square().sum().clamp(min=torch.finfo(weights.dtype).tiny)
+    return weights.sum().square() / torch.dot(weights, weights).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def clipped_share(advantage: Tensor, beta: float, ceiling: float) -> Tensor:

@@ -42,7 +42,7 @@ class Actor(nn.Module):
     def features(self, state: Tensor) -> Tensor:
         """Normalised state [B, S] → what the head reads [B, outputs]."""
         features: Tensor = self.trunk(state)
-        return features[0]
+        return features
 
     def log_prob(self, state: Tensor, action: Tensor) -> Tensor:
         """log π(a|s) [B] of actions in [-1, 1]."""

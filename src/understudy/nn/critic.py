@@ -29,4 +29,4 @@ class StateValue(nn.Module):
 
     def forward(self, state: Tensor) -> Tensor:
         values: Tensor = self.mlp(state)
-        return values.squeeze(-1)[0]
+        return values.squeeze(-1)

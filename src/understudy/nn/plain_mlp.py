@@ -1,74 +1,111 @@
-"""A plain ReLU network as one node of the autograd graph, with its gradient written out.
-
-Autograd would give the same numbers; layer by layer it spends a third of a small update on bookkeeping.
+"""A plain ReLU network over one flat buffer, as one node of the autograd graph with its gradient written out.
 
     forward    h_k = relu(h_{k-1}·W_k + b_k),   y = h_L·W + b
     backward   ∂W_k = h_{k-1}ᵀ·δ_k,   ∂b_k = Σ_batch δ_k,   δ_{k-1} = (δ_k·W_kᵀ) where h_{k-1} > 0
 
-Everything is stacked over K members: W_k [K, inputs, outputs], b_k [K, 1, outputs], h_k [K, B, outputs].
+Autograd gives the same numbers; layer by layer it spends a quarter of a small update on bookkeeping. One network is
+2-dimensional throughout ([B, units]); a stack of K networks has a leading axis [K, …] and uses batched products.
 """
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+ALIGNMENT = 16
+"""Every matrix starts at a multiple of this many numbers (a cache line): products are faster, and round alike."""
 
-def plain_mlp(values: Tensor, *parameters: Tensor) -> Tensor:
-    """[B, inputs] → [K, B, outputs]; parameters are W_1, b_1, W_2, b_2, …"""
+
+class Layer(NamedTuple):
+    weight: Tensor
+    """[inputs, outputs], or [K, inputs, outputs]."""
+    bias: Tensor
+    """[outputs], or [K, 1, outputs]."""
+
+
+@final
+class Layout:
+    """Where each layer of a network lies in its flat buffer."""
+
+    def __init__(self, sizes: Sequence[int], members: int | None) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+        for inputs, outputs in itertools.pairwise(sizes):
+            if members is None:
+                self.shapes += [(inputs, outputs), (outputs,)]
+            else:
+                self.shapes += [(members, inputs, outputs), (members, 1, outputs)]
+        self.padded = [-(-prod(shape) // ALIGNMENT) * ALIGNMENT for shape in self.shapes]
+        self.size = sum(self.padded)
+        ends = itertools.accumulate(self.padded)
+        full = zip(self.shapes, self.padded, ends, strict=True)
+        self._gaps = [slice(end - room + prod(shape), end) for shape, room, end in full if prod(shape) < room]
+
+    def layers(self, flat: Tensor) -> list[Layer]:
+        """Views of a flat buffer."""
+        pieces = torch.split(flat, self.padded)
+        views = [piece[: prod(shape)].view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        return [Layer(weight, bias) for weight, bias in zip(views[::2], views[1::2], strict=True)]
+
+    def blank(self, like: Tensor) -> tuple[Tensor, list[Layer]]:
+        """A new flat buffer whose layers are still to be written; only the padding is zero already."""
+        flat = like.new_empty(self.size)
+        for gap in self._gaps:
+            flat[gap].zero_()
+        return flat, self.layers(flat)
+
+
+def plain_mlp(values: Tensor, flat: Tensor, layout: Layout, layers: Sequence[Layer]) -> Tensor:
+    """[B, inputs] → [B, outputs] or [K, B, outputs]; `layers` are the layout's views of `flat`."""
     if torch.is_grad_enabled():
-        result: Tensor = _PlainMLP.apply(values, *parameters)  # type: ignore[no-untyped-call]
+        result: Tensor = _PlainMLP.apply(values, flat, layout, layers)  # type: ignore[no-untyped-call]
         return result
-    return _layers(values, parameters)[-1]
+    return _outputs(values, layers)[-1]
 
 
 class _PlainMLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, *parameters: Tensor) -> Tensor:
-        *hidden, output = _layers(values, parameters)
-        ctx.save_for_backward(values, *hidden, *parameters[::2])
+    def forward(ctx: Any, values: Tensor, flat: Tensor, layout: Layout, layers: Sequence[Layer]) -> Tensor:
+        *hidden, output = _outputs(values, layers)
+        ctx.save_for_backward(values, flat)  # torch refuses a backward pass after either was written to
+        ctx.hidden, ctx.layout, ctx.layers = hidden, layout, layers
         return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        count = len(saved) // 2
-        values, inputs, weights = saved[0], [_stacked(saved[0], saved[-1]), *saved[1:count]], saved[count:]
-        gradients: list[Tensor] = []
-        for number in range(count - 1, -1, -1):
-            gradients += [delta.sum(1, keepdim=True), _product(inputs[number].mT, delta)]
+        values, _ = ctx.saved_tensors
+        gradient, into = ctx.layout.blank(delta)
+        inputs = [_stacked(values, ctx.layers), *ctx.hidden]
+        stacked = delta.dim() == 3
+        product = torch.bmm if stacked else torch.mm
+        for number in range(len(ctx.hidden), -1, -1):
+            product(inputs[number].mT, delta, out=into[number].weight)
+            torch.sum(delta, dim=-2, keepdim=stacked, out=into[number].bias)
             if number > 0:
-                below = _product(delta, weights[number].mT)
+                below = product(delta, ctx.layers[number].weight.mT)
                 delta = torch.ops.aten.threshold_backward.grad_input(below, inputs[number], 0, grad_input=below)
         input_gradient = None
         if ctx.needs_input_grad[0]:
-            input_gradient = _product(delta, weights[0].mT).sum(0).view_as(values)
-        return input_gradient, *reversed(gradients)
+            input_gradient = product(delta, ctx.layers[0].weight.mT)
+            input_gradient = input_gradient.sum(0) if stacked else input_gradient
+        return input_gradient, gradient, None, None
 
 
-def _layers(values: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+def _outputs(values: Tensor, layers: Sequence[Layer]) -> list[Tensor]:
     """Every layer's output; all but the last after their ReLU."""
-    units = _stacked(values, parameters[0])
+    units = _stacked(values, layers)
+    affine = torch.addmm if units.dim() == 2 else torch.baddbmm
     outputs: list[Tensor] = []
-    for weight, bias in zip(parameters[::2], parameters[1::2], strict=True):
-        if outputs:
-            units = outputs[-1].relu_()
-        outputs.append(_affine(units, weight, bias))
+    for layer in layers:
+        units = outputs[-1].relu_() if outputs else units
+        outputs.append(affine(layer.bias, units, layer.weight))
     return outputs
 
 
-def _stacked(values: Tensor, weight: Tensor) -> Tensor:
-    return values.expand(len(weight), *values.shape)
-
-
-def _affine(units: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    if len(weight) == 1:  # one matrix product beats a batch of one
-        return torch.addmm(bias[0], units[0], weight[0]).unsqueeze(0)
-    return torch.baddbmm(bias, units, weight)
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    return torch.mm(left[0], right[0]).unsqueeze(0) if len(left) == 1 else torch.bmm(left, right)
+def _stacked(values: Tensor, layers: Sequence[Layer]) -> Tensor:
+    first = layers[0].weight
+    return values if first.dim() == 2 else values.expand(len(first), *values.shape)

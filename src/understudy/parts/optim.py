@@ -1,7 +1,7 @@
-"""Adam on one flat buffer: the parameters of a network are views of it, so a step is one fused kernel."""
+"""Adam as one fused kernel, and learning-rate schedules."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -16,33 +16,28 @@ from understudy.core.state import Static
 class Adam:
     """Adam (β₁ .9, β₂ .999, ε 1e-8). `minimise` takes the gradient of a loss and steps."""
 
-    parameters: Static[list[nn.Parameter]]
-    flat: Static[Tensor]
-    """All parameters, one after another; they are views of it."""
-    first_moment: Tensor
-    second_moment: Tensor
+    parameters: Static[list[Tensor]]
+    first_moments: list[Tensor]
+    second_moments: list[Tensor]
     count: Tensor
-    views: Static[tuple[list[Tensor], list[Tensor], list[Tensor]]]
-    """Parameters and moments as the fused kernel takes them."""
 
     @classmethod
     def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
-        owned = list(parameters)
-        flat = flatten(owned)
-        first, second = torch.zeros_like(flat), torch.zeros_like(flat)
-        views = ([p.detach() for p in owned], split(first, owned), split(second, owned))
-        return cls(owned, flat, first, second, torch.zeros(()), views)
+        owned: list[Tensor] = list(parameters)
+        first, second = ([torch.zeros_like(p, requires_grad=False) for p in owned] for _ in range(2))
+        return cls(owned, first, second, torch.zeros(()))
 
+    @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float) -> None:
         gradients = torch.autograd.grad(loss, self.parameters)
-        values, first, second = self.views
+        # torch.optim.Adam(fused=True) runs this kernel too, behind more Python than a small update can pay.
         torch._fused_adam_(
-            values,
-            list(gradients),
-            first,
-            second,
+            self.parameters,
+            gradients,
+            self.first_moments,
+            self.second_moments,
             [],
-            [self.count.add_(1)] * len(values),
+            [self.count.add_(1)] * len(self.parameters),
             lr=learning_rate,
             beta1=0.9,
             beta2=0.999,
@@ -51,21 +46,6 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-
-
-@torch.no_grad()
-def flatten(parameters: list[nn.Parameter]) -> Tensor:
-    """Move parameters into one buffer and make each a view of it."""
-    flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-    for parameter, view in zip(parameters, split(flat, parameters), strict=True):
-        parameter.data = view
-    return flat
-
-
-def split(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-    """Views of a flat buffer with the shapes of `like`, one after another."""
-    parts = torch.split(flat, [tensor.numel() for tensor in like])
-    return [part.view_as(tensor) for part, tensor in zip(parts, like, strict=True)]
 
 
 def cosine_decay(initial: float, update: int, horizon: int) -> float:

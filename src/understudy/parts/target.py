@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
 import torch
-from torch import Tensor, nn
-
-from understudy.core.state import Static
-from understudy.parts.optim import flatten
+from torch import nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -16,17 +13,15 @@ Network = TypeVar("Network", bound=nn.Module)
 @final
 @dataclass
 class Target(Generic[Network]):
-    """A frozen copy whose parameters are one flat buffer; `follow` is θ̄ ← θ̄ + τ(θ − θ̄)."""
+    """A frozen copy; `follow` is θ̄ ← θ̄ + τ(θ − θ̄)."""
 
     network: Network
-    flat: Static[Tensor]
 
     @classmethod
     def of(cls, network: Network) -> "Target[Network]":
-        twin = copy.deepcopy(network).requires_grad_(False).eval()  # a target never drops units
-        return cls(twin, flatten(list(twin.parameters())))
+        return cls(copy.deepcopy(network).requires_grad_(False).eval())  # a target never drops units
 
     @torch.no_grad()
-    def follow(self, online: Tensor, rate: float) -> None:
-        """Move toward the online network's flat parameters."""
-        self.flat.lerp_(online, rate)
+    def follow(self, online: Network, rate: float) -> None:
+        for mine, theirs in zip(self.network.parameters(), online.parameters(), strict=True):
+            mine.lerp_(theirs, rate)

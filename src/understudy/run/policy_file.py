@@ -15,7 +15,6 @@ from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.parts.optim import flatten
 
 FORMAT = 1
 CARD = "policy.json"
@@ -66,11 +65,7 @@ def load_policy_file(path: Path) -> tuple[Actor, dict[str, Any]]:
 
 
 def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Actor:
-    """An actor of this shape with these tensors.
-
-    Its parameters lie in one buffer, as while training: matrix products round differently at another alignment.
-    """
+    """An actor of this shape with these tensors."""
     policy = Actor(spec, {}, ActorSettings.parse(settings, where), stream(0, "rebuild"))
-    flatten(list(policy.parameters()))
     restore(policy, state, where)
     return policy.eval().requires_grad_(False)
