@@ -9,6 +9,7 @@ ratios of the best windows, not the absolute numbers.
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,11 +23,11 @@ TARGETS = {"d3rlpy": 3.0, "jax": 0.9}
 class Peer:
     """A process that waits for its turn."""
 
-    def __init__(self, name: str, python: Path | str, updates: int) -> None:
-        self.name = name
+    def __init__(self, name: str, python: Path | str, updates: int, *flags: str) -> None:
+        self.name = f"{name}{' compiled' if flags else ''}"
         script = HERE / "peers" / f"iql_{name}.py"
         self._process = subprocess.Popen(
-            [str(python), str(script), "--stdin", "--updates", str(updates)],
+            [str(python), str(script), "--stdin", "--updates", str(updates), *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -78,20 +79,22 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=sorted(TARGETS), choices=sorted(TARGETS))
     options = parser.parse_args()
     pythons = {name: peer_python(name) for name in options.peers}
-    peers = [Peer("understudy", sys.executable, options.updates)]
-    peers += [Peer(name, python, options.updates) for name, python in pythons.items()]
+    ours = [Peer("understudy", sys.executable, options.updates)]
+    if any(shutil.which(name) for name in ("g++", "clang++", "c++")):
+        ours.append(Peer("understudy", sys.executable, options.updates, "--compile"))
+    theirs = [Peer(name, python, options.updates) for name, python in pythons.items()]
     for window in range(options.windows):
-        for peer in peers:
+        for peer in [*ours, *theirs]:
             peer.turn()
-        print(f"window {window + 1}/{options.windows}: " + ", ".join(f"{p.name} {p.speeds[-1]:.0f}/s" for p in peers))
-    for peer in peers:
+        speeds = ", ".join(f"{peer.name} {peer.speeds[-1]:.0f}/s" for peer in [*ours, *theirs])
+        print(f"window {window + 1}/{options.windows}: {speeds}", flush=True)
+    for peer in [*ours, *theirs]:
         peer.close()
-    ours = max(peers[0].speeds)
-    print(f"\n{'':<12}{'best updates/s':>16}{'ours / theirs':>16}{'target':>10}")
-    print(f"{'understudy':<12}{ours:>16.1f}")
-    for peer in peers[1:]:
-        ratio = ours / max(peer.speeds)
-        print(f"{peer.name:<12}{max(peer.speeds):>16.1f}{ratio:>15.2f}x{TARGETS[peer.name]:>9.1f}x")
+    print(f"\n{'best updates/s':<24}" + "".join(f"{peer.name:>22}" for peer in ours))
+    print(f"{'':<24}" + "".join(f"{max(peer.speeds):>22.1f}" for peer in ours))
+    for peer in theirs:
+        ratios = "".join(f"{max(mine.speeds) / max(peer.speeds):>20.2f} x" for mine in ours)
+        print(f"{f'{peer.name} {max(peer.speeds):.1f}':<24}{ratios}   target {TARGETS[peer.name]:.1f} x")
 
 
 if __name__ == "__main__":

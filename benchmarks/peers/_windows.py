@@ -29,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=5, help="timing windows (without --stdin)")
     parser.add_argument("--updates", type=int, default=1000, help="gradient updates per window")
     parser.add_argument("--stdin", action="store_true", help="one window per line 'go', until EOF")
+    parser.add_argument("--compile", action="store_true", help="compile the update (understudy only)")
     return parser.parse_args()
 
 

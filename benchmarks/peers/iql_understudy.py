@@ -13,6 +13,7 @@ from understudy import Box, Dataset, Episode
 from understudy.algorithms import iql
 from understudy.core.protocols import Blueprint
 from understudy.run.allocator import keep_freed_memory
+from understudy.run.compiler import compile_update
 from understudy.sources.offline import OfflineSource
 
 EPISODE = 1000
@@ -41,9 +42,11 @@ def main() -> None:
     algorithm = iql.build(config, Blueprint(dataset.spec, dataset.moments(), HORIZON, 0, device))
     source = OfflineSource.build(dataset, algorithm.demand, BATCH, 0, device)
 
+    update = compile_update(algorithm.update, device) if options.compile else algorithm.update
+
     def run(updates: int) -> None:
         for _ in range(updates):
-            algorithm.update(source.next(algorithm.policy))
+            update(source.next(algorithm.policy))
 
     serve("understudy", run, options)
 

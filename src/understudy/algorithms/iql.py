@@ -21,6 +21,7 @@ from typing import Any, Literal, final
 
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
@@ -90,7 +91,8 @@ class IQL:
     policy_optimizer: Adam
     value_optimizer: Adam
     critic_optimizer: Adam
-    updates: int = 0
+    updates: Tensor
+    """How many there have been; on it the actor's schedule depends."""
 
     @property
     def demand(self) -> Demand:
@@ -119,7 +121,7 @@ class IQL:
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
-        self.updates += 1
+        self.updates.add_(1)
         return {
             "loss/value": value_loss.detach(),
             "loss/actor": actor_loss.detach(),
@@ -130,7 +132,7 @@ class IQL:
             "weight/clipped_share": clipped_share(advantage, config.beta, config.weight_ceiling),
         }
 
-    def _actor_learning_rate(self) -> float:
+    def _actor_learning_rate(self) -> float | Tensor:
         if self.config.actor_schedule == "constant":
             return self.config.actor_learning_rate
         return cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
@@ -145,5 +147,14 @@ def build(config: Config, blueprint: Blueprint) -> IQL:
         network.to(blueprint.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
     return IQL(
-        config, blueprint.steps, policy, value, critic, Target.of(critic), adam[policy], adam[value], adam[critic]
+        config,
+        blueprint.steps,
+        policy,
+        value,
+        critic,
+        Target.of(critic),
+        adam[policy],
+        adam[value],
+        adam[critic],
+        torch.zeros((), dtype=torch.int64),
     )

@@ -71,7 +71,7 @@ class MLP(nn.Module):
         return self._views
 
     def forward(self, values: Tensor) -> Tensor:
-        if self.norms or self.drops:
+        if self.norms or self.drops or torch.compiler.is_compiling():
             return self._layer_by_layer(values)
         return plain_mlp(values, self.flat, self.layout, self.layers())
 

@@ -1,7 +1,7 @@
 """Adam as one fused kernel, and learning-rate schedules."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.core.state import Static
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
 @final
@@ -28,26 +30,42 @@ class Adam:
         return cls(owned, first, second, torch.zeros(()))
 
     @torch.no_grad()
-    def minimise(self, loss: Tensor, learning_rate: float) -> None:
+    def minimise(self, loss: Tensor, learning_rate: float | Tensor) -> None:
         gradients = torch.autograd.grad(loss, self.parameters)
-        # torch.optim.Adam(fused=True) runs this kernel too, behind more Python than a small update can pay.
-        torch._fused_adam_(
+        self.count.add_(1)
+        if torch.compiler.is_compiling():
+            self._step(gradients, learning_rate)
+        else:
+            self._fused_step(gradients, learning_rate)
+
+    def _step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
+        """The equations, for the compiler to fuse with what surrounds them."""
+        first_bias, second_bias = 1.0 - BETA_1**self.count, 1.0 - BETA_2**self.count
+        moments = zip(self.first_moments, self.second_moments, strict=True)
+        for parameter, gradient, (first, second) in zip(self.parameters, gradients, moments, strict=True):
+            first.lerp_(gradient, 1.0 - BETA_1)
+            second.mul_(BETA_2).addcmul_(gradient, gradient, value=1.0 - BETA_2)
+            parameter.sub_(learning_rate * (first / first_bias) / ((second / second_bias).sqrt() + EPSILON))
+
+    def _fused_step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
+        """The kernel behind torch.optim.Adam(fused=True), without its Python, which a small update cannot pay."""
+        torch._fused_adam_(  # type: ignore[call-overload]
             self.parameters,
             gradients,
             self.first_moments,
             self.second_moments,
             [],
-            [self.count.add_(1)] * len(self.parameters),
+            [self.count] * len(self.parameters),
             lr=learning_rate,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=BETA_1,
+            beta2=BETA_2,
             weight_decay=0.0,
-            eps=1e-8,
+            eps=EPSILON,
             amsgrad=False,
             maximize=False,
         )
 
 
-def cosine_decay(initial: float, update: int, horizon: int) -> float:
-    """Learning rate of update 0, 1, …: half a cosine from `initial` to 0 at the horizon."""
-    return 0.5 * initial * (1.0 + math.cos(math.pi * min(update, horizon) / horizon))
+def cosine_decay(initial: float, update: Tensor, horizon: int) -> Tensor:
+    """Learning rate [] of update 0, 1, …: half a cosine from `initial` to 0 at the horizon."""
+    return 0.5 * initial * (1.0 + torch.cos(update.clamp(max=horizon) * (math.pi / horizon)))

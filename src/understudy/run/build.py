@@ -17,6 +17,7 @@ from understudy.data.scores import reference
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
 from understudy.run.allocator import keep_freed_memory
+from understudy.run.compiler import Update, compile_update
 from understudy.run.config import RunConfig
 from understudy.run.datasets import resolve_dataset
 from understudy.run.progress import SILENT, Reporter
@@ -30,13 +31,15 @@ class Learner:
 
     algorithm: Algorithm
     source: OfflineSource
+    step: Static[Update]
+    """The algorithm's update, compiled if the run asks for it."""
     dataset: Static[Dataset]
     reward: Static[RewardTransform]
 
     def update(self) -> Metrics:
         """The whole of training, in two lines."""
         data = self.source.next(self.algorithm.policy)
-        return self.algorithm.update(data)
+        return self.step(data)
 
     @property
     def policy(self) -> Actor:
@@ -65,7 +68,8 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
     source = OfflineSource.build(
         dataset.with_rewards(reward), algorithm.demand, config.source.batch_size, config.seed, device
     )
-    learner = Learner(algorithm, source, dataset, reward)
+    step = compile_update(algorithm.update, device) if config.compile else algorithm.update
+    learner = Learner(algorithm, source, step, dataset, reward)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
 

@@ -87,6 +87,8 @@ class RunConfig(Settings):
     """Where tensors live; bit-exact resume is promised on cpu."""
     threads: int = Field(1, ge=1)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
+    compile: bool = False
+    """Compile the whole update with torch.compile: faster after half a minute, needs a C++ compiler."""
     tensorboard: bool = True
     """Write TensorBoard events beside the logs."""
     out: str = ""

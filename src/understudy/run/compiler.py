@@ -1,0 +1,52 @@
+"""The whole update as one graph of native code: gradients, optimisers and targets fused by torch.compile.
+
+A quarter to a third faster than eager on a CPU, after half a minute of compiling. It needs a C++ compiler, and its
+last bits differ from eager's, so it is a setting of the run (`compile=true`) and part of its identity.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from types import FunctionType, MethodType
+
+import torch
+
+from understudy.core.batch import Transitions
+from understudy.core.errors import ConfigError
+from understudy.core.protocols import Metrics
+
+Update = Callable[[Transitions], Metrics]
+COMPILERS = ("g++", "clang++", "c++")
+
+
+def compile_update(update: Update, device: torch.device) -> Update:
+    """`update`, compiled at its first call; what cannot be compiled is told before any parameter moves."""
+    if not os.environ.get("CXX") and not any(shutil.which(name) for name in COMPILERS):
+        raise ConfigError("compile", "no C++ compiler found", do="Install g++ or clang++, or use compile=false.")
+    torch._dynamo.config.trace_autograd_ops = True
+    options: dict[str, str | int | bool | Callable[..., object]] = {"guard_filter_fn": _no_guards}
+    if device.type == "cpu":
+        options["cpp_wrapper"] = True
+    compiled = torch.compile(_of_its_own(update), fullgraph=True, options=options)
+
+    def step(data: Transitions) -> Metrics:
+        try:
+            return compiled(data)
+        except (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError("compile", f"this run cannot be compiled ({reason})", do="Use compile=false.") from error
+
+    return step
+
+
+def _no_guards(guards: Sequence[object]) -> list[bool]:
+    """Nothing to check again at every call: a run's shapes, settings and modules never change."""
+    return [False] * len(guards)
+
+
+def _of_its_own(update: Update) -> Update:
+    """The same method with its own code object: compiled code is remembered by it, and is this run's alone."""
+    assert isinstance(update, MethodType)
+    function = update.__func__
+    twin = FunctionType(function.__code__.replace(), function.__globals__, function.__name__, function.__defaults__)
+    return MethodType(twin, update.__self__)

@@ -1,0 +1,60 @@
+"""A compiled update is the same update: every algorithm, every leaf of its state."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import understudy as us
+from learners import CPU, start, tiny_algorithm
+from understudy.algorithms import algorithm_names
+from understudy.core.state import State, capture
+from understudy.run.checkpoint import load_checkpoint
+from understudy.run.compiler import COMPILERS, compile_update
+from worlds import tiny_config
+
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in COMPILERS), reason="torch.compile needs a C++ compiler, and there is none"
+)
+
+
+def state_after(name: str, updates: int, *, compiled: bool, **settings: float) -> State:
+    learning = start(tiny_algorithm(name, **settings))
+    update = compile_update(learning.algorithm.update, CPU) if compiled else learning.algorithm.update
+    for _ in range(updates):
+        update(learning.batch())
+    return capture(learning.algorithm)
+
+
+def check_close(eager: State, compiled: State) -> None:
+    assert eager.keys() == compiled.keys()
+    for path, leaf in eager.items():
+        torch.testing.assert_close(compiled[path], leaf, rtol=1e-4, atol=1e-5, msg=f"{path} differs")
+
+
+@pytest.mark.parametrize("name", sorted(algorithm_names()))
+def test_compiled_equals_eager(name: str) -> None:
+    check_close(*(state_after(name, 30, compiled=how) for how in (False, True)))
+
+
+def test_compiled_code_belongs_to_one_run() -> None:
+    """A second run in the same process has its own settings compiled in, not the first one's."""
+    for expectile in (0.6, 0.9):
+        check_close(*(state_after("iql", 5, compiled=how, expectile=expectile) for how in (False, True)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(algorithm_names()))
+def test_a_compiled_run_resumes_to_the_bit(name: str, tmp_path: Path) -> None:
+    whole = us.train(tiny_config(name, tmp_path / "whole", compile=True))
+    half = us.train(tiny_config(name, tmp_path / "half", compile=True))
+    for updates in (40, 60):
+        shutil.rmtree(half.path / "checkpoints" / f"{updates:09d}")
+    (half.path / "result.json").unlink()
+    us.resume(half.path)
+    first, second = (load_checkpoint(run.path / "checkpoints", 60).state for run in (whole, half))
+    for path, leaf in first.items():
+        other = second[path]
+        assert torch.equal(leaf, other) if isinstance(leaf, torch.Tensor) else leaf == other, path  # type: ignore[arg-type]
+    assert (whole.path / "metrics.jsonl").read_bytes() == (half.path / "metrics.jsonl").read_bytes()
