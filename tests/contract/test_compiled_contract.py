@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def state_after(name: str, updates: int, *, compiled: bool, **settings: float) -> State:
+def state_after(name: str, updates: int, *, compiled: bool, **settings: Any) -> State:
     learning = start(tiny_algorithm(name, **settings))
     update = compile_update(learning.algorithm.update, CPU) if compiled else learning.algorithm.update
     for _ in range(updates):

@@ -67,15 +67,14 @@ def become(job: dict[str, Any]) -> None:
         os.close(handle)
     sys.argv = ["understudy", *job["argv"]]
     install(job["faults"])
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    except KeyboardInterrupt:
-        os._exit(128 + signal.SIGINT)
     code: Any = 0
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         understudy()
     except SystemExit as end:
         code = end.code or 0
+    except KeyboardInterrupt:  # in the lines before the command, or after it
+        code = 128 + signal.SIGINT
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

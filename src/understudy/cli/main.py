@@ -30,9 +30,10 @@ def options(
 
 def main() -> None:
     """Entry point of the command."""
-    words = [word for word in sys.argv[1:] if word != "--debug"]
     try:
-        app(words, prog_name="understudy")
+        app([word for word in sys.argv[1:] if word != "--debug"], prog_name="understudy")
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:
