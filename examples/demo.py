@@ -1,4 +1,4 @@
-"""Offline RL in three minutes: mixed play on a pendulum, cloned by BC and improved by IQL.
+"""Offline RL in a minute: mixed play on a pendulum, cloned by BC and improved by IQL.
 
 Run it with `make demo`.
 """

@@ -79,7 +79,7 @@ SETTINGS = {
     "seed=-1": "seed: wrong value: got -1, expected greater than or equal to 0.",
     "seed=true": "seed: wrong value: got True, expected integer.",
     "algo.learning_rate=0": "algo.learning_rate: wrong value: got 0, expected greater than 0.",
-    "algo.learning_rate=.nan": "algo.learning_rate: wrong value: got nan, expected",
+    "algo.learning_rate=.nan": "algo.learning_rate: wrong value: got .nan, expected",
     "device=gpu": "device: wrong value: got 'gpu', expected 'cpu', 'cuda' or 'mps'.",
     "device=mps": "device: 'mps' is not available on this machine. Use device=cpu.",
     "data.path=x.npz": "give exactly one of data.path and data.recipe",
@@ -176,3 +176,12 @@ def test_a_number_that_yaml_reads_as_text(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace('"name": "bc"', '"name": "bc", "learning_rate": 3e-4'))
     assert "learning_rate: 0.0003\n" in understudy("check", config).out
     assert "learning_rate: 0.0001\n" in understudy("check", config, "algo.learning_rate=1e-4").out
+
+
+def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
+    """YAML 1.1 would make 010 eight and a date of a directory's name."""
+    config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
+    told = understudy("check", config, "steps=010", "seed=1_000", "out=2026-01-05").out
+    assert "steps: 10\n" in told
+    assert "seed: 1000\n" in told
+    assert "out: '2026-01-05'\n" in told

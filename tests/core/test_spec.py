@@ -53,4 +53,7 @@ def test_what_is_no_mapping_is_refused() -> None:
 
 
 def test_it_describes_itself() -> None:
-    assert SPEC.describe() == "observation state [3] float32, image [2, 4] uint8; action [2] float32"
+    assert (
+        SPEC.describe()
+        == "observation state [3] float32, image [2, 4] uint8; action [2] float32 from [-2, 0] to [2, 1]"
+    )

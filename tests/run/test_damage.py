@@ -159,7 +159,8 @@ def test_the_newest_whole_one_is_found_and_the_broken_one_named(run: Path, damag
     assert "000000009" in broken[0]
     with pytest.raises(CheckpointError, match="000000009"):
         find_checkpoint(RunDir.open(run), "9")
-    assert find_checkpoint(RunDir.open(run), "last").updates == 8
+    with pytest.raises(CheckpointError, match="newest whole one is 8: use --checkpoint 8"):
+        find_checkpoint(RunDir.open(run), "last")
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: str(damage.__name__))
@@ -174,10 +175,16 @@ def test_resume_over_a_broken_save_that_comes_round_again(world: World, run: Pat
     assert content(run) == world.whole
 
 
-def test_without_any_whole_checkpoint_the_run_starts_over(world: World, run: Path) -> None:
+def test_without_any_whole_checkpoint_the_run_starts_over_only_when_told(world: World, run: Path) -> None:
     for updates in ("000000004", "000000008", "000000009"):
         empty_manifest(run / "checkpoints" / updates)
     assert "000000004" in forks().run("evaluate", run).err
+    logs = (run / "metrics.jsonl").read_bytes()
+    refused = forks().run("resume", run, no_plots=True)
+    assert refused.code == 1
+    assert "every checkpoint is broken. To start over" in refused.err
+    assert (run / "metrics.jsonl").read_bytes() == logs
+    shutil.rmtree(run / "checkpoints")
     ending = forks().run("resume", run, no_plots=True)
     assert ending.code == 0, ending.err
     assert "at update 0 of 12" in ending.err

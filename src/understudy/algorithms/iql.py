@@ -13,7 +13,8 @@ In this order, every update (L₂^τ is the expectile loss, ω the advantage wei
 A and y use V *after* its step, as the authors' JAX code does (CORL and d3rlpy use V before it; same fixed point).
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
-dropped from the data; n-step returns are offered. Defaults are the paper's for locomotion.
+dropped from the data; n-step returns are offered. Defaults are the paper's for locomotion, except that rewards are
+scaled only if the run asks for it (data.reward) and observations are normalised unless it asks not to.
 """
 
 from dataclasses import dataclass

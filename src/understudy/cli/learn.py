@@ -118,6 +118,8 @@ def collect(
     from understudy.run.datasets import make_dataset
     from understudy.run.progress import Reporter
 
+    if any(override.startswith("out=") for override in overrides or []):
+        raise ConfigError("out", "is a run's directory", do="A dataset's folder is given as --out FOLDER.")
     recipe = load_config(config, overrides or []).data.recipe
     if recipe is None:
         raise ConfigError("data.recipe", "this config has no recipe to play")

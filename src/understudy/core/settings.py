@@ -1,5 +1,6 @@
 """The base of every settings class: frozen, closed, and told in one voice when wrong."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Self, get_args
 
@@ -97,7 +98,9 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
     if kind == "value_error":
         return str(ConfigError(place, message))
     wish = message.removeprefix("Input should be ").removeprefix("a valid ")
-    return str(ConfigError(place, "wrong value", got=repr(detail["input"]), expected=wish))
+    given = detail["input"]
+    shown = given if isinstance(given, str) and re.fullmatch(r"[-+.\d]\S*", given) else repr(given)
+    return str(ConfigError(place, "wrong value", got=shown, expected=wish))
 
 
 def _owner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:

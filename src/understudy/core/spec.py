@@ -90,4 +90,5 @@ class Spec:
 
     def describe(self) -> str:
         groups = ", ".join(f"{name} {list(group.shape)} {group.dtype}" for name, group in self.observation.items())
-        return f"observation {groups}; action [{self.action.size}] {self.action.dtype}"
+        low, high = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (self.action.low, self.action.high))
+        return f"observation {groups}; action [{self.action.size}] {self.action.dtype} from [{low}] to [{high}]"

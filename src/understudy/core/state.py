@@ -112,8 +112,10 @@ def _field_slots(owner: object, name: str, path: str) -> Iterator[_Slot]:
 
 def _module_slots(module: nn.Module, path: str) -> Iterator[_Slot]:
     for name, part in module.named_modules():
-        if part._non_persistent_buffers_set:
-            raise TypeError(f"{path}.{name}: non-persistent buffers would be missing from a checkpoint")
+        loose = [key for key, value in vars(part).items() if isinstance(value, Tensor)]
+        if part._non_persistent_buffers_set or loose:
+            what = f"tensor '{loose[0]}' is no parameter or buffer" if loose else "non-persistent buffers"
+            raise TypeError(f"{_join(path, name)}: {what}: it would be missing from a checkpoint")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         yield from _slots(tensor, _join(path, name))
     for name, part in module.named_modules():

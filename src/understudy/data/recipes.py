@@ -1,6 +1,7 @@
 """A recipe: how to make a dataset, in words. The same recipe gives the same bytes."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -62,6 +63,16 @@ class Recipe(Settings):
     """Everything random in the dataset grows from it."""
     behaviours: tuple[Behaviour, ...] = Field(min_length=1)
     """Who plays, and how often."""
+
+    def with_absolute_runs(self) -> "Recipe":
+        """The same recipe, readable from any folder."""
+        behaviours = tuple(
+            behaviour.model_copy(update={"run": str(Path(behaviour.run).resolve())})
+            if isinstance(behaviour, RunPolicy)
+            else behaviour
+            for behaviour in self.behaviours
+        )
+        return self.model_copy(update={"behaviours": behaviours})
 
     def counts(self) -> list[int]:
         """Episodes of each behaviour: largest remainders, so that they add up exactly."""

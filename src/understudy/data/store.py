@@ -125,7 +125,7 @@ class FileRows:
     """Rows read one by one from the column files.
 
     A mapped page would look simpler, but a kernel that keeps files in large folios maps 2 MB around every touched
-    row (Linux 6.18), so one batch of 256 rows made 430 MB of a column resident. Reads leave nothing behind, take a
+    row on recent kernels, so one batch of 256 rows made 430 MB of a column resident. Reads leave nothing behind, take a
     small page each from a cold disk, and meet a file that shrank with an error instead of SIGBUS.
     """
 

@@ -25,7 +25,9 @@ def make_env(name: str) -> Env:
         return gymnasium.make(name, disable_env_checker=True)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise MissingPackageError(
-            f"environment '{name}'", f"needs a package that is missing ({error})", do="pip install 'understudy[mujoco]'"
+            f"environment '{name}'",
+            f"needs a package that is missing ({error})",
+            do="Install it; for MuJoCo: pip install 'understudy[mujoco]'.",
         ) from error
     except gymnasium.error.Error as error:
         raise ConfigError("env.id", f"environment '{name}' cannot be made ({error})") from error

@@ -56,7 +56,9 @@ class Actor(nn.Module):
         """Actions [B, A] in environment units, inside the box."""
         training = self.training
         self.eval()
-        features = self.features(self.view(obs))
+        features = self.features(
+            self.view({name: values.to(self.action_centre.device) for name, values in obs.items()})
+        )
         unit = self.head.mode(features) if greedy else self.head.sample(features, rng)
         self.train(training)
         return self.action_centre + self.action_half_range * unit, carry

@@ -27,7 +27,7 @@ class Adam:
     def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
         owned: list[Tensor] = list(parameters)
         first, second = ([torch.zeros_like(p, requires_grad=False) for p in owned] for _ in range(2))
-        return cls(owned, first, second, torch.zeros(()))
+        return cls(owned, first, second, torch.zeros((), device=owned[0].device))
 
     @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float | Tensor) -> None:
@@ -40,7 +40,7 @@ class Adam:
 
     def _step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
         """The equations, for the compiler to fuse with what surrounds them."""
-        first_bias, second_bias = 1.0 - BETA_1**self.count, 1.0 - BETA_2**self.count
+        first_bias, second_bias = (1.0 - beta ** self.count.double() for beta in (BETA_1, BETA_2))
         moments = zip(self.first_moments, self.second_moments, strict=True)
         for parameter, gradient, (first, second) in zip(self.parameters, gradients, moments, strict=True):
             first.lerp_(gradient, 1.0 - BETA_1)

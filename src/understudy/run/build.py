@@ -12,8 +12,10 @@ from understudy.core.protocols import Algorithm, Blueprint, Metrics
 from understudy.core.spec import Spec
 from understudy.core.state import Static, capture
 from understudy.data.dataset import Dataset
+from understudy.data.recipes import Scripted
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
+from understudy.envs.controllers import find_controller
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
 from understudy.run.allocator import keep_freed_memory
@@ -52,9 +54,9 @@ class Learner:
 def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
     """Dataset, source and algorithm of a run."""
     device = check_config(config)
-    torch.set_num_threads(config.threads)
     keep_freed_memory()
     dataset = resolve_dataset(config.data, config.env.id, reporter)
+    torch.set_num_threads(config.threads)
     check_env_fits(config.env.id, dataset)
     reward = fit_rewards(config.data.reward, dataset)
     blueprint = Blueprint(
@@ -75,12 +77,17 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
 
 
 def check_config(config: RunConfig) -> torch.device:
-    """What can be checked without touching data: device, environment, reference score."""
+    """What can be checked without touching data: device, environment, reference score, where the data lies."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
     spec_of(config.env.id)
-    if config.data.recipe is not None:
-        spec_of(config.data.recipe.env)
+    recipe = config.data.recipe
+    if recipe is None and not Path(config.data.path).exists():
+        raise DataError(f"dataset '{config.data.path}'", "no such file")
+    if recipe is not None:
+        spec_of(recipe.env)
+        if any(isinstance(behaviour, Scripted) for behaviour in recipe.behaviours):
+            find_controller(recipe.env)
     return pick_device(config.device)
 
 
@@ -99,7 +106,8 @@ def check_env_fits(env_id: str, dataset: Dataset) -> None:
     same_groups = {name: group.shape for name, group in spec.observation.items()} == {
         name: group.shape for name, group in dataset.spec.observation.items()
     }
-    if not same_groups or spec.action.size != dataset.spec.action.size:
+    same_bounds = (spec.action.low, spec.action.high) == (dataset.spec.action.low, dataset.spec.action.high)
+    if not same_groups or not same_bounds:
         raise DataError(
             f"dataset '{dataset.name}'",
             f"does not fit environment '{env_id}'",
@@ -119,5 +127,6 @@ def pick_device(name: str) -> torch.device:
 def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:
     """The config with the dataset's fingerprint written in, and its path made independent of the folder."""
     path = str(Path(config.data.path).resolve()) if config.data.path else ""
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint, "path": path})
+    recipe = config.data.recipe.with_absolute_runs() if config.data.recipe is not None else None
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint, "path": path, "recipe": recipe})
     return config.model_copy(update={"data": data})

@@ -75,7 +75,7 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
             f"could not be written ({error})",
             do="The checkpoint before it is untouched: make room or fix permissions, then resume.",
         ) from error
-    _prune(folder, keep)
+    _prune(folder, keep, updates)
     return final_path
 
 
@@ -127,8 +127,9 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, broken
 
 
-def _prune(folder: Path, keep: int) -> None:
-    for updates in list_checkpoints(folder)[:-keep]:
+def _prune(folder: Path, keep: int, newest: int) -> None:
+    """Drop the oldest; what lies beyond the newest is broken, and its turn to be replaced will come."""
+    for updates in [found for found in list_checkpoints(folder) if found <= newest][:-keep]:
         remove_directory(folder / f"{updates:09d}")
     for entry in folder.iterdir():
         if re.fullmatch(r"\.\d{9}\.(draft|\d+\.old)", entry.name):

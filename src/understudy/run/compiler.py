@@ -23,7 +23,10 @@ def compile_update(update: Update, device: torch.device) -> Update:
     """`update`, compiled at its first call; what cannot be compiled is told before any parameter moves."""
     if not os.environ.get("CXX") and not any(shutil.which(name) for name in COMPILERS):
         raise ConfigError("compile", "no C++ compiler found", do="Install g++ or clang++, or use compile=false.")
-    torch._dynamo.config.trace_autograd_ops = True
+    try:
+        torch._dynamo.config.trace_autograd_ops = True
+    except AttributeError as error:
+        raise ConfigError("compile", f"torch {torch.__version__} is too old for it", do="Use compile=false.") from error
     options: dict[str, str | int | bool | Callable[..., object]] = {"guard_filter_fn": _no_guards}
     if device.type == "cpu":
         options["cpp_wrapper"] = True

@@ -57,6 +57,13 @@ class EnvSettings(Settings):
     reference: str | tuple[float, float] | None = None
     """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
 
+    @field_validator("reference")
+    @classmethod
+    def _low_below_high(cls, reference: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
+        if isinstance(reference, tuple) and not reference[0] < reference[1]:
+            raise ValueError("low must be below high")
+        return reference
+
 
 class RunConfig(Settings):
     """Every run has the same top level."""
@@ -84,7 +91,7 @@ class RunConfig(Settings):
     keep_checkpoints: int = Field(5, ge=2)
     """Newest checkpoints kept."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
-    """Where tensors live; bit-exact resume is promised on cpu."""
+    """Where tensors live. Tested, and exact on resume, on cpu; cuda and mps are untested."""
     threads: int = Field(1, ge=1)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
     compile: bool = False

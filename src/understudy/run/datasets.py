@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from understudy.core.errors import DataError
 from understudy.core.spec import Box
 from understudy.data.dataset import Dataset
@@ -58,6 +60,7 @@ def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
         for behaviour in recipe.behaviours
         if isinstance(behaviour, RunPolicy)
     ]
+    torch.set_num_threads(1)  # a policy's last bits depend on it, and so would the dataset's
     with reporter.task("collecting", recipe.episodes, "episodes") as advance:
         return collect(recipe, policies, advance)
 

@@ -19,6 +19,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
+from understudy.nn.actor import Actor
 from understudy.run.build import Learner
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RunConfig
@@ -101,6 +102,7 @@ class Loop:
     def _verify(self, metrics: Metrics) -> None:
         if self.guard.updates < self.updates and not self.guard.check(self.updates, metrics):
             self.updates, error = self.guard.rewind(self.learner.update, self.updates)
+            self.sinks.sync()
             self._write_checkpoint()
             raise error
 
@@ -176,6 +178,7 @@ def evaluate(
         episodes,
         config.seed,
         greedy=greedy,
+        spec=policy.spec if isinstance(policy, Actor) else None,
         reference=config.env.reference,
         on_step=on_step,
     )
@@ -183,7 +186,14 @@ def evaluate(
 
 def config_digest(config: RunConfig) -> str:
     """Identity of everything that decides a run's bytes; where it lies and how far it goes do not."""
-    content = config.model_dump(mode="json", exclude={"out", "steps", "tensorboard", "keep_checkpoints"})
+    elsewhere: dict[str, Any] = {
+        "out": True,
+        "steps": True,
+        "tensorboard": True,
+        "keep_checkpoints": True,
+        "data": {"path"},
+    }
+    content = config.model_dump(mode="json", exclude=elsewhere)
     return sha256_bytes(json_bytes(content))
 
 

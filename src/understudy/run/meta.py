@@ -8,7 +8,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "safetensors", "pydantic")
+import torch
+
+PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "safetensors", "pydantic")
 DIFF_LIMIT = 200_000
 
 
@@ -26,7 +28,7 @@ def describe_run(dataset: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "processor": torch.backends.cpu.get_cpu_capability()}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -13,7 +13,7 @@ from understudy.run.rundir import RunDir
 PREFIX = "algorithm.policy."
 
 
-def load_policy(path: str | Path, checkpoint: str = "last") -> Actor:
+def load_policy(path: str | Path, checkpoint: str | int = "last") -> Actor:
     """A policy from a run directory (last, best, or a number of updates) or from a policy folder."""
     path = Path(path)
     if (path / CARD).is_file():
@@ -21,7 +21,7 @@ def load_policy(path: str | Path, checkpoint: str = "last") -> Actor:
     run = RunDir.open(path)
     if checkpoint == "best":
         return load_policy_file(run.policies / "best")[0]
-    return policy_of(find_checkpoint(run, checkpoint))
+    return policy_of(find_checkpoint(run, str(checkpoint)))
 
 
 def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
@@ -31,6 +31,12 @@ def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
         if found is None:
             told = f" Broken: {' '.join(broken)}" if broken else ""
             raise CheckpointError(f"run '{run.path}'", f"has no whole checkpoint.{told}")
+        if broken:
+            raise CheckpointError(
+                f"run '{run.path}'",
+                f"its last checkpoint is broken: {' '.join(broken)}",
+                do=f"The newest whole one is {found.updates}: use --checkpoint {found.updates}.",
+            )
         return found
     if not name.isdecimal():
         raise CheckpointError(

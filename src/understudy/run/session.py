@@ -48,11 +48,16 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         return self._dir.metrics()
 
-    def policy(self, checkpoint: str = "last") -> Actor:
+    def policy(self, checkpoint: str | int = "last") -> Actor:
         return load_policy(self.path, checkpoint)
 
     def evaluate(
-        self, episodes: int | None = None, *, checkpoint: str = "last", greedy: bool = True, reporter: Reporter = SILENT
+        self,
+        episodes: int | None = None,
+        *,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        reporter: Reporter = SILENT,
     ) -> Evaluation:
         """Play episodes with a checkpoint's policy, always from the same start states."""
         torch.set_num_threads(self.config.threads)
@@ -64,16 +69,21 @@ class Run:
             return evaluate(self.config, policy, count, greedy=greedy, on_step=lambda done, total: advance(done, ""))
 
     def predict(
-        self, obs: ArrayLike | Mapping[str, ArrayLike], *, checkpoint: str = "last", greedy: bool = True, seed: int = 0
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        *,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        seed: int = 0,
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
         return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
 
 
-def train(config: str | RunConfig, *, reporter: Reporter = SILENT, **settings: Any) -> Run:
+def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **settings: Any) -> Run:
     """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`."""
-    if isinstance(config, str):
-        resolved = load_config(config, [f"{key}={_text(value)}" for key, value in settings.items()])
+    if isinstance(config, (str, Path)):
+        resolved = load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
     elif settings:
         raise ConfigError("train", "settings go into the RunConfig itself when one is given", got=sorted(settings))
     else:
@@ -106,11 +116,17 @@ def resume(
         checkpoint, broken = newest_checkpoint(run.checkpoints)
         for sentence in broken:
             reporter.say(f"passed over: {sentence}")
+        if checkpoint is None and broken:
+            raise RunError(
+                f"run '{path}'",
+                "every checkpoint is broken",
+                do=f"To start over from the first update, remove {run.checkpoints}.",
+            )
         updates = 0 if checkpoint is None else checkpoint.updates
         config = _with_steps(config, steps, updates, reporter)
         if checkpoint is not None:
-            _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
             _check_same_versions(checkpoint.facts, str(checkpoint.path), accept_versions, reporter)
+            _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
         elif run.meta_file.exists():
             _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
         learner = build_learner(config, reporter)
@@ -213,8 +229,12 @@ def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
         raise DataError(where, f"not an array ({error})") from error
     if given.dtype.kind not in "fiub":
         raise DataError(where, "not numeric", got=given.dtype)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         array = np.array(given, dtype=dtype)
+    if array.dtype.kind == "u" and (array != given).any():
+        raise DataError(
+            where, f"does not fit {dtype}", got=f"values from {given.min()} to {given.max()}", expected="0 to 255"
+        )
     if not np.isfinite(array).all():
         place = np.argwhere(~np.isfinite(array))[0].tolist()
         raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")

@@ -39,6 +39,7 @@ class Sinks:
     def __init__(self, run: RunDir, updates: int, *, tensorboard: bool) -> None:
         cut_after(run.metrics_file, updates)
         cut_after(run.eval_file, updates)
+        cut_after(run.timing_file, 2**63)  # nothing but a torn last line
         self._metrics = LogFile(run.metrics_file)
         self._evaluations = LogFile(run.eval_file)
         self._timing = LogFile(run.timing_file)

@@ -1,5 +1,6 @@
 """YAML in, settings out: plain data only, no aliases, no duplicate keys, bounded size."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ DEPTH_LIMIT = 32
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader without aliases (they can explode) and without silently overwritten keys."""
+    """SafeLoader without aliases (they can explode) and without silently overwritten keys.
+
+    Only null, true and false are more than text: YAML 1.1 would read 010 as 8, 1:30 as 90 and 3e-4 as a string. What a
+    number is, the setting's own type decides.
+    """
 
     depth = 0
 
@@ -32,6 +37,13 @@ class _Loader(yaml.SafeLoader):
         if repeated:
             raise yaml.YAMLError(f"key given twice: {', '.join(sorted(repeated))}")
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
 
 
 def parse_yaml(text: str, where: str) -> Any:
