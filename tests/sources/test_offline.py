@@ -89,8 +89,9 @@ def test_blocks_do_not_repeat_and_batches_are_whole(values: int, batches: int) -
     drawn = [several.next(Nobody()) for _ in range(3 * batches)]
     assert {(len(batch.reward), len(batch.obs["state"]), len(batch.action)) for batch in drawn} == {(32, 32, 32)}
     assert len({tuple(batch.extra["row"].tolist()) for batch in drawn}) == 3 * batches
-    assert len(several.gathered[2]) == batches
-    assert list(several.gathered) == [2]
+    number, block = several.block
+    assert number == 2
+    assert len(block) == batches == several.block_batches
 
 
 @pytest.mark.parametrize("columns", [("row",), ("row", "next_action", "td_valid", "discount")])

@@ -1,8 +1,10 @@
 """What flows from a source to an algorithm."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
+import torch
 from torch import Tensor
 
 Obs = dict[str, Tensor]
@@ -25,3 +27,20 @@ class Transitions:
     terminated: Tensor
     extra: Mapping[str, Tensor]
     """Only the columns that the algorithm's `Demand` named."""
+
+    def split(self, rows: int) -> list["Transitions"]:
+        """The same rows as several batches of `rows` each, without copying."""
+        groups = [_split(columns, rows) for columns in (self.obs, self.next_obs, self.extra)]
+        columns = [torch.split(column, rows) for column in (self.action, self.reward, self.terminated)]
+        return [
+            Transitions(obs, action, reward, next_obs, terminated, extra)
+            for obs, next_obs, extra, action, reward, terminated in zip(*groups, *columns, strict=False)
+        ]
+
+
+def _split(columns: Mapping[str, Tensor], rows: int) -> Iterable[Obs]:
+    """One dict of long columns as many dicts of short ones; no columns, no end of empty dicts."""
+    if not columns:
+        return repeat({})
+    pieces = zip(*(torch.split(column, rows) for column in columns.values()), strict=True)
+    return [dict(zip(columns, parts, strict=True)) for parts in pieces]
