@@ -25,8 +25,9 @@ import torch
 from understudy.algorithms.iql import Config, build
 from understudy.core.protocols import Blueprint
 from understudy.core.spec import Box, Group, Spec
-from understudy.data.dataset import Dataset, EpisodeIndex
+from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
+from understudy.data.index import EpisodeIndex
 from understudy.data.store import FileRows, open_store, write_store
 from understudy.sources.offline import OfflineSource
 

@@ -23,9 +23,9 @@ TARGETS = {"d3rlpy": 3.0, "jax": 0.9}
 class Peer:
     """A process that waits for its turn."""
 
-    def __init__(self, name: str, python: Path | str, updates: int, *flags: str) -> None:
+    def __init__(self, name: str, python: Path | str, updates: int, *flags: str, kind: str = "iql") -> None:
         self.name = f"{name}{' compiled' if flags else ''}"
-        script = HERE / "peers" / f"iql_{name}.py"
+        script = HERE / "peers" / f"{kind}_{name}.py"
         self._process = subprocess.Popen(
             [str(python), str(script), "--stdin", "--updates", str(updates), *flags],
             stdin=subprocess.PIPE,

@@ -2,12 +2,14 @@
 
 from understudy.core.batch import Transitions
 from understudy.core.errors import UnderstudyError
-from understudy.core.spec import Box, Spec
+from understudy.core.spec import Box, Discrete, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Recipe
+from understudy.data.recorder import Recorder
 from understudy.data.scores import normalized_score
 from understudy.data.store import write_store
+from understudy.data.transforms import Transforms
 from understudy.nn.actor import Actor
 from understudy.run.config import RunConfig, load_config
 from understudy.run.datasets import load_dataset, make_dataset
@@ -21,12 +23,15 @@ __all__ = [
     "Actor",
     "Box",
     "Dataset",
+    "Discrete",
     "Episode",
     "Evaluation",
     "Recipe",
+    "Recorder",
     "Run",
     "RunConfig",
     "Spec",
+    "Transforms",
     "Transitions",
     "UnderstudyError",
     "evaluate_policy",

@@ -71,7 +71,7 @@ SETTINGS = {
     "algo.name=bcc": "algo.name: no algorithm 'bcc'. Did you mean 'bc'?",
     "env.id=Pendulum-v2": "env.id: no environment 'Pendulum-v2'. Did you mean 'Pendulum-v1'?",
     "env.id=os:system": "env.id: not a registered environment id: got 'os:system'.",
-    "env.id=CartPole-v1": "environment 'CartPole-v1': only vectors of continuous actions are supported",
+    "env.id=CartPole-v1": "environment 'CartPole-v1': only continuous actions can be learned: got one of 2",
     "env.reference=hoper-medium-v2": "reference score 'hoper-medium-v2': not known. Did you mean 'hopper-medium-v2'?",
     "steps=many": "steps: wrong value: got 'many', expected",
     "steps=0": "steps: wrong value: got 0, expected greater than or equal to 1.",
@@ -116,7 +116,7 @@ COMMANDS = {
     ("explain", "iqll"): (2, "algo.name: no algorithm 'iqll'. Did you mean 'iql'?"),
     ("train", "absent.yaml"): (2, "absent.yaml: no such file."),
     ("train", "nothing/here"): (2, "config 'nothing/here': no config of this name."),
-    ("collect", "small.yaml", "--out", "run"): (1, "run: already exists. Choose another --out."),
+    ("collect", "small.yaml", "--out", "run"): (1, "run: already exists. Choose another name or remove it first."),
 }
 
 

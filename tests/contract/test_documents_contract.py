@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from shipped import command_words
 from understudy.algorithms import algorithm_names, find_algorithm
-from understudy.run.config import config_names, load_config
+from understudy.run.config import load_config
+from understudy.run.packaged import config_names
 
 pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
 
@@ -46,7 +48,7 @@ def test_a_config_of_its_own_is_packaged(name: str) -> None:
     own = [config for config in config_names() if config.startswith(f"{name}/")]
     assert own
     for config in own:
-        assert load_config(config).algo.model_dump()["name"] == name
+        assert load_config(config, command_words(config)).algo.model_dump()["name"] == name
 
 
 def test_an_example_exists(name: str) -> None:

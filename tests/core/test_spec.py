@@ -12,9 +12,9 @@ SPEC = Spec({"state": Group((3,), "float32"), "image": Group((2, 4), "uint8")}, 
 
 
 def test_a_box_has_a_centre_and_a_half_range() -> None:
-    np.testing.assert_array_equal(SPEC.action.centre, [0.0, 0.5])
-    np.testing.assert_array_equal(SPEC.action.half_range, [2.0, 0.5])
-    assert SPEC.action.size == 2
+    np.testing.assert_array_equal(SPEC.box.centre, [0.0, 0.5])
+    np.testing.assert_array_equal(SPEC.box.half_range, [2.0, 0.5])
+    assert SPEC.box.size == 2
     assert SPEC.observation["image"].size == 8
     assert Group((), "float32").size == 1
 

@@ -9,7 +9,8 @@ import torch
 from understudy.core.errors import DataError
 from understudy.core.protocols import Demand
 from understudy.core.spec import Box, Group, Spec
-from understudy.data.dataset import Dataset, EpisodeIndex
+from understudy.data.dataset import Dataset
+from understudy.data.index import EpisodeIndex
 from understudy.data.episode import Episode
 from worlds import random_dataset, random_episodes
 

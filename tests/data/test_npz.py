@@ -1,5 +1,6 @@
-"""Flat npz files: boundaries are restored, traps are refused."""
+"""Npz files: layouts are told apart, boundaries restored, traps refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import torch
 
 from understudy.core.errors import DataError
 from understudy.core.protocols import Demand
-from understudy.core.spec import Box
+from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.data.dataset import Dataset
-from understudy.data.npz import read_npz
+from understudy.data.npz import open_npz
+from understudy.data.recording import Recording
 from worlds import real_data
 
 BOX = Box((-2.0,), (2.0,))
@@ -32,7 +34,11 @@ def arrays(**changes: Any) -> dict[str, Any]:
 
 def load(folder: Path, **changes: Any) -> Dataset:
     np.savez(folder / "x.npz", **arrays(**changes))
-    return read_npz(folder / "x.npz", BOX)
+    return dataset_of(folder / "x.npz")
+
+
+def dataset_of(path: Path, space: ActionSpace = BOX) -> Dataset:
+    return Dataset.from_episodes(open_npz(path).episodes(), space, name=path.name)
 
 
 def complaint(folder: Path, **changes: Any) -> str:
@@ -111,7 +117,7 @@ def test_an_unfinished_last_episode_is_kept(tmp_path: Path) -> None:
         ({"terminals": ENDS, "next_observations": np.zeros((ROWS, 2))}, "array 'next_observations' has the wrong"),
         ({"terminals": ENDS, "actions": np.zeros((ROWS, 2))}, "actions have the wrong size: got 2, expected 1"),
         ({"terminals": ENDS, "actions": None}, "has no array 'actions'"),
-        ({"terminals": ENDS, "rewards": None, "reward": np.zeros(ROWS)}, "Did you mean 'reward'?"),
+        ({"terminals": ENDS, "actions": None, "aktions": np.zeros(ROWS)}, "Did you mean 'aktions'?"),
         ({"terminals": ENDS, "rewards": np.float32(1)}, "a single number where rows belong"),
         ({"terminals": ENDS, "rewards": np.array(["a"] * ROWS)}, "rewards: not numeric: got <U1"),
         ({"terminals": ENDS, "actions": np.array([["a"]] * ROWS)}, "actions: not numeric"),
@@ -143,7 +149,7 @@ def test_rounding_does_not_break_the_chain(tmp_path: Path) -> None:
     [
         ("observations", "episode 1, observation 'state', row 2, column 0: not finite"),
         ("next_observations", "next_observations, row 6, column 0: not finite"),
-        ("actions", "actions, row 6, column 0: not finite"),
+        ("actions", "episode 1, actions, row 2, column 0: not finite"),
         ("rewards", "episode 1, rewards, row 2: not finite"),
     ],
 )
@@ -155,12 +161,10 @@ def test_what_is_not_finite_is_placed(tmp_path: Path, name: str, told: str, valu
     assert told in complaint(tmp_path, **plain)
 
 
-def test_clipping_is_a_choice(tmp_path: Path) -> None:
+def test_actions_outside_the_space_are_counted(tmp_path: Path) -> None:
     wild = np.linspace(-4, 4, ROWS)[:, None]
     outside = int((np.abs(wild) > 2).sum())
     assert f"{outside} of 10 actions lie outside" in complaint(tmp_path, terminals=ENDS, actions=wild)
-    clipped = read_npz(tmp_path / "x.npz", BOX, clip_actions=True)
-    np.testing.assert_array_equal(clipped.actions, np.clip(wild, -2, 2).astype(np.float32))
 
 
 def test_float64_becomes_float32(tmp_path: Path) -> None:
@@ -168,29 +172,213 @@ def test_float64_becomes_float32(tmp_path: Path) -> None:
     assert load(tmp_path, terminals=ENDS, **doubled).fingerprint == load(tmp_path, terminals=ENDS).fingerprint
 
 
-def test_a_real_replay_is_read_as_it_was_played() -> None:
-    dataset = read_npz(real_data("pendulum_replay.npz"), BOX)
-    assert dataset.episodes == 500
-    assert set(dataset.index.lengths.tolist()) == {199}
+def saved(folder: Path, **given: Any) -> Recording:
+    np.savez(folder / "x.npz", **given)
+    return open_npz(folder / "x.npz")
+
+
+def test_stable_baselines_layout(tmp_path: Path) -> None:
+    plain = arrays()
+    recording = saved(
+        tmp_path,
+        obs=plain["observations"],
+        actions=np.zeros((ROWS, 1), np.int64),
+        rewards=plain["rewards"],
+        episode_starts=np.isin(np.arange(ROWS), [0, 4]),
+        episode_returns=np.array([6.0, 39.0]),
+    )
+    assert recording.layout == "sb2"
+    dataset = Dataset.from_episodes(recording.episodes(), Discrete(2))
+    assert dataset.returns().tolist() == [6.0, 39.0]
+    assert not (dataset.index.terminated | dataset.index.truncated | dataset.index.final_known).any()
+
+
+def trajectories(**changes: Any) -> dict[str, Any]:
+    """Two trajectories, of 2 and 3 steps."""
+    plain = {
+        "obs": np.arange(7.0)[:, None],
+        "acts": np.arange(5.0)[:, None],
+        "rews": np.arange(5.0),
+        "indices": np.array([2]),
+        "terminal": np.array([True, False]),
+    }
+    return {name: value for name, value in {**plain, **changes}.items() if value is not None}
+
+
+@pytest.mark.parametrize("renamed", [{}, {"obs": "observations", "acts": "actions", "rews": "rewards_flat"}])
+@pytest.mark.parametrize("cuts", ["indices", "split"])
+def test_imitation_layout(tmp_path: Path, renamed: dict[str, str], cuts: str) -> None:
+    given = {renamed.get(name, name): value for name, value in trajectories(**{"indices": None}).items()}
+    recording = saved(tmp_path, **given, **{cuts: np.array([2])})
+    assert (recording.layout, recording.steps) == ("imitation", 5)
+    first, second = recording.episodes()
+    assert first.observations["state"].ravel().tolist() == [0, 1, 2]
+    assert second.observations["state"].ravel().tolist() == [3, 4, 5, 6]
+    assert second.actions.ravel().tolist() == second.rewards.tolist() == [2, 3, 4]
+    assert (first.terminated, second.terminated, second.truncated, second.final_known) == (True, False, False, True)
+    assert "also says of time limits" in recording.notes[0]
+
+
+def test_imitation_without_rewards_and_with_one_trajectory(tmp_path: Path) -> None:
+    single = trajectories(
+        obs=np.zeros((6, 1)), indices=np.zeros(0, int), terminal=np.array([False]), rews=None, other=np.zeros(3)
+    )
+    recording = saved(tmp_path, **single)
+    assert recording.facts["rewards"] == "absent"
+    assert [len(episode) for episode in recording.episodes()] == [5]
+    assert "Not read: other." in recording.notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"indices": np.array([7])}, "'indices' does not cut 5 actions in rising order"),
+        ({"indices": np.array([3, 3])}, "in rising order"),
+        ({"indices": np.array([0])}, "in rising order"),
+        ({"indices": np.array([-1])}, "in rising order"),
+        ({"indices": np.array([2.0])}, "indices: wrong kind of array: got float64"),
+        ({"indices": np.array([[2]])}, "indices: wrong kind of array"),
+        ({"indices": np.array([1, 2])}, "3 trajectories with 5 actions in all, and 7 observations: expected 8"),
+        ({"terminal": np.array([True])}, "terminal: not one flag per trajectory: got (1,), expected (2,)"),
+        ({"terminal": np.array([3, 0])}, "terminal, row 0: not a flag"),
+        ({"rews": np.zeros(4)}, "array 'rews' has the wrong shape: got (4,), expected (5,)"),
+        ({"acts": np.array(["a"] * 5)}, "acts: not numeric"),
+        ({"obs": np.zeros((7, 0))}, "obs: wrong shape"),
+    ],
+)
+def test_imitation_mistakes(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError) as caught:
+        list(saved(tmp_path, **trajectories(**changes)).episodes())
+    assert told in str(caught.value)
+
+
+def test_a_flat_column_called_indices_is_no_layout(tmp_path: Path) -> None:
+    recording = saved(tmp_path, **arrays(timeouts=ENDS, indices=np.arange(ROWS)))
+    assert recording.layout == "flat"
+    assert "indices" in next(recording.episodes()).extra
+
+
+def test_members_nobody_needs_are_never_read(tmp_path: Path) -> None:
+    """A damaged byte in the middle of an array breaks its checksum, if somebody looks."""
+    path = tmp_path / "x.npz"
+    for rows, needed in ((ROWS, True), (ROWS + 1, False)):
+        np.savez(path, **arrays(timeouts=ENDS, side=np.full((rows, 10_000), 7.5)))
+        content = bytearray(path.read_bytes())
+        content[content.find(np.full(100, 7.5).tobytes()) + 200_000] ^= 1
+        path.write_bytes(content)
+        if needed:
+            with pytest.raises(DataError, match=r"Bad CRC-32 for file 'side\.npy'"):
+                dataset_of(path)
+        else:
+            assert dataset_of(path).episodes == 2
+
+
+def test_a_file_that_changes_underneath_is_noticed(tmp_path: Path) -> None:
+    plain = arrays(timeouts=ENDS)
+    for change in (
+        {"observations": plain["observations"].view(np.int32)},  # as many bytes, in the same place
+        {"observations": plain["observations"] + 1},
+        {"actions": np.concatenate([plain["actions"]] * 2)},
+    ):
+        recording = saved(tmp_path, **plain)
+        np.savez(tmp_path / "x.npz", **{**plain, **change})
+        with pytest.raises(DataError, match="not a readable npz file"):
+            list(recording.episodes())
+    recording = saved(tmp_path, **plain)
+    (tmp_path / "x.npz").unlink()
+    with pytest.raises(DataError, match="no such file"):
+        list(recording.episodes())
+
+
+REAL: dict[str, tuple[str, ActionSpace | None]] = {
+    "pendulum_replay.npz": ("flat+episode_id", BOX),
+    "pendulum_expert.npz": ("flat+episode_id", BOX),
+    "pendulum_medium.npz": ("flat+episode_id", BOX),
+    "pendulum_out_of_range.npz": ("flat+episode_id", None),
+    "pendulum_expert_imitation.npz": ("imitation", BOX),
+    "cartpole_rllib.npz": ("flat+episode_id", Discrete(2)),
+    "cartpole_expert_sb2.npz": ("flat+episode_id", Discrete(2)),
+    "ant_opolo_1200.npz": ("flat+episode_id", None),
+    "ant_opolo_300.npz": ("flat+episode_id", None),
+    "ant_opolo_5400.npz": ("flat+episode_id", None),
+    "hopper_opolo_3500.npz": ("flat+episode_id", None),
+    "halfcheetah_cs285.npz": ("flat+episode_id", None),
+    "hopper_cs285.npz": ("flat+episode_id", None),
+    "adroit_door_human.npz": ("flat+episode_id", None),
+    "hopper_csc2541.npz": ("states-actions", None),
+}
+"""Layout, and the action space where the actions lie inside it."""
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_files_are_read_as_their_manifest_says(name: str) -> None:
+    path = real_data(name)
+    entry = next(e for e in json.loads(real_data("MANIFEST.json").read_text()) if e["file"] == name)
+    recording = open_npz(path)
+    layout, space = REAL[name]
+    assert recording.layout == layout
+    episodes = list(recording.episodes())
+    assert sum(map(len, episodes)) == recording.steps == entry["arrays"]["actions"][1][0]
+    if entry["returns"] is not None:
+        returns = [float(np.sum(episode.rewards, dtype=np.float64)) for episode in episodes]
+        assert len(episodes) == entry["returns"]["episodes"]
+        assert np.mean(returns) == pytest.approx(entry["returns"]["return_mean"], abs=0.006)
+        assert [min(returns), max(returns)] == pytest.approx(
+            [entry["returns"]["return_min"], entry["returns"]["return_max"]], abs=0.006
+        )
+    if space is not None:
+        assert Dataset.from_episodes(episodes, space).steps == recording.steps
+
+
+def test_real_ends_are_of_the_kind_their_files_say() -> None:
+    def kinds(name: str) -> tuple[int, int, int]:
+        episodes = list(open_npz(real_data(name)).episodes())
+        return (
+            sum(episode.terminated for episode in episodes),
+            sum(episode.truncated for episode in episodes),
+            sum(episode.final_known for episode in episodes),
+        )
+
+    assert kinds("pendulum_expert.npz") == (0, 50, 50)
+    assert kinds("halfcheetah_cs285.npz") == (2, 0, 2)  # time limits, but the file calls them terminal
+    assert kinds("cartpole_rllib.npz") == (21, 0, 21)
+    assert kinds("cartpole_expert_sb2.npz") == (0, 0, 0)
+    assert kinds("pendulum_expert_imitation.npz") == (56, 0, 56)
+    assert kinds("hopper_csc2541.npz") == (0, 0, 0)
+
+
+def test_real_final_observations_overwritten_by_resets_are_unknown() -> None:
+    """These files hold, as the successor of an episode's last step, the first observation of the next episode."""
+    for name in ("pendulum_replay.npz", "hopper_opolo_3500.npz", "ant_opolo_300.npz", "ant_opolo_5400.npz"):
+        recording = open_npz(real_data(name))
+        assert not any(episode.final_known for episode in recording.episodes())
+        assert any("automatic reset" in note for note in recording.notes)
+    dataset = dataset_of(real_data("pendulum_replay.npz"))
     assert dataset.index.truncated.all()
-    assert not dataset.index.terminated.any()
-    assert dataset.returns().mean() == pytest.approx(-180.48, abs=0.005)
-    batch = dataset.rows(torch.tensor([198, 99_499]), Demand(("td_valid",)))
+    batch = dataset.rows(torch.tensor([197, 198, 99_499]), Demand(("td_valid",)))
     assert not batch.terminated.any()
-    assert batch.extra["td_valid"].all()
-
-
-def test_a_real_medium_set_loads() -> None:
-    dataset = read_npz(real_data("pendulum_medium.npz"), BOX)
-    assert (dataset.episodes, dataset.steps) == (50, 10_000)
-    assert dataset.returns().mean() == pytest.approx(-524.3, abs=0.05)
-    assert dataset.actions.abs().max() <= 1.0
+    assert batch.extra["td_valid"].tolist() == [True, False, False]
 
 
 def test_real_actions_out_of_range_need_a_choice() -> None:
-    path = real_data("pendulum_out_of_range.npz")
     with pytest.raises(DataError, match=r"\d+ of 6000 actions lie outside the action space: got up to 899\d"):
-        read_npz(path, BOX)
-    clipped = read_npz(path, BOX, clip_actions=True)
-    assert clipped.actions.abs().max() == 2.0
-    assert clipped.episodes == 30
+        dataset_of(real_data("pendulum_out_of_range.npz"))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("policies/sac_halfcheetah.npz", "holds the weights of a network, not a recording"),
+        ("policies/trpo_hopper_snapshots.npz", "holds the weights of a network, not a recording"),
+        ("motions/G1_walk.npz", "holds a reference motion, not a recording"),
+        ("motions/humanoid_run.npz", "holds a reference motion, not a recording"),
+    ],
+)
+def test_what_is_no_recording_is_told_so(name: str, told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        open_npz(real_data(name))
+
+
+def test_an_archive_of_something_else_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no recording that we know: got 'x', expected observations and actions"):
+        saved(tmp_path, x=np.zeros(3))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.errors import ConfigError
-from understudy.data.recipes import Recipe
+from understudy.data.recipes import Recipe, RunPolicy
 from worlds import pendulum_recipe
 
 SHARES = st.lists(st.floats(min_value=1e-300, max_value=1e308), min_size=1, max_size=8)
@@ -53,3 +53,27 @@ def test_counts_of_known_shares(shares: list[float], episodes: int, counts: list
 def test_a_wrong_recipe_is_refused(change: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         pendulum_recipe(**change)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "kept"), [("medium", "medium"), ("expert", "expert"), (3000, "3000"), ("007", "7")]
+)
+def test_a_checkpoint_is_a_level_or_a_number(checkpoint: object, kept: str) -> None:
+    behaviour = pendulum_recipe(behaviours=[{"policy": "run", "run": "x", "checkpoint": checkpoint}]).behaviours[0]
+    assert isinstance(behaviour, RunPolicy)
+    assert behaviour.checkpoint == kept
+
+
+@pytest.mark.parametrize("checkpoint", ["medum", "-1", "1.5", "", "٣", "random"])
+def test_another_level_is_refused(checkpoint: str) -> None:
+    with pytest.raises(ConfigError, match=r"checkpoint: no level .* (Did you mean|Known: best)"):
+        pendulum_recipe(behaviours=[{"policy": "run", "run": "x", "checkpoint": checkpoint}])
+
+
+def test_a_behaviour_spreads_its_share_over_checkpoints() -> None:
+    spread = RunPolicy(run="x", checkpoint="full-replay", share=6, noise=0.1).at([5, 10, 20])
+    assert [(part.checkpoint, part.share, part.noise) for part in spread] == [
+        ("5", 2.0, 0.1),
+        ("10", 2.0, 0.1),
+        ("20", 2.0, 0.1),
+    ]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from understudy.core.errors import DataError
 from understudy.core.protocols import Demand
-from understudy.core.spec import Box
-from understudy.data.dataset import COLUMNS, Dataset
+from understudy.core.spec import Box, Discrete
+from understudy.data.dataset import DERIVED, Dataset
 from understudy.data.episode import Episode
 from worlds import random_dataset
 
@@ -87,7 +87,7 @@ def test_rows_are_what_a_walk_finds(episodes: list[Episode], horizon: int) -> No
     expected = walk(episodes, horizon)
     assert dataset.steps == len(expected)
     index = torch.randint(len(expected), (3 * len(expected),), generator=torch.Generator().manual_seed(0))
-    batch = dataset.rows(index, Demand(COLUMNS, horizon, GAMMA))
+    batch = dataset.rows(index, Demand(DERIVED, horizon, GAMMA))
     for place, number in enumerate(index.tolist()):
         row = expected[number]
         assert batch.obs["state"][place].item() == row.state
@@ -104,7 +104,7 @@ def test_rows_are_what_a_walk_finds(episodes: list[Episode], horizon: int) -> No
 
 
 def test_types_and_shapes() -> None:
-    batch = random_dataset().rows(torch.tensor([0, 5, 119]), Demand(COLUMNS, 3))
+    batch = random_dataset().rows(torch.tensor([0, 5, 119]), Demand(DERIVED, 3))
     assert batch.obs["state"].shape == batch.next_obs["state"].shape == (3, 3)
     assert batch.action.shape == batch.extra["next_action"].shape == (3, 2)
     assert batch.reward.dtype == batch.extra["discount"].dtype == torch.float32
@@ -140,3 +140,65 @@ def test_bytes_stay_bytes_in_a_batch() -> None:
     assert batch.obs["image"].dtype == torch.uint8
     assert batch.next_obs["image"].flatten().tolist() == [8, 9, 10, 11]
     assert batch.reward.tolist() == [1.0]
+
+
+def with_choices() -> Dataset:
+    """Two episodes, of three and two steps, with masks, a log-probability and wide numbers."""
+    masks = np.array([[1, 1], [0, 1], [1, 1], [0, 0]], bool), np.array([[1, 0], [1, 1]], bool)
+    one = Episode(
+        {"state": np.arange(4.0)[:, None]},
+        np.array([0, 1, 1]),
+        np.ones(3),
+        True,
+        False,
+        mask=masks[0],
+        extra={"behaviour_log_prob": np.array([-1.0, -2.0, -3.0]), "step": np.arange(3)},
+    )
+    other = Episode(
+        {"state": 10 + np.arange(2.0)[:, None]},
+        np.array([0, 0]),
+        np.ones(2),
+        False,
+        True,
+        final_known=False,
+        mask=masks[1],
+        extra={"behaviour_log_prob": np.array([-4.0, -5.0]), "step": np.arange(2)},
+    )
+    return Dataset.from_episodes([one, other], Discrete(2), precision="source")
+
+
+def test_masks_follow_their_observations() -> None:
+    batch = with_choices().rows(torch.arange(5), Demand(("mask", "next_mask")))
+    assert batch.extra["mask"].tolist() == [[True, True], [False, True], [True, True], [True, False], [True, True]]
+    assert batch.extra["next_mask"][:4].tolist() == [[False, True], [True, True], [False, False], [True, True]]
+    assert batch.action.dtype == torch.int64
+
+
+def test_the_next_mask_of_a_longer_window_is_that_of_its_end() -> None:
+    batch = with_choices().rows(torch.tensor([0, 1]), Demand(("mask", "next_mask", "step"), 2, 0.9))
+    assert batch.extra["mask"].tolist() == [[True, True], [False, True]]
+    assert batch.extra["next_mask"].tolist() == [[True, True], [False, False]]
+    assert batch.extra["step"].tolist() == [0, 1]
+
+
+def test_wide_numbers_are_handed_out_in_float32() -> None:
+    dataset = with_choices()
+    batch = dataset.rows(torch.arange(5), Demand(("behaviour_log_prob",)))
+    assert dataset.observations["state"].dtype == torch.float64
+    assert batch.obs["state"].dtype == batch.reward.dtype == batch.extra["behaviour_log_prob"].dtype == torch.float32
+    assert batch.extra["behaviour_log_prob"].tolist() == [-1, -2, -3, -4, -5]
+
+
+def test_a_mask_that_was_not_recorded_is_missed_in_words() -> None:
+    with pytest.raises(DataError, match=r"dataset 'random', column 'mask': no such column"):
+        random_dataset().rows(torch.tensor([0]), Demand(("mask",)))
+    with pytest.raises(DataError, match="Did you mean 'behaviour_log_prob'"):
+        with_choices().rows(torch.tensor([0]), Demand(("behavior_log_prob",)))
+
+
+def test_episodes_come_back_as_they_went_in() -> None:
+    dataset = with_choices()
+    again = Dataset.from_episodes(dataset.recording().episodes(), Discrete(2), precision="source")
+    assert again.fingerprint == dataset.fingerprint
+    assert not again.episode(1).final_known
+    assert len(again.episode(1).observations["state"]) == 2

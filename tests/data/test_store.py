@@ -17,7 +17,7 @@ from understudy.core.files import read_sealed, seal
 from understudy.core.protocols import Demand
 from understudy.core.spec import Box
 from understudy.data import store
-from understudy.data.dataset import COLUMNS, Dataset
+from understudy.data.dataset import DERIVED, Dataset
 from understudy.data.episode import Episode
 from understudy.data.store import MANIFEST, FileRows, is_store, open_store, write_store
 from worlds import random_dataset, random_episodes
@@ -141,7 +141,7 @@ def test_a_manifest_cannot_name_another_place(path: Path, name: str) -> None:
 
     np.save(path.parent / "secret.npy", np.zeros((126, 3), np.float32))
     forge(path, rename)
-    with pytest.raises(DataError, match="group cannot be a file name"):
+    with pytest.raises(DataError, match="a column cannot be a file"):
         open_store(path)
 
 
@@ -172,7 +172,7 @@ def test_forged_lengths_are_refused(path: Path, lengths: list[int]) -> None:
 
 def test_a_forged_shape_is_refused(path: Path) -> None:
     np.save(path / "action.npy", np.zeros((120, 3), np.float32))
-    with pytest.raises(DataError, match="column 'action': does not match the manifest"):
+    with pytest.raises(DataError, match="column 'action': was changed or damaged"):
         open_store(path, verify=False)
 
 
@@ -197,7 +197,7 @@ def test_what_exists_is_not_overwritten(path: Path) -> None:
 def test_group_names_that_are_no_file_names_are_refused(tmp_path: Path) -> None:
     episode = random_episodes(1)[0]
     odd = Episode({"../a": episode.observations["state"]}, episode.actions, episode.rewards, True, False)
-    with pytest.raises(DataError, match="cannot be a file name"):
+    with pytest.raises(DataError, match="a column cannot be a file"):
         write_store(Dataset.from_episodes([odd], Box((-1.0, -1.0), (1.0, 1.0))), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
@@ -206,7 +206,7 @@ def test_a_failed_writer_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "write_new", full_disk)
+    monkeypatch.setattr(store, "write_bytes", full_disk)
     with pytest.raises(OSError, match="No space"):
         write_store(random_dataset(), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
@@ -256,14 +256,14 @@ def test_a_large_store_reads_the_same_rows(path: Path, monkeypatch: pytest.Monke
     assert isinstance(large._pager, FileRows)
     assert small._pager is None
     rows = torch.randperm(large.steps)
-    demand = Demand(COLUMNS, horizon, 0.9)
+    demand = Demand(DERIVED, horizon, 0.9)
     one, other = small.rows(rows, demand), large.rows(rows, demand)
     assert torch.equal(one.obs["state"], other.obs["state"])
     assert torch.equal(one.next_obs["state"], other.next_obs["state"])
     assert torch.equal(one.action, other.action)
     assert torch.equal(one.reward, other.reward)
     assert torch.equal(one.terminated, other.terminated)
-    assert all(torch.equal(one.extra[name], other.extra[name]) for name in COLUMNS)
+    assert all(torch.equal(one.extra[name], other.extra[name]) for name in DERIVED)
     assert torch.equal(large.moments()["state"].std, small.moments()["state"].std)
     np.testing.assert_array_equal(large.returns(), small.returns())
 

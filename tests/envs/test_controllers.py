@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import ConfigError
-from understudy.envs.controllers import find_controller, swing_up_pendulum
+from understudy.envs.controllers import find_controller, make_controller, swing_up_pendulum
+from understudy.envs.gym import make_env
 from understudy.run.datasets import make_dataset
 from worlds import pendulum_recipe
 
@@ -30,3 +31,9 @@ def test_it_holds_the_pendulum_at_the_top() -> None:
 def test_an_environment_without_a_script_is_told() -> None:
     with pytest.raises(ConfigError, match=r"'Pendulum-v0': has no scripted controller. Did you mean 'Pendulum-v1'\?"):
         find_controller("Pendulum-v0")
+
+
+def test_the_pendulum_needs_to_know_nothing_of_its_world() -> None:
+    env = make_env("Pendulum-v1")
+    assert make_controller(env, "Pendulum-v1") is swing_up_pendulum
+    env.close()

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError
-from understudy.core.spec import Box, Group, Spec
+from understudy.core.spec import Box, Discrete, Group, Spec
 from understudy.envs.gym import Env, env_names, env_spec, make_env, observe
 
 
@@ -37,13 +37,13 @@ def test_groups_of_a_dict() -> None:
     space = spaces.Dict({"image": box(2, 2, dtype=np.uint8), "joints": box(4, dtype=np.float64)})
     spec = env_spec(Shell(space, box(2, dtype=np.float64)), "x")
     assert spec.observation == {"image": Group((2, 2), "uint8"), "joints": Group((4,), "float32")}
-    assert spec.action.dtype == "float64"
+    assert spec.box.dtype == "float64"
 
 
 @pytest.mark.parametrize(
     "action",
     [
-        spaces.Discrete(3),
+        spaces.Discrete(3, start=1),
         spaces.MultiDiscrete([2, 3]),
         box(2, 2),
         box(),
@@ -52,14 +52,23 @@ def test_groups_of_a_dict() -> None:
     ],
 )
 def test_other_actions_are_refused(action: "spaces.Space[Any]") -> None:
-    with pytest.raises(ConfigError, match="environment 'x': only vectors of continuous actions are supported: got "):
+    with pytest.raises(ConfigError, match="environment 'x': actions not supported: got "):
         env_spec(Shell(box(3), action), "x")
 
 
-def test_cartpole_is_refused_in_words() -> None:
+def test_cartpole_has_two_actions() -> None:
     env = make_env("CartPole-v1")
-    with pytest.raises(ConfigError, match=r"'CartPole-v1': only vectors of continuous actions .* got Discrete\(2\)"):
-        env_spec(env, "CartPole-v1")
+    assert env_spec(env, "CartPole-v1") == Spec({"state": Group((4,), "float32")}, Discrete(2))
+    env.close()
+
+
+def test_one_of_n_is_observed_one_hot() -> None:
+    env = make_env("FrozenLake-v1")
+    spec = env_spec(env, "FrozenLake-v1")
+    assert spec.observation == {"state": Group((16,), "uint8")}
+    np.testing.assert_array_equal(observe(np.int64(3), spec, "env")["state"], np.eye(16, dtype=np.uint8)[3])
+    with pytest.raises(DataError, match="not numeric"):
+        observe(16, spec, "env")
     env.close()
 
 
@@ -69,7 +78,7 @@ def test_endless_actions_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "observation", [spaces.Discrete(4), spaces.Tuple([box(1)]), spaces.Dict({"a": spaces.Discrete(2)}), spaces.Text(5)]
+    "observation", [spaces.Discrete(4, start=2), spaces.Tuple([box(1)]), spaces.Dict({"a": spaces.Text(5)}), spaces.Text(5)]
 )
 def test_other_observations_are_refused(observation: "spaces.Space[Any]") -> None:
     with pytest.raises(ConfigError, match="environment 'x': observations not supported"):

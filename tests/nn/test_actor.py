@@ -26,7 +26,7 @@ def observations(rows: int = 500) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("greedy", [True, False])
 def test_actions_fill_the_environments_box(head: str, greedy: bool) -> None:
     action, carry = actor(head=head).act(observations(), (), greedy=greedy, rng=stream(0, "explore"))
-    low, high = torch.tensor(SPEC.action.low), torch.tensor(SPEC.action.high)
+    low, high = torch.tensor(SPEC.box.low), torch.tensor(SPEC.box.high)
     assert carry == ()
     assert bool(((action >= low) & (action <= high)).all())
     assert bool((action.amax(0) - action.amin(0) > 0.8 * (high - low)).all())

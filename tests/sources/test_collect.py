@@ -63,7 +63,7 @@ def test_episodes_are_cut_at_200_and_never_end(collected: Dataset) -> None:
 
 def test_actions_are_in_environment_units_and_bounds(collected: Dataset) -> None:
     assert collected.actions.dtype == torch.float32
-    assert collected.spec.action.low == (-2.0,)
+    assert collected.spec.box.low == (-2.0,)
     assert collected.actions.abs().max() <= 2.0
     assert collected.actions[:400].abs().max() > 1.9
 

@@ -1,34 +1,33 @@
-"""Batches from a fixed dataset: uniform, normalised, and the same stream for ever."""
+"""Batches from a fixed dataset: rightly drawn, normalised, and the same stream for ever."""
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from nobody import Nobody
 from torch import Tensor
 
-from understudy.core.batch import Obs
-from understudy.core.protocols import Carry, Demand
-from understudy.core.spec import Box
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.protocols import Demand
+from understudy.core.rng import stream
+from understudy.core.spec import Box, Discrete
 from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
+from understudy.data.store import open_store, write_store
+from understudy.run.build import build_learner
 from understudy.sources.offline import OfflineSource
-from worlds import random_dataset, random_episodes
+from worlds import random_dataset, random_episodes, tiny_config
 
 CPU = torch.device("cpu")
+GOLDEN = [68, 111, 84, 81, 17, 108, 96, 92]
+"""The first rows of seed 0."""
 
 
-class Nobody:
-    """A policy that is never asked."""
-
-    def initial(self, count: int) -> Carry:
-        raise AssertionError("an offline source asks no policy")
-
-    def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
-        raise AssertionError("an offline source asks no policy")
-
-
-def source(seed: int = 0, demand: Demand | None = None, dataset: Dataset | None = None) -> OfflineSource:
-    return OfflineSource.build(dataset or random_dataset(), demand or Demand(("row",)), 32, seed, CPU)
+def source(seed: int = 0, demand: Demand | None = None, dataset: Dataset | None = None, **wishes: Any) -> OfflineSource:
+    return OfflineSource.build(dataset or random_dataset(), demand or Demand(("row",)), 32, seed, CPU, **wishes)
 
 
 def rows(source: OfflineSource, batches: int) -> Tensor:
@@ -142,3 +141,99 @@ def test_bounds_map_to_one() -> None:
     batch = source(dataset=dataset).next(Nobody())
     expected = torch.tensor([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])[batch.extra["row"]]
     assert torch.equal(batch.action, expected)
+
+
+def test_the_uniform_stream_is_the_one_runs_were_recorded_with() -> None:
+    """Block b is `randint` of the stream sample/b: old runs resume to the bit."""
+    blocks = [torch.randint(120, (16 * 32,), generator=stream(7, f"sample/{number}")) for number in range(3)]
+    assert torch.equal(rows(source(7), 48), torch.cat(blocks))
+    assert rows(source(0), 1)[:8].tolist() == GOLDEN
+
+
+def weighed() -> Dataset:
+    """120 steps; step i has weight i, but every seventh has none."""
+    weights = np.where(np.arange(120) % 7 == 0, 0, np.arange(120)).reshape(6, 20)
+    episodes = [
+        Episode(e.observations, e.actions, e.rewards, False, True, extra={"priority": weights[number]})
+        for number, e in enumerate(random_episodes())
+    ]
+    return Dataset.from_episodes(episodes, random_dataset().spec.action)
+
+
+def test_rows_are_drawn_by_weight() -> None:
+    dataset = weighed()
+    counts = np.bincount(rows(source(dataset=dataset, weights="priority"), 1500), minlength=120)
+    weights = dataset.extra["priority"].double().numpy()
+    expected = 1500 * 32 * weights / weights.sum()
+    some = weights > 0
+    assert counts[~some].sum() == 0
+    chi = ((counts[some] - expected[some]) ** 2 / expected[some]).sum()
+    assert 60 < chi < 152  # 101 degrees of freedom, p = 0.001 on either side
+
+
+def test_without_replacement_every_row_comes_once_per_epoch() -> None:
+    epochs = rows(source(replacement=False), 60).view(16, 120)
+    assert torch.equal(epochs.sort(1).values, torch.arange(120).expand(16, 120))
+    assert len({tuple(epoch) for epoch in epochs.tolist()}) == 16
+
+
+KINDS: list[dict[str, Any]] = [{"weights": "priority"}, {"replacement": False}]
+
+
+@pytest.mark.parametrize("wishes", KINDS)
+@pytest.mark.parametrize("already", [1, 3, 15, 16, 17, 40])
+def test_every_kind_of_source_goes_on_where_it_was(wishes: dict[str, Any], already: int) -> None:
+    """In the middle of a block, of an epoch, and of a batch that an epoch ends in."""
+    original, other = (source(dataset=weighed(), **wishes) for _ in range(2))
+    whole = rows(source(dataset=weighed(), **wishes), already + 40)
+    assert torch.equal(rows(original, already), whole[: already * 32])
+    state = capture(original)
+    rows(other, 7)
+    restore(other, state, "x")
+    assert state == {"drawn": already}
+    assert torch.equal(rows(other, 40), whole[already * 32 :])
+    assert torch.equal(rows(original, 40), whole[already * 32 :])
+
+
+@pytest.mark.parametrize("wishes", [{}, *KINDS])
+@pytest.mark.parametrize("budget", [0, 1 << 29])
+def test_a_store_gives_what_memory_gives(
+    wishes: dict[str, Any], budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped, and read row by row."""
+    monkeypatch.setattr("understudy.data.store.RESIDENT_BUDGET", budget)
+    demand = Demand(("row", "next_action", "td_valid", "priority"))
+    stored = open_store(write_store(weighed(), tmp_path / "store"))
+    memory, disk = (source(1, demand, dataset, **wishes) for dataset in (weighed(), stored))
+    for _ in range(20):
+        one, two = memory.next(Nobody()), disk.next(Nobody())
+        assert torch.equal(one.obs["state"], two.obs["state"])
+        assert torch.equal(one.next_obs["state"], two.next_obs["state"])
+        for column in ("action", "reward", "terminated"):
+            assert torch.equal(getattr(one, column), getattr(two, column))
+        assert all(torch.equal(one.extra[name], two.extra[name]) for name in demand.columns)
+
+
+def test_choices_are_not_normalised() -> None:
+    actions = np.array([2, 0, 1])
+    episode = Episode({"state": np.zeros((4, 1))}, actions, np.zeros(3), True, False)
+    dataset = Dataset.from_episodes([episode], Discrete(3))
+    batch = source(demand=Demand(("row", "next_action")), dataset=dataset).next(Nobody())
+    row = batch.extra["row"]
+    assert batch.action.dtype == torch.int64
+    assert torch.equal(batch.action, torch.from_numpy(actions)[row])
+    assert torch.equal(batch.extra["next_action"][row < 2], torch.from_numpy(actions)[row[row < 2] + 1])
+
+
+def test_a_run_hears_of_bad_weights_before_its_first_step(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"column 'priority': no such column to weigh rows by"):
+        build_learner(tiny_config("bc", tmp_path, source={"batch_size": 32, "weights": "priority"}))
+    with pytest.raises(ConfigError, match=r"source: rows drawn by weight may be drawn again"):
+        tiny_config("bc", tmp_path, source={"weights": "priority", "replacement": False})
+
+
+def test_a_run_may_draw_without_replacement(tmp_path: Path) -> None:
+    learner = build_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
+    learner.source.demand = Demand(("row",))
+    assert learner.dataset.steps == 800
+    assert torch.equal(rows(learner.source, 16).sort().values, torch.arange(800))

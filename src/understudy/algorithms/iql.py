@@ -143,7 +143,7 @@ def build(config: Config, blueprint: Blueprint) -> IQL:
     spec, seed = blueprint.spec, blueprint.seed
     policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
-    critic = QEnsemble(policy.view.size, spec.action.size, config.critic, stream(seed, "init/critic"))
+    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
     for network in (policy, value, critic):
         network.to(blueprint.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}

@@ -8,6 +8,7 @@ import typer
 from pydantic import BaseModel
 
 from understudy.cli.learn import ConfigName, Overrides
+from understudy.core.errors import ConfigError
 
 
 class Kind(StrEnum):
@@ -15,6 +16,8 @@ class Kind(StrEnum):
     configs = "configs"
     envs = "envs"
     datasets = "datasets"
+    suites = "suites"
+    tasks = "tasks"
 
 
 def register(app: typer.Typer) -> None:
@@ -23,9 +26,14 @@ def register(app: typer.Typer) -> None:
     app.command()(check)
 
 
-def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List algorithms, configs, environments or known dataset references."""
-    for line in _names(kind):
+def list_names(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    suite: Annotated[str, typer.Argument(help="Of tasks: one suite only, by name or by path to a .yaml file.")] = "",
+) -> None:
+    """List algorithms, configs, environments, known dataset references, suites, or the tasks of suites."""
+    if suite and kind is not Kind.tasks:
+        raise ConfigError(f"list {kind}", "takes no more words", got=f"'{suite}'")
+    for line in _tasks(suite) if kind is Kind.tasks else _names(kind):
         print(line)
 
 
@@ -49,6 +57,8 @@ def check(config: ConfigName, overrides: Overrides = None) -> None:
 
     resolved = load_config(config, overrides or [])
     check_config(resolved)
+    for line in _cautions(resolved.task) if resolved.env.reference is None else []:
+        print(line)
     print(resolved.to_yaml(), end="")
 
 
@@ -58,9 +68,11 @@ def _names(kind: Kind) -> list[str]:
 
         return [f"{name:<8} {_first_line(find_algorithm(name).__doc__)}" for name in sorted(algorithm_names())]
     if kind is Kind.configs:
-        from understudy.run.config import config_names
+        from understudy.run.packaged import config_names
 
         return config_names()
+    if kind is Kind.suites:
+        return _suites()
     if kind is Kind.envs:
         from understudy.envs.gym import env_names
 
@@ -70,6 +82,38 @@ def _names(kind: Kind) -> list[str]:
     return [
         f"{name:<36} low {low:>12.4f}  high {high:>12.4f}" for name, (low, high) in sorted(reference_scores().items())
     ]
+
+
+def _suites() -> list[str]:
+    from understudy.run.suites import suites
+
+    lines = []
+    for suite in suites():
+        lines.append(f"{suite.name:<12} {len(suite.tasks):>2} tasks  {suite.about}")
+        for configs in suite.presets.values():
+            lines += [f"  {config:<24} {source}" for config, source in configs.items()]
+    return lines
+
+
+def _tasks(name: str) -> list[str]:
+    from understudy.run.suites import load_suite, suites
+
+    chosen = [load_suite(name)] if name else list(suites())
+    lines = [f"{'task':<32} {'environment':<30} {'cap':>4}  {'scored':<6}  data"]
+    for suite in chosen:
+        for task in suite.tasks:
+            scored = "yes" if task.reference is not None and not suite.difference(task) else "no"
+            data = task.data_hint() or ("a recipe" if task.recipe is not None else "")
+            lines.append(f"{task.id:<32} {task.env:<30} {task.episode_cap:>4}  {scored:<6}  {data}".rstrip())
+    return lines
+
+
+def _cautions(name: str) -> list[str]:
+    """Comments above a config of a task whose environment of today is not quite the benchmark's."""
+    from understudy.run.suites import suites
+
+    told = [suite.difference(task) for suite in suites() for task in suite.tasks if task.id == name]
+    return [f"# No score is reported for {name}: {difference}" for difference in told if difference]
 
 
 def _first_line(text: str | None) -> str:

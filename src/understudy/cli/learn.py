@@ -112,10 +112,9 @@ def collect(
     out: Annotated[Path, typer.Option("--out", help="Folder of the new dataset store.")] = Path("dataset"),
     quiet: Quiet = False,
 ) -> None:
-    """Make a config's dataset and keep it as a memory-mapped store."""
-    from understudy.data.store import write_store
+    """Make a config's dataset and keep it as a memory-mapped store. Stopped halfway, the same command goes on."""
     from understudy.run.config import load_config
-    from understudy.run.datasets import make_dataset
+    from understudy.run.datasets import record_recipe
     from understudy.run.progress import Reporter
 
     if any(override.startswith("out=") for override in overrides or []):
@@ -123,10 +122,7 @@ def collect(
     recipe = load_config(config, overrides or []).data.recipe
     if recipe is None:
         raise ConfigError("data.recipe", "this config has no recipe to play")
-    if out.exists():
-        raise DataError(str(out), "already exists", do="Choose another --out.")
-    dataset = make_dataset(recipe, Reporter(quiet=quiet))
-    write_store(dataset, out, recipe.model_dump(mode="json"))
+    dataset = record_recipe(recipe, out, Reporter(quiet=quiet))
     if not quiet:
         print(f"{dataset.episodes} episodes, {dataset.steps:,} steps, mean return {dataset.returns().mean():.1f}")
         print(f"written to {out}, fingerprint {dataset.fingerprint}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import describe, learn
+from understudy.cli import dataset, describe, learn
 from understudy.core.errors import UnderstudyError
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
 )
 learn.register(app)
 describe.register(app)
+dataset.register(app)
 
 
 @app.callback()

@@ -88,7 +88,7 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
     if kind == "extra_forbidden":
         owner = _owner(model, path[:-1])
         known = owner.model_fields if owner is not None else {}
-        whose = f" of {known['name'].default}" if "name" in known else ""
+        whose = f" of {known['name'].default}" if "name" in known and not known["name"].is_required() else ""
         return str(ConfigError(place, f"no such setting{whose}", do=did_you_mean(path[-1], known)))
     if kind == "missing":
         return str(ConfigError(place, "is required"))

@@ -1,4 +1,4 @@
-"""What an environment or dataset emits and accepts: observation groups and an action box."""
+"""What an environment or dataset emits and accepts: observation groups and an action space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import DataError
+from understudy.core.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,60 @@ class Box:
     def half_range(self) -> NDArray[np.float64]:
         return (np.asarray(self.high, np.float64) - np.asarray(self.low, np.float64)) / 2
 
+    def describe(self) -> str:
+        low, high = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (self.low, self.high))
+        return f"[{self.size}] {self.dtype} from [{low}] to [{high}]"
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """One of `count` actions, 0 to count − 1."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise DataError("action space", "has no actions", got=self.count, expected="at least 1")
+
+    def describe(self) -> str:
+        return f"one of {self.count}"
+
+
+ActionSpace = Box | Discrete
+
 
 @dataclass(frozen=True)
 class Spec:
     """The contract between data, environment and networks."""
 
     observation: Mapping[str, Group]
-    action: Box
+    action: ActionSpace
+
+    @property
+    def box(self) -> Box:
+        """The action space of a learner that only knows continuous actions."""
+        if not isinstance(self.action, Box):
+            raise ConfigError(
+                "action space", "this needs continuous actions", got=self.action.describe(), expected="a box"
+            )
+        return self.action
+
+    def fits(self, other: "Spec") -> bool:
+        """The same groups and the same actions; only the width of floating numbers may differ."""
+        mine, theirs = (
+            {name: (group.shape, group.dtype == "uint8") for name, group in spec.observation.items()}
+            for spec in (self, other)
+        )
+        if isinstance(self.action, Box) and isinstance(other.action, Box):
+            return mine == theirs and (self.action.low, self.action.high) == (other.action.low, other.action.high)
+        return mine == theirs and self.action == other.action
 
     def to_json(self) -> dict[str, Any]:
         return {
             "observation": {
                 name: {"shape": list(group.shape), "dtype": group.dtype} for name, group in self.observation.items()
             },
-            "action": {"low": list(self.action.low), "high": list(self.action.high), "dtype": self.action.dtype},
+            "action": space_json(self.action),
         }
 
     @classmethod
@@ -77,18 +117,28 @@ class Spec:
         """Rebuild a spec from a file; anything unexpected is refused with the file's name."""
         try:
             assert isinstance(data, dict)
-            observation = {
-                str(name): Group(tuple(int(n) for n in group["shape"]), np.dtype(str(group["dtype"])).name)
-                for name, group in data["observation"].items()
-            }
-            action = data["action"]
-            low = tuple(float(x) for x in action["low"])
-            high = tuple(float(x) for x in action["high"])
-            return cls(observation, Box(low, high, np.dtype(str(action["dtype"])).name))
-        except (AssertionError, KeyError, TypeError, ValueError, AttributeError) as error:
+            observation = {str(name): _group_from(group) for name, group in data["observation"].items()}
+            return cls(observation, space_from(data["action"]))
+        except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(where, "its spec is not readable", got=repr(error)) from error
 
     def describe(self) -> str:
         groups = ", ".join(f"{name} {list(group.shape)} {group.dtype}" for name, group in self.observation.items())
-        low, high = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (self.action.low, self.action.high))
-        return f"observation {groups}; action [{self.action.size}] {self.action.dtype} from [{low}] to [{high}]"
+        return f"observation {groups}; action {self.action.describe()}"
+
+
+def space_json(space: ActionSpace) -> dict[str, Any]:
+    if isinstance(space, Discrete):
+        return {"discrete": space.count}
+    return {"low": list(space.low), "high": list(space.high), "dtype": space.dtype}
+
+
+def space_from(data: Mapping[str, Any]) -> ActionSpace:
+    if "discrete" in data:
+        return Discrete(int(data["discrete"]))
+    low, high = (tuple(float(bound) for bound in data[side]) for side in ("low", "high"))
+    return Box(low, high, np.dtype(str(data["dtype"])).name)
+
+
+def _group_from(data: Mapping[str, Any]) -> Group:
+    return Group(tuple(int(length) for length in data["shape"]), np.dtype(str(data["dtype"])).name)

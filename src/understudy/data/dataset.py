@@ -6,10 +6,8 @@ little more than their raw bytes.
 """
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, final
 
@@ -21,37 +19,18 @@ from torch import Tensor
 from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError, did_you_mean
 from understudy.core.protocols import Demand, Moments
-from understudy.core.spec import Box, Group, Spec
-from understudy.data.episode import Array, Episode, check_episode
+from understudy.core.spec import ActionSpace, Spec
+from understudy.data.assemble import check_actions, check_same, join, join_masks, join_slots, spec_of_episode
+from understudy.data.episode import Array, Episode, Precision, check_episode
+from understudy.data.fingerprint import ColumnFacts, fingerprint
+from understudy.data.index import EpisodeIndex
 from understudy.data.n_step import n_step_return
+from understudy.data.recording import Recording
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
 CHUNK_EPISODES = 1 << 10
-COLUMNS = ("td_valid", "discount", "next_action", "row")
-
-
-@dataclass(frozen=True)
-class EpisodeIndex:
-    """Where episodes lie and how each ended; every array is [E]."""
-
-    lengths: NDArray[np.int64]
-    terminated: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    final_known: NDArray[np.bool_]
-
-    @cached_property
-    def ends(self) -> NDArray[np.int64]:
-        """One past the last step of each episode."""
-        return np.cumsum(self.lengths)
-
-    def arrays(self) -> dict[str, Array]:
-        return {
-            "lengths": self.lengths,
-            "terminated": self.terminated,
-            "truncated": self.truncated,
-            "final_known": self.final_known,
-        }
+DERIVED = ("td_valid", "discount", "next_action", "row")
 
 
 class Pager(Protocol):
@@ -76,6 +55,8 @@ class Dataset:
         index: EpisodeIndex,
         *,
         name: str,
+        mask: Tensor | None = None,
+        extra: Mapping[str, Tensor] | None = None,
         fingerprint: str | None = None,
         pager: Pager | None = None,
     ) -> None:
@@ -83,6 +64,10 @@ class Dataset:
         self.observations = dict(observations)
         self.actions = actions
         self.rewards = rewards
+        self.mask = mask
+        """Legal actions of every observation slot, if they were recorded."""
+        self.extra = dict(extra or {})
+        """Further columns, a row per step."""
         self.index = index
         self.name = name
         self._pager = pager
@@ -99,26 +84,37 @@ class Dataset:
         self._terminated, self._td_valid = self._terminated.to(device), self._td_valid.to(device)
 
     @classmethod
-    def from_episodes(cls, episodes: Iterable[Episode], action_space: Box, *, name: str = "episodes") -> "Dataset":
+    def from_episodes(
+        cls,
+        episodes: Iterable[Episode],
+        action_space: ActionSpace,
+        *,
+        name: str = "episodes",
+        precision: Precision = "float32",
+    ) -> "Dataset":
         """Check every episode and lay them out as columns."""
-        checked = [check_episode(episode, f"dataset '{name}', episode {i}") for i, episode in enumerate(episodes)]
+        where = f"dataset '{name}'"
+        checked = [
+            check_episode(episode, f"{where}, episode {number}", action_space, precision)
+            for number, episode in enumerate(episodes)
+        ]
         if not checked:
-            raise DataError(f"dataset '{name}'", "has no episodes")
-        spec = Spec(_groups(checked, name), action_space)
+            raise DataError(where, "has no episodes")
+        for number, episode in enumerate(checked):
+            check_same(episode, checked[0], f"{where}, episode {number}")
         actions = np.concatenate([episode.actions for episode in checked])
-        check_actions(actions, action_space, f"dataset '{name}'")
-        observations = {
-            group: torch.from_numpy(np.concatenate([_slots(episode, group) for episode in checked]))
-            for group in spec.observation
-        }
-        index = EpisodeIndex(
-            np.array([len(episode) for episode in checked], np.int64),
-            np.array([episode.terminated for episode in checked]),
-            np.array([episode.truncated for episode in checked]),
-            np.array([episode.final_known for episode in checked]),
+        check_actions(actions, action_space, where)
+        spec = spec_of_episode(checked[0], action_space)
+        return cls(
+            spec,
+            {group: join_slots(checked, group) for group in spec.observation},
+            torch.from_numpy(actions),
+            join([episode.rewards for episode in checked]),
+            EpisodeIndex.of(checked),
+            name=name,
+            mask=join_masks(checked),
+            extra={column: join([episode.extra[column] for episode in checked]) for column in checked[0].extra},
         )
-        rewards = torch.from_numpy(np.concatenate([episode.rewards for episode in checked]))
-        return cls(spec, observations, torch.from_numpy(actions), rewards, index, name=name)
 
     @property
     def steps(self) -> int:
@@ -131,8 +127,8 @@ class Dataset:
     @property
     def nbytes(self) -> int:
         """Bytes held, derived columns included."""
-        columns = [*self.observations.values(), self.actions, self.rewards, self._terminated, self._td_valid]
-        return sum(column.nbytes for column in columns) + sum(array.nbytes for array in self.index.arrays().values())
+        stored = sum(column.nbytes for column in self.columns().values())
+        return stored + self._terminated.nbytes + self._td_valid.nbytes
 
     @cached_property
     def row_bytes(self) -> int:
@@ -143,24 +139,49 @@ class Dataset:
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of the content: equal for the same data in memory, in a store, on any day."""
-        digest = hashlib.sha256(json.dumps(self.spec.to_json(), sort_keys=True).encode())
-        for name, column in self.columns().items():
-            digest.update(f"{name} {column.dtype.name} {list(column.shape)}\n".encode())
-            for block in self.blocks(column):
-                digest.update(block.data)
-        return digest.hexdigest()
+        return fingerprint(self.spec, {name: self._digest(column) for name, column in self.columns().items()})
+
+    def _digest(self, column: Array) -> ColumnFacts:
+        digest = hashlib.sha256()
+        for block in self.blocks(column):
+            digest.update(block.data)
+        return ColumnFacts(column.dtype.name, column.shape, digest.hexdigest())
 
     def columns(self) -> dict[str, Array]:
         """Everything that is stored, by name, in a fixed order."""
-        observations = {
-            f"observation.{name}": self.observations[name].cpu().numpy() for name in sorted(self.observations)
-        }
-        return {
-            **observations,
-            "action": self.actions.cpu().numpy(),
-            "reward": self.rewards.cpu().numpy(),
-            **self.index.arrays(),
-        }
+        tensors = {f"observation.{name}": self.observations[name] for name in sorted(self.observations)}
+        tensors |= {"action": self.actions, "reward": self.rewards}
+        if self.mask is not None:
+            tensors["mask"] = self.mask
+        tensors |= {f"extra.{name}": self.extra[name] for name in sorted(self.extra)}
+        return {**{name: tensor.cpu().numpy() for name, tensor in tensors.items()}, **self.index.arrays()}
+
+    def episode(self, number: int) -> Episode:
+        """Episode `number`, as views of the columns."""
+        index = self.index
+        first, end = int(index.starts[number]), int(index.ends[number])
+        known = bool(index.final_known[number])
+        slots = slice(first + number, end + number + known)
+        return Episode(
+            {name: column[slots].cpu().numpy() for name, column in self.observations.items()},
+            self.actions[first:end].cpu().numpy(),
+            self.rewards[first:end].cpu().numpy(),
+            bool(index.terminated[number]),
+            bool(index.truncated[number]),
+            known,
+            None if self.mask is None else self.mask[slots].cpu().numpy(),
+            {name: column[first:end].cpu().numpy() for name, column in self.extra.items()},
+        )
+
+    def recording(self) -> Recording:
+        """The same episodes as a stream."""
+        return Recording(self.name, self.steps, self._play, self.spec.action, "store")
+
+    def _play(self) -> Iterator[Episode]:
+        for number in range(self.episodes):
+            yield self.episode(number)
+            if number % CHUNK_EPISODES == 0:
+                self._release()
 
     def blocks(self, column: Array) -> Iterator[Array]:
         """A stored column in contiguous pieces; mapped pages are handed back behind the reader."""
@@ -186,14 +207,17 @@ class Dataset:
         return {name: self._moments(column.cpu().numpy()) for name, column in self.observations.items()}
 
     def _moments(self, column: Array) -> Moments:
-        mean = torch.zeros(column.shape[1:], dtype=torch.float64)
-        for block in self.blocks(column):
-            mean += torch.from_numpy(block).double().sum(0)
-        mean /= len(column)
+        """One pass: block means and squared deviations, merged (Chan, Golub and LeVeque 1979)."""
+        count, mean = 0, torch.zeros(column.shape[1:], dtype=torch.float64)
         squares = torch.zeros_like(mean)
         for block in self.blocks(column):
-            squares += (torch.from_numpy(block).double() - mean).square().sum(0)
-        return Moments(mean.float(), (squares / len(column)).sqrt().float())
+            values = torch.from_numpy(block).double()
+            block_mean = values.mean(0)
+            shift, total = block_mean - mean, count + len(values)
+            squares += (values - block_mean).square_().sum(0) + shift.square() * (count * len(values) / total)
+            mean += shift * (len(values) / total)
+            count = total
+        return Moments(mean.float(), (squares / count).sqrt().float())
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
@@ -206,9 +230,16 @@ class Dataset:
         """The same data with its columns on `device`."""
         if self.actions.device == device:
             return self
-        observations = {name: column.to(device) for name, column in self.observations.items()}
-        actions, rewards = self.actions.to(device), self.rewards.to(device)
-        moved = Dataset(self.spec, observations, actions, rewards, self.index, name=self.name)
+        moved = Dataset(
+            self.spec,
+            {name: column.to(device) for name, column in self.observations.items()},
+            self.actions.to(device),
+            self.rewards.to(device),
+            self.index,
+            name=self.name,
+            mask=None if self.mask is None else self.mask.to(device),
+            extra={name: column.to(device) for name, column in self.extra.items()},
+        )
         moved._reward_map = self._reward_map
         return moved
 
@@ -216,7 +247,7 @@ class Dataset:
         """Steps `index` [B] as a batch, in stored units."""
         slots = index + torch.bucketize(index, self._ends, right=True)
         obs = self._observe(slots)
-        action = self._take("action", self.actions, index).float()
+        action = self._action(index)
         if demand.horizon == 1:
             return Transitions(
                 obs,
@@ -224,7 +255,7 @@ class Dataset:
                 self._reward(index),
                 self._observe(slots + 1),
                 self._terminated.index_select(0, index),
-                {name: self._extra(name, index, demand.gamma) for name in demand.columns},
+                {name: self._extra(name, index, index, demand.gamma) for name in demand.columns},
             )
         return self._n_step_rows(obs, action, index, slots, demand)
 
@@ -235,20 +266,24 @@ class Dataset:
         rewards = self._reward(window.clamp(max=self.steps - 1).flatten()).view_as(window)
         reward, discount = n_step_return(rewards, lengths, demand.gamma)
         final_step = index + lengths - 1
-        extra = {name: self._extra(name, final_step, demand.gamma) for name in demand.columns}
+        extra = {name: self._extra(name, index, final_step, demand.gamma) for name in demand.columns}
         if "discount" in extra:
             extra["discount"] = discount
-        if "row" in extra:
-            extra["row"] = index
         return Transitions(
             obs, action, reward, self._observe(slots + lengths), self._terminated.index_select(0, final_step), extra
         )
 
     def _observe(self, slots: Tensor) -> Obs:
-        return {name: self._take(f"observation.{name}", column, slots) for name, column in self.observations.items()}
+        return {
+            name: _single(self._take(f"observation.{name}", column, slots))
+            for name, column in self.observations.items()
+        }
+
+    def _action(self, index: Tensor) -> Tensor:
+        return _single(self._take("action", self.actions, index))
 
     def _reward(self, index: Tensor) -> Tensor:
-        raw = self._take("reward", self.rewards, index)
+        raw = _single(self._take("reward", self.rewards, index))
         return raw if self._reward_map is None else self._reward_map(raw)
 
     def _take(self, name: str, column: Tensor, index: Tensor) -> Tensor:
@@ -258,53 +293,28 @@ class Dataset:
         if self._pager is not None:
             self._pager.release()
 
-    def _extra(self, name: str, index: Tensor, gamma: float) -> Tensor:
+    def _extra(self, name: str, index: Tensor, final_step: Tensor, gamma: float) -> Tensor:
+        """A further column of steps `index`, whose n-step windows end with `final_step` (both [B])."""
+        if name == "row":
+            return index
         if name == "td_valid":
-            return self._td_valid.index_select(0, index)
+            return self._td_valid.index_select(0, final_step)
         if name == "discount":
             return torch.full_like(index, gamma, dtype=torch.float32)
         if name == "next_action":
-            return self._take("action", self.actions, (index + 1).clamp(max=self.steps - 1)).float()
-        if name == "row":
-            return index
-        raise DataError(f"column '{name}'", "no such column of a dataset", do=did_you_mean(name, COLUMNS))
-
-
-def check_actions(actions: Array, space: Box, where: str) -> None:
-    """Actions have the space's dimension and lie inside it, up to float32 rounding."""
-    if actions.shape[1:] != (space.size,):
-        raise DataError(where, "actions have the wrong size", got=actions.shape[1], expected=space.size)
-    slack = 1e-5 * space.half_range
-    low, high = np.asarray(space.low) - slack, np.asarray(space.high) + slack
-    outside = ((actions < low) | (actions > high)).any(1)
-    if outside.any():
+            return self._action((final_step + 1).clamp(max=self.steps - 1))
+        if name in ("mask", "next_mask") and self.mask is not None:
+            step, later = (index, 0) if name == "mask" else (final_step, 1)
+            return self._take("mask", self.mask, step + torch.bucketize(step, self._ends, right=True) + later)
+        if name in self.extra:
+            return _single(self._take(f"extra.{name}", self.extra[name], index))
+        masks = () if self.mask is None else ("mask", "next_mask")
+        known = (*DERIVED, *masks, *self.extra)
         raise DataError(
-            where,
-            f"{int(outside.sum())} of {len(actions)} actions lie outside the action space",
-            got=f"up to {np.abs(actions).max():g}",
-            expected=f"{space.low} to {space.high}",
-            do="Choose: data.actions=clip cuts them to the bounds; or give the bounds they were recorded in.",
+            f"dataset '{self.name}', column '{name}'", "no such column of a dataset", do=did_you_mean(name, known)
         )
 
 
-def _groups(episodes: Sequence[Episode], name: str) -> dict[str, Group]:
-    first = {group: Group(values.shape[1:], values.dtype.name) for group, values in episodes[0].observations.items()}
-    action_size = episodes[0].actions.shape[1]
-    for number, episode in enumerate(episodes):
-        groups = {group: Group(values.shape[1:], values.dtype.name) for group, values in episode.observations.items()}
-        if groups != first:
-            raise DataError(f"dataset '{name}', episode {number}", "observations differ", got=groups, expected=first)
-        if episode.actions.shape[1] != action_size:
-            raise DataError(
-                f"dataset '{name}', episode {number}",
-                "action size differs",
-                got=episode.actions.shape[1],
-                expected=action_size,
-            )
-    return first
-
-
-def _slots(episode: Episode, group: str) -> Array:
-    """n+1 slots; an unknown final observation repeats the last known one and is never used as a successor."""
-    values = episode.observations[group]
-    return values if episode.final_known else np.concatenate([values, values[-1:]])
+def _single(values: Tensor) -> Tensor:
+    """What was stored wide is handed out in float32."""
+    return values.float() if values.dtype == torch.float64 else values

@@ -1,64 +1,116 @@
-"""Flat .npz files: observations, actions, rewards, end flags.
+"""Files of NumPy arrays (.npz) as recordings: flat rows, stable-baselines 2 and `imitation` layouts.
 
-Known names: `observations`, `actions`, `rewards`, `terminals` or `terminations`, `timeouts` or
-`truncations`, and optionally `next_observations` and `episode_id`. Flat arrays cut their own final
-observation off; where `next_observations` holds it, it is put back, otherwise the step is marked.
+A member's header is read and believed only as far as the archive bears it out; the numbers of a member are read when
+somebody needs them, and members that nobody needs are never read. No pickle is ever opened.
 """
 
+import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
+from typing import IO, Any, final
 
 import numpy as np
 from numpy.lib import format as npy_format
-from numpy.typing import NDArray
 
-from understudy.core.errors import DataError, did_you_mean
-from understudy.core.spec import Box
-from understudy.data.dataset import Dataset
-from understudy.data.episode import Array, Episode, check_finite
+from understudy.core.errors import DataError
+from understudy.core.spec import ActionSpace, space_from
+from understudy.data.columns import NAMES, Column
+from understudy.data.episode import Array
+from understudy.data.flat import flat_recording
+from understudy.data.imitation import imitation_recording, is_imitation
+from understudy.data.recording import Recording
 
 MEMORY_BUDGET = 16 << 30
 SMALL = 64 << 20
 EXPANSION_LIMIT = 100
 """Beyond `SMALL`, a file that unpacks to more than this many times its own size is a bomb, not a recording."""
-TERMINATED = ("terminals", "terminations", "terminated")
-TRUNCATED = ("timeouts", "truncations", "truncated")
-REQUIRED = ("observations", "actions", "rewards")
-UNREADABLE = (ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError)
-"""What zipfile and NumPy raise on damaged files, besides their own errors."""
+ABOUT = "about"
+"""A member of our own files: JSON text with the action space."""
+ABOUT_BYTES = 1 << 20
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What zipfile and NumPy raise on damaged files."""
 
 
-def read_npz(path: Path, action_space: Box, *, clip_actions: bool = False) -> Dataset:
-    """A flat npz as a dataset, boundaries restored."""
+def open_npz(path: Path) -> Recording:
+    """The recording in an .npz file; its arrays are read as they are needed."""
     where = f"dataset '{path}'"
-    arrays = _load_arrays(path, where)
-    actions = arrays["actions"] if arrays["actions"].ndim > 1 else arrays["actions"][:, None]
-    check_finite(np.asarray(actions, np.float32), f"{where}, actions")
-    if "next_observations" in arrays:
-        check_finite(arrays["next_observations"], f"{where}, next_observations")
-    if clip_actions:
-        actions = np.clip(actions, action_space.low, action_space.high)
-    arrays["actions"] = actions
-    return Dataset.from_episodes(_episodes(arrays, where), action_space, name=path.name)
+    members = _members(path, where)
+    space = _space(members, where)
+    columns: dict[str, Column] = {name: member for name, member in members.items() if name != ABOUT}
+    _refuse_strangers(columns, where)
+    if is_imitation(columns):
+        return imitation_recording(columns, path.name, where)
+    return flat_recording(columns, path.name, where, space=space)
 
 
-def _load_arrays(path: Path, where: str) -> dict[str, Array]:
+@final
+class Member:
+    """One array of an archive: its shape and dtype from the header, its numbers from the file when first asked for."""
+
+    def __init__(self, path: Path, info: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._path = path
+        self._info = info
+        self.shape = shape
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice, /) -> Array:
+        return self.values[rows]
+
+    @cached_property
+    def values(self) -> Array:
+        """The whole array; the checksum of the member whose header was read must still fit."""
+        with (
+            _readable(f"dataset '{self._path}'"),
+            zipfile.ZipFile(self._path) as archive,
+            archive.open(self._info) as file,
+        ):
+            return np.asarray(npy_format.read_array(file, allow_pickle=False))
+
+
+@contextmanager
+def _readable(where: str) -> Iterator[None]:
+    """Whatever a damaged archive raises, in our words."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            _check_unpacked_size(sum(info.file_size for info in members), path.stat().st_size, where)
-            for info in members:
-                _check_header(archive, info, where)
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        yield
     except FileNotFoundError as error:
         raise DataError(where, "no such file") from error
-    except (*UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(where, f"not a readable npz file ({error})") from error
-    _check_arrays(arrays, where)
-    return arrays
+
+
+def _members(path: Path, where: str) -> dict[str, Member]:
+    """Every array by name, headers checked."""
+    with _readable(where), zipfile.ZipFile(path) as archive:
+        infos = archive.infolist()
+        _check_unpacked_size(sum(info.file_size for info in infos), path.stat().st_size, where)
+        members = {}
+        for info in infos:
+            name = _member_name(info, where)
+            if name in members:
+                raise DataError(where, f"holds two arrays named '{name}'")
+            with archive.open(info) as file:
+                members[name] = Member(path, info, *_read_header(file, info, where))
+    return members
+
+
+def _member_name(info: zipfile.ZipInfo, where: str) -> str:
+    """The array's name; names are never used as paths, but one that climbs out of a folder is not honest."""
+    name = info.filename
+    if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+        raise DataError(where, "refused: a member's name leads out of the file", got=repr(name[:60]))
+    if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise DataError(where, "refused: packed in a way that NumPy does not write", got=repr(name[:60]))
+    return name.removesuffix(".npy")
 
 
 def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
@@ -68,100 +120,51 @@ def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
         raise DataError(where, "refused as a zip bomb", got=f"{packed:,} bytes that unpack to {unpacked:,}")
 
 
-def _check_arrays(arrays: dict[str, Array], where: str) -> None:
-    """What we read is there, numeric, and as long as the observations."""
-    for name in REQUIRED:
-        if name not in arrays:
-            raise DataError(where, f"has no array '{name}'", do=did_you_mean(name, arrays))
-    if 0 in {arrays[name].ndim for name in REQUIRED}:
-        raise DataError(where, "holds a single number where rows belong")
-    rows = len(arrays["observations"])
-    if rows == 0:
-        raise DataError(where, "has no rows")
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*TERMINATED, *TRUNCATED, "rewards", "episode_id"), (rows,))
-    shapes |= {"next_observations": arrays["observations"].shape, "actions": (rows, *arrays["actions"].shape[1:])}
-    for name in arrays.keys() & (shapes.keys() | {"observations"}):
-        array = arrays[name]
-        if array.dtype.kind not in "fiub":
-            raise DataError(f"{where}, {name}", "not numeric", got=array.dtype, expected="float, integer or bool")
-        expected = shapes.get(name, array.shape)
-        if array.shape not in {expected, (*expected, 1)}:
-            raise DataError(where, f"array '{name}' has the wrong shape", got=array.shape, expected=expected)
-
-
-def _check_header(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> None:
-    """One member's own header must not promise more than the archive holds, nor anything but numbers."""
-    with archive.open(info) as member:
-        version = npy_format.read_magic(member)
-        read_header = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-        shape, _, dtype = read_header(member)
-    size = int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
-    if dtype.hasobject or size > info.file_size:
+def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype; they must promise just what the archive holds, and nothing but plain values."""
+    version = npy_format.read_magic(file)
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    place = f"{where}, array '{info.filename[:100]}'"
+    if dtype.hasobject:
         raise DataError(
-            f"{where}, array '{info.filename}'", "refused", got=f"{dtype} {shape}", expected="plain numbers"
+            place,
+            "refused",
+            got=f"{dtype} {shape}",
+            expected="plain numbers",
+            do="Objects are stored as pickles, which can run code. Save the file again without this array.",
         )
+    honest = all(type(length) is int and 0 <= length <= info.file_size for length in shape)
+    promised = file.tell() + int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
+    if not honest or promised != info.file_size:  # read to its end, a member is compared with its checksum
+        raise DataError(place, "refused", got=f"{dtype} {shape}", expected=f"what {info.file_size:,} bytes hold")
+    return shape, dtype
 
 
-def _episodes(arrays: dict[str, Array], where: str) -> Iterator[Episode]:
-    observations, rewards = arrays["observations"], arrays["rewards"]
-    terminated = _flags(arrays, TERMINATED, where)
-    truncated = _flags(arrays, TRUNCATED, where) & ~terminated
-    starts = _starts(arrays, terminated | truncated, where)
-    successors = arrays.get("next_observations")
-    for first, end in zip(starts, [*starts[1:], len(rewards)], strict=True):
-        rows = slice(first, end)
-        seen = observations[rows]
-        if successors is not None:
-            _check_chain(seen, successors[rows], first, where)
-            seen = np.concatenate([seen, successors[end - 1 : end]])
-        yield Episode(
-            {"state": seen},
-            arrays["actions"][rows],
-            np.asarray(rewards[rows]).reshape(-1),
-            bool(terminated[end - 1]),
-            bool(truncated[end - 1]),
-            final_known=successors is not None,
-        )
+def _space(members: Mapping[str, Member], where: str) -> ActionSpace | None:
+    """The action space, if the file is one of ours."""
+    member = members.get(ABOUT)
+    if member is None or member.shape != () or member.dtype.kind != "U" or member.dtype.itemsize > ABOUT_BYTES:
+        return None
+    try:
+        return space_from(json.loads(str(member.values))["action"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
 
 
-def _starts(arrays: dict[str, Array], ends: NDArray[np.bool_], where: str) -> list[int]:
-    after_end = np.flatnonzero(ends[:-1]) + 1
-    if "episode_id" not in arrays:
-        if not ends.any():
-            raise DataError(
-                where,
-                "has no episode boundary: no terminal, no timeout, no episode_id",
-                do="Add `timeouts` (True at the last step of each episode) or `episode_id`.",
-            )
-        return [0, *after_end.tolist()]
-    changes = np.flatnonzero(np.diff(np.asarray(arrays["episode_id"], np.int64))) + 1
-    inside = np.setdiff1d(after_end, changes)
-    if len(inside):
-        raise DataError(f"{where}, row {inside[0] - 1}", "ends an episode, but the next row has the same episode_id")
-    return [0, *changes.tolist()]
-
-
-def _flags(arrays: dict[str, Array], names: tuple[str, ...], where: str) -> NDArray[np.bool_]:
-    for name in names:
-        if name in arrays:
-            values = arrays[name].reshape(-1)
-            wrong = np.flatnonzero((values != 0) & (values != 1))
-            if len(wrong):
-                raise DataError(
-                    f"{where}, {name}, row {wrong[0]}", "not a flag", got=values[wrong[0]], expected="0 or 1"
-                )
-            return values.astype(bool)
-    return np.zeros(len(arrays["rewards"]), bool)
-
-
-def _check_chain(observations: Array, successors: Array, first: int, where: str) -> None:
-    """Inside an episode, row i's successor is row i+1, up to float32 rounding; what is not finite is told elsewhere."""
-    seen, told = np.asarray(observations[1:], np.float64), np.asarray(successors[:-1], np.float64)
-    differs = np.isfinite(seen) & (np.abs(seen - told) > 1e-6 * (1.0 + np.abs(told)))
-    broken = first + np.flatnonzero(differs.reshape(len(differs), -1).any(1))
-    if len(broken):
-        raise DataError(
-            where,
-            f"next_observations of row {broken[0]} is not the observation of row {broken[0] + 1}",
-            do="Mark episode ends with `timeouts`, `terminals` or `episode_id`.",
-        )
+def _refuse_strangers(columns: Mapping[str, Column], where: str) -> None:
+    """Files that are something else are told what they seem to be."""
+    known = (*NAMES["observations"], *NAMES["actions"])
+    if any(name.split("/")[0].split(".")[0] in known for name in columns):
+        return
+    guess = "holds no recording that we know"
+    if any(name.endswith((".weight", "/weight", "_weight", "/W", ".W")) for name in columns):
+        guess = "holds the weights of a network, not a recording"
+    elif any(name.startswith(("dof_", "body_", "joint_")) for name in columns):
+        guess = "holds a reference motion, not a recording"
+    raise DataError(
+        where,
+        guess,
+        got=", ".join(repr(name[:40]) for name in list(columns)[:6]) or "no arrays",
+        expected="observations and actions",
+    )

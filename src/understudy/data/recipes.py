@@ -1,12 +1,17 @@
 """A recipe: how to make a dataset, in words. The same recipe gives the same bytes."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from understudy.core.errors import did_you_mean
 from understudy.core.settings import Settings
+
+LEVELS = ("last", "best", "expert", "medium", "medium-replay", "full-replay")
+"""Words for checkpoints of a run; its own evaluations say which they are."""
 
 
 class RandomPlay(Settings):
@@ -38,7 +43,7 @@ class RunPolicy(Settings):
     run: str
     """The run's directory."""
     checkpoint: str = "last"
-    """last, best, or a number of updates."""
+    """A number of updates, or a level: last, best (also: expert), medium, medium-replay, full-replay."""
     share: float = Field(1.0, gt=0)
     """Part of the episodes, relative to the other behaviours' shares."""
     greedy: bool = True
@@ -47,6 +52,20 @@ class RunPolicy(Settings):
     """Standard deviation of Gaussian action noise, in halves of the action range."""
     epsilon: float = Field(0.0, ge=0, le=1)
     """Chance of a uniformly random action at each step."""
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _known_level(cls, checkpoint: str) -> str:
+        if checkpoint not in LEVELS and not (checkpoint.isascii() and checkpoint.isdecimal()):
+            raise ValueError(
+                f"no level '{checkpoint}', and not a number of updates. {did_you_mean(checkpoint, LEVELS)}"
+            )
+        return str(int(checkpoint)) if checkpoint.isdecimal() else checkpoint
+
+    def at(self, checkpoints: Sequence[int]) -> tuple["RunPolicy", ...]:
+        """This behaviour with its share spread evenly over numbered checkpoints."""
+        share = self.share / len(checkpoints)
+        return tuple(self.model_copy(update={"checkpoint": str(n), "share": share}) for n in checkpoints)
 
 
 Behaviour = Annotated[RandomPlay | Scripted | RunPolicy, Field(discriminator="policy")]

@@ -4,36 +4,37 @@ Larger than memory is normal: columns are mapped, never read whole; scans hand t
 a large store are read row by row.
 """
 
-import hashlib
 import mmap
 import os
 import re
 import shutil
 import sys
 import weakref
-from collections.abc import Iterable, Mapping
-from io import BytesIO
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
-from numpy.lib import format as npy_format
 from torch import Tensor
 
 from understudy.core.errors import DataError, UnderstudyError
-from understudy.core.files import publish_directory, read_sealed, seal, sha256_file, write_new
-from understudy.core.spec import Spec
-from understudy.data.dataset import Dataset, EpisodeIndex
+from understudy.core.files import publish_directory, read_sealed, seal, write_bytes
+from understudy.core.spec import Box, Spec
+from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
+from understudy.data.fingerprint import ColumnFacts, fingerprint
+from understudy.data.index import EpisodeIndex
+from understudy.data.npy import map_column, write_column
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 INDEX = ("lengths", "terminated", "truncated", "final_known")
 RESIDENT_BUDGET = 512 << 20
 """A store up to this size is mapped and may become resident as a whole; rows of a larger one are read singly."""
-GROUP_NAME = re.compile(r"[A-Za-z0-9_]+")
-"""Group names become file names, so they may not wander."""
+COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""Names of groups and columns become file names, so they may not wander."""
+DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
 
 
 def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
@@ -41,7 +42,7 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
     path = Path(path)
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
-    _check_group_names(dataset.spec, f"dataset '{dataset.name}'")
+    check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     draft.mkdir()
@@ -55,35 +56,29 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
 
 
 def _write_draft(dataset: Dataset, draft: Path, recipe: Mapping[str, Any] | None) -> None:
-    columns = {}
-    for name, column in dataset.columns().items():
-        digest = _write_column(draft / f"{name}.npy", column, dataset.blocks(column))
-        columns[name] = {"dtype": column.dtype.name, "shape": list(column.shape), "sha256": digest}
-    manifest = {
+    columns = {
+        name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
+        for name, column in dataset.columns().items()
+    }
+    write_manifest(draft, dataset.spec, columns, recipe)
+
+
+def write_manifest(
+    folder: Path, spec: Spec, columns: Mapping[str, ColumnFacts], recipe: Mapping[str, Any] | None
+) -> None:
+    """The last file of a store: what it holds, sealed."""
+    content = {
         "format": FORMAT,
         "kind": "understudy dataset",
-        "spec": dataset.spec.to_json(),
-        "columns": columns,
-        "fingerprint": dataset.fingerprint,
+        "spec": spec.to_json(),
+        "columns": {
+            name: {"dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
+            for name, facts in columns.items()
+        },
+        "fingerprint": fingerprint(spec, columns),
         "recipe": dict(recipe) if recipe is not None else {},
     }
-    write_new(draft / MANIFEST, seal(manifest))
-
-
-def _write_column(file: Path, column: Array, blocks: Iterable[Array]) -> str:
-    """Stream a column into a new .npy, in bounded memory and durably; the sha256 of the whole file."""
-    header = BytesIO()
-    layout = {"shape": column.shape, "fortran_order": False, "descr": npy_format.dtype_to_descr(column.dtype)}
-    npy_format.write_array_header_1_0(header, layout)
-    digest = hashlib.sha256(header.getvalue())
-    with file.open("xb") as out:
-        out.write(header.getvalue())
-        for block in blocks:
-            digest.update(block.data)
-            out.write(block.data)
-        out.flush()
-        os.fsync(out.fileno())
-    return digest.hexdigest()
+    write_bytes(folder / MANIFEST, seal(content))
 
 
 def is_store(path: Path) -> bool:
@@ -92,32 +87,56 @@ def is_store(path: Path) -> bool:
 
 def open_store(path: Path, *, verify: bool = True) -> Dataset:
     """Map a store. `verify` reads every file once and compares its digest before anything is used."""
+    where = f"dataset '{path}'"
     try:
         manifest = read_sealed(path / MANIFEST)
     except UnderstudyError as error:
-        raise DataError(f"dataset '{path}'", f"not a readable store ({error})") from error
+        raise DataError(where, f"not a readable store ({error})") from error
     if manifest.get("format") != FORMAT:
-        raise DataError(f"dataset '{path}'", "written in another format", got=manifest.get("format"), expected=FORMAT)
-    spec = Spec.from_json(f"dataset '{path}'", manifest.get("spec"))
-    _check_group_names(spec, f"dataset '{path}'")
-    names = [f"observation.{group}" for group in sorted(spec.observation)] + ["action", "reward", *INDEX]
-    entries: dict[str, Any] = manifest.get("columns", {})
-    _check_inventory(path, names, entries)
-    columns = {name: _open_column(path, name, entries[name], verify) for name in names}
-    index = EpisodeIndex(*(np.array(columns[name]) for name in INDEX))
-    _check_layout(path, spec, columns, index)
-    mapped = {name: column for name in names if name not in INDEX and isinstance(column := columns[name], np.memmap)}
+        raise DataError(where, "written in another format", got=manifest.get("format"), expected=FORMAT)
+    spec = Spec.from_json(where, manifest.get("spec"))
+    facts = _column_facts(manifest.get("columns"), where)
+    _check_inventory(path, spec, facts)
+    columns = {
+        name: map_column(path / f"{name}.npy", facts[name], f"{where}, column '{name}'", verify=verify)
+        for name in facts
+    }
+    index = EpisodeIndex(*(np.array(columns.pop(name)) for name in INDEX))
+    _check_layout(where, spec, columns, index)
+    mapped = {name: column for name, column in columns.items() if isinstance(column, np.memmap)}
     large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
+    tensors = {name: torch.from_numpy(column) for name, column in columns.items()}
     return Dataset(
         spec,
-        {group: torch.from_numpy(columns[f"observation.{group}"]) for group in spec.observation},
-        torch.from_numpy(columns["action"]),
-        torch.from_numpy(columns["reward"]),
+        {group: tensors[f"observation.{group}"] for group in spec.observation},
+        tensors["action"],
+        tensors["reward"],
         index,
         name=str(path),
-        fingerprint=str(manifest.get("fingerprint")),
+        mask=tensors.get("mask"),
+        extra={name.removeprefix("extra."): column for name, column in tensors.items() if name.startswith("extra.")},
+        fingerprint=fingerprint(spec, facts),
         pager=FileRows(path, mapped) if large else None,
     )
+
+
+def store_recipe(path: Path) -> dict[str, Any]:
+    """The recipe a store was made from; empty if it was not."""
+    recipe = read_sealed(path / MANIFEST).get("recipe")
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def _column_facts(entries: object, where: str) -> dict[str, ColumnFacts]:
+    try:
+        assert isinstance(entries, dict)
+        facts = {
+            str(name): ColumnFacts(str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), str(entry["sha256"]))
+            for name, entry in entries.items()
+        }
+        assert all(fact.dtype in DTYPES and fact.shape and min(fact.shape) >= 0 for fact in facts.values())
+    except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(where, "its manifest does not describe columns", got=repr(error)) from error
+    return facts
 
 
 @final
@@ -160,57 +179,41 @@ def _close(handles: list[int]) -> None:
         os.close(handle)
 
 
-def _check_group_names(spec: Spec, where: str) -> None:
-    for name in spec.observation:
-        if not GROUP_NAME.fullmatch(name):
-            raise DataError(
-                where, "observation group cannot be a file name", got=repr(name), expected="letters, digits and _"
-            )
+def check_names(names: list[str], where: str) -> None:
+    for name in names:
+        if not COLUMN_NAME.fullmatch(name):
+            raise DataError(where, "a column cannot be a file", got=repr(name), expected="letters, digits, _ and -")
 
 
-def _check_inventory(path: Path, names: list[str], entries: object) -> None:
-    """The manifest and the folder hold these columns and no others."""
-    listed = entries.keys() if isinstance(entries, dict) else set()
+def _check_inventory(path: Path, spec: Spec, facts: Mapping[str, ColumnFacts]) -> None:
+    """The manifest and the folder hold what the spec needs, optional columns we know, and nothing else."""
+    where = f"dataset '{path}'"
+    extra = [name.removeprefix("extra.") for name in facts if name.startswith("extra.")]
+    check_names([*spec.observation, *extra], where)
+    needed = [f"observation.{group}" for group in sorted(spec.observation)] + ["action", "reward", *INDEX]
+    known = {*needed, "mask", *(f"extra.{name}" for name in extra)}
     present = {file.name.removesuffix(".npy") for file in path.glob("*.npy")}
-    for name in sorted(set(names) ^ listed) + sorted(present - set(names)):
-        story = "is not described by the manifest" if name in names or name in present else "is not one we know"
-        raise DataError(f"dataset '{path}', column '{name}'", story)
+    for name in [name for name in needed if name not in facts] + sorted(present - facts.keys()):
+        raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
+    for name in sorted(facts.keys() - known):
+        raise DataError(f"{where}, column '{name}'", "is not one we know")
 
 
-def _open_column(path: Path, name: str, entry: Mapping[str, Any], verify: bool) -> Array:
-    file = path / f"{name}.npy"
-    where = f"dataset '{path}', column '{name}'"
-    if not file.is_file():
-        raise DataError(where, "its file is missing")
-    if verify and sha256_file(file) != entry.get("sha256"):
-        raise DataError(where, "was changed or damaged after it was written (sha256 differs)")
-    try:
-        # Copy-on-write: torch wants writable memory, and nothing may ever reach the file.
-        column: Array = np.load(file, mmap_mode="c", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DataError(where, f"not a readable .npy file ({error})") from error
-    if column.dtype.name != entry.get("dtype") or list(column.shape) != entry.get("shape"):
-        raise DataError(
-            where,
-            "does not match the manifest",
-            got=f"{column.dtype.name} {list(column.shape)}",
-            expected=f"{entry.get('dtype')} {entry.get('shape')}",
-        )
-    return column
-
-
-def _check_layout(path: Path, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
+def _check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
     """Episodes add up to the columns, and the columns have the spec's shapes."""
     episodes = index.lengths.size
     for name, array in index.arrays().items():
         kind = np.dtype(np.int64 if name == "lengths" else np.bool_)
         if array.dtype != kind or array.shape != (episodes,) or (name == "lengths" and not (array > 0).all()):
-            raise DataError(f"dataset '{path}', column '{name}'", "does not describe episodes")
+            raise DataError(f"{where}, column '{name}'", "does not describe episodes")
     steps = int(index.lengths.sum())
-    expected = {"action": (steps, spec.action.size), "reward": (steps,)}
+    expected: dict[str, tuple[int, ...]] = {"reward": (steps,)}
+    if isinstance(spec.action, Box):
+        expected["action"] = (steps, spec.action.size)
+    else:
+        expected |= {"action": (steps,), "mask": (steps + episodes, spec.action.count)}
     expected |= {f"observation.{name}": (steps + episodes, *group.shape) for name, group in spec.observation.items()}
-    for name, shape in expected.items():
-        if columns[name].shape != shape:
-            raise DataError(
-                f"dataset '{path}', column '{name}'", "wrong shape", got=columns[name].shape, expected=shape
-            )
+    expected |= {name: (steps, *array.shape[1:]) for name, array in columns.items() if name.startswith("extra.")}
+    for name, array in columns.items():
+        if array.shape != expected.get(name):
+            raise DataError(f"{where}, column '{name}'", "wrong shape", got=array.shape, expected=expected.get(name))

@@ -1,4 +1,4 @@
-"""Scripted players: pure functions of an observation, in environment units, with a skill between 0 and 1."""
+"""Scripted players, in environment units, with a skill between 0 and 1; each is made once for a live environment."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, did_you_mean
+from understudy.envs.gym import Env
+from understudy.envs.point_maze import make_waypoint_player
 
 Controller = Callable[[Mapping[str, NDArray[Any]], float], NDArray[np.float64]]
+"""Observation groups and skill → action [A]. A pure function: what it knows of the world it learned when made."""
 
 
 def swing_up_pendulum(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArray[np.float64]:
@@ -27,10 +30,26 @@ def swing_up_pendulum(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArr
     return np.array([direction * np.clip(goal - energy, -2.0, 2.0)])
 
 
-CONTROLLERS: dict[str, Controller] = {"Pendulum-v1": swing_up_pendulum}
+MAZES = ("UMaze", "Medium", "Large", "Open")
+CONTROLLERS: dict[str, Callable[[Env], Controller]] = {
+    "Pendulum-v1": lambda env: swing_up_pendulum,
+    **{
+        f"PointMaze_{maze}{places}{reward}-v3": make_waypoint_player
+        for maze in MAZES
+        for places in (("",) if maze == "UMaze" else ("", "_Diverse_G", "_Diverse_GR"))
+        for reward in ("", "Dense")
+    },
+}
+"""Environment id → what makes its player."""
 
 
-def find_controller(env_id: str) -> Controller:
+def find_controller(env_id: str) -> Callable[[Env], Controller]:
+    """What makes the environment's player, or an error if there is none."""
     if env_id not in CONTROLLERS:
         raise ConfigError(f"environment '{env_id}'", "has no scripted controller", do=did_you_mean(env_id, CONTROLLERS))
     return CONTROLLERS[env_id]
+
+
+def make_controller(env: Env, env_id: str) -> Controller:
+    """The player of a live environment."""
+    return find_controller(env_id)(env)

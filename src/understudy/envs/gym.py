@@ -1,7 +1,11 @@
 """Gymnasium environments: made by registered id, described by a spec, observed in named groups."""
 
+import operator
 import re
+import warnings
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,19 +14,34 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError, did_you_mean
-from understudy.core.spec import Box, Group, Spec
+from understudy.core.spec import ActionSpace, Box, Discrete, Group, Spec
 
 Env = gymnasium.Env[Any, Any]
+
+PACKAGES = (
+    (
+        re.compile(r"((PointMaze|AntMaze)_|FrankaKitchen|AdroitHand|Fetch[A-Z]|HandReach|HandManipulate).*-v\d+"),
+        "gymnasium_robotics",
+        "understudy[robotics]",
+    ),
+    (re.compile(r"[A-Za-z0-9]+BulletEnv-v\d+"), "pybullet_envs_gymnasium", "understudy[bullet]"),
+)
+"""Ids that Gymnasium knows once a package is imported: pattern, package, how to install. Nobody else names imports."""
 
 
 def make_env(name: str) -> Env:
     """An environment of Gymnasium's registry. `module:Env` is refused: no file may name an import."""
     if not re.fullmatch(r"[A-Za-z0-9_/.-]+", name):
         raise ConfigError("env.id", "not a registered environment id", got=repr(name))
+    _register(name)
     if name not in gymnasium.registry:
         raise ConfigError("env.id", f"no environment '{name}'", do=did_you_mean(name, gymnasium.registry))
     try:
-        return gymnasium.make(name, disable_env_checker=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # an older version was asked for: data came from it
+            env = gymnasium.make(name, disable_env_checker=True)
+        _clear_model_file(env)
+        return env
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise MissingPackageError(
             f"environment '{name}'",
@@ -33,23 +52,64 @@ def make_env(name: str) -> Env:
         raise ConfigError("env.id", f"environment '{name}' cannot be made ({error})") from error
 
 
+def _register(name: str) -> None:
+    """Import the package an id belongs to, if it is one of those we know and was not imported yet."""
+    if name in gymnasium.registry:
+        return
+    for pattern, package, install in PACKAGES:
+        if pattern.fullmatch(name):
+            try:
+                import_module(package)
+            except ImportError as error:
+                raise MissingPackageError(
+                    f"environment '{name}'", f"needs {package} ({error})", do=f"Run: pip install '{install}'"
+                ) from error
+
+
+def _clear_model_file(env: Env) -> None:
+    """Mazes of gymnasium-robotics leave their model in the temporary folder; once loaded, nobody needs the file."""
+    if type(env.unwrapped).__module__.startswith("gymnasium_robotics.envs.maze."):
+        unwrapped: Any = env.unwrapped
+        Path(unwrapped.tmp_xml_file_path).unlink(missing_ok=True)
+
+
 def env_spec(env: Env, name: str) -> Spec:
     """What the environment emits and accepts."""
-    action = env.action_space
-    if not isinstance(action, spaces.Box) or len(action.shape) != 1 or np.dtype(action.dtype).kind != "f":
-        raise ConfigError(
-            f"environment '{name}'", "only vectors of continuous actions are supported", got=action, expected="Box(A,)"
-        )
-    box = Box(tuple(map(float, action.low)), tuple(map(float, action.high)), np.dtype(action.dtype).name)
-    return Spec(_groups(env.observation_space, name), box)
+    return Spec(_groups(env.observation_space, name), _actions(env.action_space, name))
+
+
+def _actions(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and np.dtype(space.dtype).kind == "f":
+        return Box(tuple(map(float, space.low)), tuple(map(float, space.high)), np.dtype(space.dtype).name)
+    raise ConfigError(
+        f"environment '{name}'", "actions not supported", got=space, expected="Box(A,) of floats, or Discrete from 0"
+    )
+
+
+def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
+    """What a policy chose, as the environment wants it: inside the box and of its dtype, or whole numbers."""
+    if isinstance(space, Discrete):
+        return values.astype(np.int64)
+    return np.asarray(np.clip(values, space.low, space.high), space.dtype)
 
 
 def _groups(space: "gymnasium.Space[Any]", name: str) -> dict[str, Group]:
-    if isinstance(space, spaces.Box):
-        return {"state": Group(space.shape, _stored_dtype(space.dtype))}
-    if isinstance(space, spaces.Dict) and all(isinstance(part, spaces.Box) for part in space.spaces.values()):
-        return {key: Group(part.shape or (), _stored_dtype(part.dtype)) for key, part in space.spaces.items()}
-    raise ConfigError(f"environment '{name}'", "observations not supported", got=space, expected="Box or Dict of Box")
+    if isinstance(space, spaces.Dict):
+        return {key: _group(part, name) for key, part in space.spaces.items()}
+    return {"state": _group(space, name)}
+
+
+def _group(space: "gymnasium.Space[Any]", name: str) -> Group:
+    """Numbers as they are; one of n as a one-hot vector."""
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return Group((int(space.n),), "uint8")
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        return Group(space.shape, _stored_dtype(space.dtype))
+    raise ConfigError(
+        f"environment '{name}'", "observations not supported", got=space, expected="Box, Discrete, or a Dict of them"
+    )
 
 
 def _stored_dtype(dtype: Any) -> str:
@@ -64,8 +124,8 @@ def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
         if name not in named:
             raise DataError(where, f"observation group '{name}' is missing", got=sorted(named))
         try:
-            values = np.asarray(named[name], dtype=group.dtype)
-        except (TypeError, ValueError, OverflowError) as error:
+            values = _one_hot(named[name], group) if np.ndim(named[name]) == 0 else np.asarray(named[name], group.dtype)
+        except (TypeError, ValueError, OverflowError, IndexError) as error:
             raise DataError(where, f"group '{name}' is not numeric ({error})") from error
         if values.shape != group.shape:
             raise DataError(where, f"group '{name}' has the wrong shape", got=values.shape, expected=group.shape)
@@ -73,6 +133,15 @@ def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
             raise DataError(where, f"group '{name}' is not finite", got=values)
         groups[name] = values
     return groups
+
+
+def _one_hot(index: Any, group: Group) -> NDArray[Any]:
+    """A single number: itself, or the place of the 1 in a one-hot group."""
+    if group.dtype != "uint8" or len(group.shape) != 1:
+        return np.asarray(index, group.dtype)
+    values = np.zeros(group.shape, group.dtype)
+    values[operator.index(index)] = 1
+    return values
 
 
 def env_names() -> list[str]:

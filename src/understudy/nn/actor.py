@@ -34,10 +34,10 @@ class Actor(nn.Module):
         self.spec = spec
         self.settings = settings
         self.view = View(spec, moments)
-        self.head = HEADS[settings.head](spec.action.size)
+        self.head = HEADS[settings.head](spec.box.size)
         self.trunk = MLP(self.view.size, self.head.outputs, settings, rng)
-        self.register_buffer("action_centre", torch.as_tensor(spec.action.centre, dtype=torch.float32))
-        self.register_buffer("action_half_range", torch.as_tensor(spec.action.half_range, dtype=torch.float32))
+        self.register_buffer("action_centre", torch.as_tensor(spec.box.centre, dtype=torch.float32))
+        self.register_buffer("action_half_range", torch.as_tensor(spec.box.half_range, dtype=torch.float32))
 
     def features(self, state: Tensor) -> Tensor:
         """Normalised state [B, S] → what the head reads [B, outputs]."""

@@ -26,6 +26,9 @@ class Normalizer(nn.Module):
     @classmethod
     def identity(cls, shape: tuple[int, ...]) -> "Normalizer":
         """One that changes nothing: mean 0, scale exactly 1."""
-        normalizer = cls(Moments(torch.zeros(shape), torch.ones(shape)))
-        normalizer.scale.fill_(1.0)
-        return normalizer
+        return cls(unit_moments(shape))
+
+
+def unit_moments(shape: tuple[int, ...]) -> Moments:
+    """Moments whose normaliser is the identity, to the bit."""
+    return Moments(torch.zeros(shape), torch.full(shape, 1.0 - EPSILON))

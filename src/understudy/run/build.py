@@ -7,21 +7,25 @@ from typing import final
 import torch
 
 from understudy.algorithms import find_algorithm
-from understudy.core.errors import ConfigError, DataError
-from understudy.core.protocols import Algorithm, Blueprint, Metrics
-from understudy.core.spec import Spec
+from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.core.protocols import Algorithm, Blueprint, Metrics, Moments
+from understudy.core.spec import Box, Spec
 from understudy.core.state import Static, capture
 from understudy.data.dataset import Dataset
+from understudy.data.readers import check_origin
 from understudy.data.recipes import Scripted
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
+from understudy.data.transforms import Transforms, column_numbers
 from understudy.envs.controllers import find_controller
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
+from understudy.nn.normalizer import unit_moments
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import Update, compile_update
 from understudy.run.config import RunConfig
 from understudy.run.datasets import resolve_dataset
+from understudy.run.levels import resolve_recipe
 from understudy.run.progress import SILENT, Reporter
 from understudy.sources.offline import OfflineSource
 
@@ -36,6 +40,8 @@ class Learner:
     step: Static[Update]
     """The algorithm's update, compiled if the run asks for it."""
     dataset: Static[Dataset]
+    validation: Static[Dataset | None]
+    """Episodes held out, if any."""
     reward: Static[RewardTransform]
 
     def update(self) -> Metrics:
@@ -55,35 +61,62 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
     """Dataset, source and algorithm of a run."""
     device = check_config(config)
     keep_freed_memory()
-    dataset = resolve_dataset(config.data, config.env.id, reporter)
+    prepared = resolve_dataset(config.data, config.env.id, reporter)
+    dataset = prepared.train
     torch.set_num_threads(config.threads)
     check_env_fits(config.env.id, dataset)
     reward = fit_rewards(config.data.reward, dataset)
     blueprint = Blueprint(
         dataset.spec,
-        dataset.moments() if config.data.normalize_observations else {},
+        _moments(config.data, dataset),
         config.steps,
         config.seed,
         device,
     )
     algorithm: Algorithm = find_algorithm(config.algo.model_dump()["name"]).build(config.algo, blueprint)
     source = OfflineSource.build(
-        dataset.with_rewards(reward), algorithm.demand, config.source.batch_size, config.seed, device
+        dataset.with_rewards(reward),
+        algorithm.demand,
+        config.source.batch_size,
+        config.seed,
+        device,
+        weights=config.source.weights,
+        replacement=config.source.replacement,
     )
     step = compile_update(algorithm.update, device) if config.compile else algorithm.update
-    learner = Learner(algorithm, source, step, dataset, reward)
+    learner = Learner(algorithm, source, step, dataset, prepared.validation, reward)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
+
+
+def _moments(settings: Transforms, dataset: Dataset) -> dict[str, Moments]:
+    """What normalisers are made of. A hidden column has infinite spread: whatever it says, networks see 0."""
+    moments = dataset.moments() if settings.normalize_observations else {}
+    for name, numbers in settings.hide_columns.items():
+        if name not in dataset.spec.observation or len(dataset.spec.observation[name].shape) != 1:
+            raise ConfigError(
+                "data.hide_columns", f"no vector group '{name}'", do=did_you_mean(name, dataset.spec.observation)
+            )
+        (size,) = dataset.spec.observation[name].shape
+        known = moments.get(name, unit_moments((size,)))
+        std = known.std.clone()
+        std[column_numbers(numbers, size, "data.hide_columns")] = torch.inf
+        moments[name] = Moments(known.mean, std)
+    return moments
 
 
 def check_config(config: RunConfig) -> torch.device:
     """What can be checked without touching data: device, environment, reference score, where the data lies."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
-    spec_of(config.env.id)
+    space = spec_of(config.env.id).action
+    if not isinstance(space, Box):
+        raise ConfigError(
+            f"environment '{config.env.id}'", "only continuous actions can be learned", got=space.describe()
+        )
     recipe = config.data.recipe
-    if recipe is None and not Path(config.data.path).exists():
-        raise DataError(f"dataset '{config.data.path}'", "no such file")
+    if recipe is None:
+        check_origin(config.data.path)
     if recipe is not None:
         spec_of(recipe.env)
         if any(isinstance(behaviour, Scripted) for behaviour in recipe.behaviours):
@@ -103,11 +136,7 @@ def spec_of(env_id: str) -> Spec:
 def check_env_fits(env_id: str, dataset: Dataset) -> None:
     """The environment emits and accepts what the data holds."""
     spec = spec_of(env_id)
-    same_groups = {name: group.shape for name, group in spec.observation.items()} == {
-        name: group.shape for name, group in dataset.spec.observation.items()
-    }
-    same_bounds = (spec.action.low, spec.action.high) == (dataset.spec.action.low, dataset.spec.action.high)
-    if not same_groups or not same_bounds:
+    if not spec.fits(dataset.spec):
         raise DataError(
             f"dataset '{dataset.name}'",
             f"does not fit environment '{env_id}'",
@@ -124,9 +153,16 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def settled_data(config: RunConfig) -> RunConfig:
+    """The config with checkpoints for levels and with paths independent of the folder: what it means from now on."""
+    path, recipe = config.data.path, config.data.recipe
+    if path and Path(path).exists():
+        path = str(Path(path).resolve())
+    changes = {"path": path, "recipe": None if recipe is None else resolve_recipe(recipe)}
+    return config.model_copy(update={"data": config.data.model_copy(update=changes)})
+
+
 def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """The config with the dataset's fingerprint written in, and its path made independent of the folder."""
-    path = str(Path(config.data.path).resolve()) if config.data.path else ""
-    recipe = config.data.recipe.with_absolute_runs() if config.data.recipe is not None else None
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint, "path": path, "recipe": recipe})
+    """The config with the dataset's fingerprint written in."""
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
     return config.model_copy(update={"data": data})

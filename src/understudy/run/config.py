@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,34 +11,42 @@ from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.settings import Settings
 from understudy.data.recipes import Recipe
-from understudy.data.rewards import RewardPreset
+from understudy.data.transforms import Transforms
+from understudy.run.packaged import config_names, read_packaged
+from understudy.run.suites import TASK_PATTERN, Task, find_task
+from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
+from understudy.sources.draws import BY_WEIGHT
 
 
 class SourceSettings(Settings):
     """How data arrives."""
 
     kind: Literal["offline"] = "offline"
-    """`offline`: batches drawn uniformly from a fixed dataset."""
+    """`offline`: batches drawn from a fixed dataset."""
     batch_size: int = Field(256, ge=1)
     """Rows per gradient step."""
+    weights: str = ""
+    """A further column of the dataset: rows are drawn in proportion to it. Empty: every row is as likely."""
+    replacement: bool = True
+    """False: every row exactly once per epoch, in an order of the epoch's own."""
+
+    @model_validator(mode="after")
+    def _weights_need_replacement(self) -> Self:
+        if self.weights and not self.replacement:
+            raise ValueError(f"{BY_WEIGHT}. Leave out one of weights and replacement=false")
+        return self
 
 
-class DataSettings(Settings):
-    """What is learned from: a file or a recipe."""
+class DataSettings(Transforms):
+    """What is learned from: a file or a recipe, and what is changed on the way."""
 
     path: str = ""
-    """An .npz file or a native store."""
+    """A file or folder of any known kind, or the id of a local Minari dataset."""
     recipe: Recipe | None = None
     """How to make the dataset."""
     fingerprint: str = ""
     """sha256 of the content, filled in when the run starts; a run with another content refuses to resume."""
-    actions: Literal["refuse", "clip"] = "refuse"
-    """What to do with actions outside the action space."""
-    reward: RewardPreset = "none"
-    """Transform of rewards for learning; returns are reported raw."""
-    normalize_observations: bool = True
-    """(s − mean)/(std + 1e-3) with the dataset's statistics, saved with the policy."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -76,6 +82,8 @@ class RunConfig(Settings):
     """What is learned from."""
     env: EnvSettings
     """Where the policy is evaluated."""
+    task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
+    """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     steps: int = Field(1_000_000, ge=1)
@@ -112,30 +120,44 @@ class RunConfig(Settings):
         return dump_yaml(self.model_dump(mode="json"))
 
 
-def config_root() -> Traversable:
-    return files("understudy").joinpath("configs")
-
-
-def config_names() -> list[str]:
-    """Names of the configs that come with the library."""
-    folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    return sorted(
-        f"{folder.name}/{entry.name.removesuffix('.yaml')}"
-        for folder in folders
-        for entry in folder.iterdir()
-        if entry.name.endswith(".yaml")
-    )
-
-
 def load_config(name_or_path: str, overrides: Iterable[str] = ()) -> RunConfig:
     """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes."""
-    data, label = _read_named(name_or_path)
-    for override in overrides:
-        apply_override(data, override)
-    config = parse_config(data)
+    given, label = _read_named(name_or_path)
+    config = parse_config(_settled(given, list(overrides), label))
     if config.out:
         return config
-    return config.model_copy(update={"out": str(Path("runs") / label / str(config.seed))})
+    return config.model_copy(update={"out": str(Path("runs", label, config.task, str(config.seed)))})
+
+
+def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[str, Any]:
+    """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
+    wished = _overridden(given, overrides)
+    name, suite = wished.get("task"), wished.pop("suite", "")
+    if not isinstance(suite, str):
+        raise ConfigError("suite", "wrong value", got=repr(suite), expected="a suite's name, or a path to a .yaml file")
+    data = _overridden(with_task_changes(given, name, suite), overrides)
+    data.pop("suite", None)
+    chosen: Task | None = None
+    if isinstance(name, str) and name and (name != given.get("task") or not _is_resolved(given)):
+        place, chosen = find_task(name, suite)
+        if name != given.get("task"):
+            check_same_world(given, wished, chosen)
+        data = filled_from_task(data, place, chosen)
+    if "algo" in data:  # without one it is no preset, and is told so
+        check_complete(data, label, chosen)
+    return data
+
+
+def _is_resolved(given: dict[str, Any]) -> bool:
+    """A config with nothing left for its task to say, as run directories keep it: it needs no suite."""
+    return isinstance(given.get("env"), dict) and {"id", "reference"} <= given["env"].keys()
+
+
+def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    changed = dict(data)
+    for override in overrides:
+        apply_override(changed, override)
+    return changed
 
 
 def _read_named(name: str) -> tuple[dict[str, Any], str]:
@@ -146,8 +168,7 @@ def _read_named(name: str) -> tuple[dict[str, Any], str]:
         raise ConfigError(
             f"config '{name}'", "no config of this name", do=f"{did_you_mean(name, known)} A file ends in .yaml."
         )
-    text = config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    return parse_yaml(text, name), name
+    return parse_yaml(read_packaged(name), name), name
 
 
 def parse_config(data: dict[str, Any]) -> RunConfig:

@@ -16,7 +16,7 @@ from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.envs.gym import env_spec, make_env, observe
+from understudy.envs.gym import as_actions, env_spec, make_env, observe
 
 RESAMPLES = 2000
 
@@ -82,9 +82,7 @@ def evaluate_policy(
     """
     envs = [make_env(env_id) for _ in range(episodes)]
     found = env_spec(envs[0], env_id)
-    if spec is not None and (
-        dict(spec.observation) != dict(found.observation) or spec.action.size != found.action.size
-    ):
+    if spec is not None and not spec.fits(found):
         raise DataError(
             f"environment '{env_id}'", "does not fit the policy", got=found.describe(), expected=spec.describe()
         )
@@ -93,13 +91,12 @@ def evaluate_policy(
     resets = [env.reset(seed=derived_seed(seed, "eval", i) % 2**31)[0] for i, env in enumerate(envs)]
     current = [observe(raw, found, where) for raw in resets]
     returns, lengths, done = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
-    low, high = np.asarray(found.action.low), np.asarray(found.action.high)
     carry = policy.initial(episodes)
     try:
         while not done.all():
             obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
             actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-            batch = np.clip(actions.cpu().numpy(), low, high).astype(found.action.dtype)
+            batch = as_actions(actions.cpu().numpy(), found.action)
             for i in np.flatnonzero(~done):
                 raw, reward, terminated, truncated, _ = envs[i].step(batch[i])
                 current[i] = observe(raw, found, where)

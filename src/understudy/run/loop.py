@@ -19,6 +19,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
+from understudy.data.transforms import Transforms
 from understudy.nn.actor import Actor
 from understudy.run.build import Learner
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
@@ -31,6 +32,7 @@ from understudy.run.policy_file import save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
+from understudy.run.validation import validation_error
 
 NOTE_SECONDS = 0.25
 
@@ -114,7 +116,10 @@ class Loop:
 
     def _evaluate(self) -> None:
         evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes)
-        self.sinks.log_evaluation(self.updates, evaluation.to_json())
+        record = evaluation.to_json()
+        if self.learner.validation is not None:
+            record["eval/validation_error"] = validation_error(self.learner.policy, self.learner.validation)
+        self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
         if evaluation.mean > self.best:
             self.best = evaluation.mean
@@ -144,6 +149,7 @@ class Loop:
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
             "env": self.config.env.id,
+            "transforms": chain_facts(self.config, self.learner),
         }
         if evaluation is not None:
             facts["return_mean"] = evaluation.mean
@@ -182,6 +188,12 @@ def evaluate(
         reference=config.env.reference,
         on_step=on_step,
     )
+
+
+def chain_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
+    """What was done to the data, in words and with the numbers that were fitted, so that others can do the same."""
+    words = config.data.model_dump(mode="json", include=set(Transforms.model_fields))
+    return {**words, "reward_scale": learner.reward.scale, "reward_shift": learner.reward.shift}
 
 
 def config_digest(config: RunConfig) -> str:

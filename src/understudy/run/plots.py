@@ -42,7 +42,7 @@ def draw_returns(
     axes.set_ylabel("episode return (mean, 95 % interval)")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def _draw_losses(metrics: list[dict[str, Any]], path: Path) -> Path:
@@ -57,10 +57,11 @@ def _draw_losses(metrics: list[dict[str, Any]], path: Path) -> Path:
         panel.grid(alpha=0.25)
     for panel in panels[len(names) :]:
         panel.set_visible(False)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
+    """As a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}")
     FigureCanvasAgg(figure).print_png(draft)  # type: ignore[no-untyped-call]

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from understudy.core.errors import CheckpointError
+from understudy.core.files import read_sealed
 from understudy.core.spec import Spec
 from understudy.core.state import State
 from understudy.nn.actor import Actor
-from understudy.run.checkpoint import CARD_FACT, Checkpoint, load_checkpoint, newest_checkpoint
+from understudy.run.checkpoint import CARD_FACT, Checkpoint, list_checkpoints, load_checkpoint, newest_checkpoint
 from understudy.run.policy_file import CARD, load_policy_file, rebuild_policy
 from understudy.run.rundir import RunDir
 
@@ -15,13 +16,36 @@ PREFIX = "algorithm.policy."
 
 def load_policy(path: str | Path, checkpoint: str | int = "last") -> Actor:
     """A policy from a run directory (last, best, or a number of updates) or from a policy folder."""
-    path = Path(path)
+    path, name = Path(path), str(checkpoint)
     if (path / CARD).is_file():
-        return load_policy_file(path)[0]
+        return _policy_in(path, name)
     run = RunDir.open(path)
-    if checkpoint == "best":
-        return load_policy_file(run.policies / "best")[0]
-    return policy_of(find_checkpoint(run, str(checkpoint)))
+    best = run.policies / "best"
+    if name == "best" or (name.isdecimal() and not _is_kept(run, int(name)) and updates_of(best) == int(name)):
+        return _policy_in(best, name)
+    return policy_of(find_checkpoint(run, name))
+
+
+def updates_of(folder: Path) -> int | None:
+    """Updates behind the policy in a folder; None if there is no policy, or if its card does not say."""
+    if not (folder / CARD).is_file():
+        return None
+    facts = read_sealed(folder / CARD).get("facts")
+    updates = facts.get("updates") if isinstance(facts, dict) else None
+    return updates if isinstance(updates, int) else None
+
+
+def _policy_in(folder: Path, name: str) -> Actor:
+    """The policy of a folder; if a number is asked for, it must be of that many updates."""
+    policy, card = load_policy_file(folder)
+    found = card["facts"].get("updates")
+    if name.isdecimal() and found != int(name):
+        raise CheckpointError(f"policy '{folder}'", "of another update", got=found, expected=int(name))
+    return policy
+
+
+def _is_kept(run: RunDir, updates: int) -> bool:
+    return updates in list_checkpoints(run.checkpoints)
 
 
 def find_checkpoint(run: RunDir, name: str) -> Checkpoint:

@@ -14,7 +14,7 @@ from understudy.core.files import read_json, write_json
 from understudy.core.rng import stream
 from understudy.core.state import restore
 from understudy.nn.actor import Actor
-from understudy.run.build import Learner, build_learner, sealed_data
+from understudy.run.build import Learner, build_learner, sealed_data, settled_data
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.evaluate import Evaluation
@@ -94,6 +94,7 @@ def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **sett
     run.check_free()
     with run.locked():
         run.check_free()
+        resolved = settled_data(resolved)
         learner = build_learner(resolved, reporter)
         resolved = sealed_data(resolved, learner.dataset)
         run.clear_leftovers()
@@ -217,7 +218,7 @@ def predict(
         raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
     count = len(next(iter(batch.values())))
     action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
-    actions = action.numpy().astype(policy.spec.action.dtype)
+    actions = action.numpy().astype(policy.spec.box.dtype)
     return actions[0] if single else actions
 
 

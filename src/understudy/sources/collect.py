@@ -1,55 +1,77 @@
 """Make a dataset from a recipe: play the behaviours, keep every step.
 
 Each episode draws from streams named by its behaviour and number, so the same recipe gives the same bytes on
-any day, in any process.
+any day, in any process, and from any episode on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from understudy.core.errors import ConfigError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, stream
-from understudy.core.spec import Box, Spec
+from understudy.core.spec import ActionSpace, Discrete, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.data.recipes import Behaviour, Recipe, RunPolicy, Scripted
-from understudy.envs.controllers import find_controller
-from understudy.envs.gym import Env, env_spec, make_env, observe
+from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
+from understudy.envs.controllers import find_controller, make_controller
+from understudy.envs.gym import Env, as_actions, env_spec, make_env, observe
 
 Groups = dict[str, NDArray[Any]]
-Act = Callable[[Groups], NDArray[np.float64]]
+Act = Callable[[Groups], NDArray[Any]]
+Player = Callable[[int], Act]
+"""A seed → what acts through one episode."""
 Progress = Callable[[int, str], None]
 
 
 def collect(recipe: Recipe, policies: Sequence[Policy], progress: Progress) -> Dataset:
     """The recipe's dataset. `policies` are those of its `run` behaviours, in order."""
+    space = recipe_spec(recipe).action
+    return Dataset.from_episodes(play(recipe, policies, progress), space, name=recipe_name(recipe))
+
+
+def recipe_name(recipe: Recipe) -> str:
+    return f"recipe for {recipe.env}"
+
+
+def recipe_spec(recipe: Recipe) -> Spec:
+    """What the recipe's environment emits and accepts; a recipe that cannot be played there is refused."""
     env = make_env(recipe.env)
     try:
-        if any(isinstance(behaviour, Scripted) for behaviour in recipe.behaviours):
-            find_controller(recipe.env)  # a missing one must be told before the first step
         spec = env_spec(env, recipe.env)
-        episodes = list(_episodes(recipe, iter(policies), env, spec, progress))
     finally:
         env.close()
-    return Dataset.from_episodes(episodes, spec.action, name=f"recipe for {recipe.env}")
+    for behaviour in recipe.behaviours:
+        if isinstance(behaviour, Scripted):
+            find_controller(recipe.env)
+        if not isinstance(behaviour, RandomPlay) and behaviour.noise > 0 and isinstance(spec.action, Discrete):
+            raise ConfigError(
+                "data.recipe", f"noise is for continuous actions, '{recipe.env}' has none", do="Use epsilon."
+            )
+    return spec
 
 
-def _episodes(
-    recipe: Recipe, policies: Iterator[Policy], env: Env, spec: Spec, progress: Progress
-) -> Iterator[Episode]:
-    done = 0
-    for number, (behaviour, count) in enumerate(zip(recipe.behaviours, recipe.counts(), strict=True)):
-        policy = next(policies) if isinstance(behaviour, RunPolicy) else None
-        for episode in range(count):
+def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, first: int = 0) -> Iterator[Episode]:
+    """The recipe's episodes one by one, from number `first` on; `progress` is told how many are done, and by whom.
+
+    Episode k is the same whether those before it were played or not.
+    """
+    spec = recipe_spec(recipe)
+    env = make_env(recipe.env)
+    try:
+        players = _players(recipe, policies, env, spec.action)
+        turns = ((number, episode) for number, count in enumerate(recipe.counts()) for episode in range(count))
+        for done, (number, episode) in enumerate(islice(turns, first, None), first + 1):
             seed = derived_seed(recipe.seed, "recipe", number, episode)
-            act = _player(behaviour, policy, recipe.env, spec.action, seed)
-            yield _play(env, spec, act, seed, f"environment '{recipe.env}'")
-            done += 1
-            progress(done, behaviour.policy)
+            yield _play(env, spec, players[number](seed), seed, f"environment '{recipe.env}'")
+            progress(done, recipe.behaviours[number].policy)
+    finally:
+        env.close()
 
 
 def _play(env: Env, spec: Spec, act: Act, seed: int, where: str) -> Episode:
@@ -58,7 +80,7 @@ def _play(env: Env, spec: Spec, act: Act, seed: int, where: str) -> Episode:
     actions, rewards = [], []
     terminated = truncated = False
     while not (terminated or truncated):
-        action = np.clip(act(seen[-1]), spec.action.low, spec.action.high).astype(spec.action.dtype)
+        action = as_actions(act(seen[-1]), spec.action)
         raw, reward, terminated, truncated, _ = env.step(action)
         seen.append(observe(raw, spec, where))
         actions.append(action)
@@ -73,27 +95,42 @@ def _play(env: Env, spec: Spec, act: Act, seed: int, where: str) -> Episode:
     )
 
 
-def _player(behaviour: Behaviour, policy: Policy | None, env_id: str, box: Box, seed: int) -> Act:
-    """Observation → action in environment units, for one episode."""
-    rng = np.random.Generator(np.random.PCG64(seed))
+def _players(recipe: Recipe, policies: Sequence[Policy], env: Env, space: ActionSpace) -> list[Player]:
+    waiting = iter(policies)
+    return [
+        _player(behaviour, next(waiting) if isinstance(behaviour, RunPolicy) else None, env, recipe.env, space)
+        for behaviour in recipe.behaviours
+    ]
 
-    def uniform(groups: Groups) -> NDArray[np.float64]:
-        return rng.uniform(box.low, box.high)
 
+def _player(behaviour: Behaviour, policy: Policy | None, env: Env, env_id: str, space: ActionSpace) -> Player:
+    """What plays a behaviour's episodes."""
     if isinstance(behaviour, Scripted):
-        controller = find_controller(env_id)
-        return _blur(lambda groups: controller(groups, behaviour.skill), behaviour, box, uniform, rng)
+        controller, skill = make_controller(env, env_id), behaviour.skill
+        return lambda seed: _blur(lambda groups: controller(groups, skill), behaviour, space, _rng(seed))
     if isinstance(behaviour, RunPolicy):
         assert policy is not None
-        return _blur(_policy_player(policy, behaviour.greedy, seed), behaviour, box, uniform, rng)
-    return uniform
+        return lambda seed: _blur(_policy_act(policy, behaviour.greedy, seed), behaviour, space, _rng(seed))
+    return lambda seed: _uniform(space, _rng(seed))
 
 
-def _policy_player(policy: Policy, greedy: bool, seed: int) -> Act:
+def _rng(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _uniform(space: ActionSpace, rng: np.random.Generator) -> Act:
+    if isinstance(space, Discrete):
+        count = space.count
+        return lambda groups: np.asarray(rng.integers(count))
+    low, high = space.low, space.high
+    return lambda groups: rng.uniform(low, high)
+
+
+def _policy_act(policy: Policy, greedy: bool, seed: int) -> Act:
     draws = stream(seed, "explore")
     carry = policy.initial(1)
 
-    def act(groups: Groups) -> NDArray[np.float64]:
+    def act(groups: Groups) -> NDArray[Any]:
         nonlocal carry
         obs = {name: torch.from_numpy(values[None]) for name, values in groups.items()}
         action, carry = policy.act(obs, carry, greedy=greedy, rng=draws)
@@ -102,12 +139,15 @@ def _policy_player(policy: Policy, greedy: bool, seed: int) -> Act:
     return act
 
 
-def _blur(act: Act, behaviour: Scripted | RunPolicy, box: Box, uniform: Act, rng: np.random.Generator) -> Act:
+def _blur(act: Act, behaviour: Scripted | RunPolicy, space: ActionSpace, rng: np.random.Generator) -> Act:
     """Gaussian noise in halves of the action range, and now and then a random action."""
+    uniform = _uniform(space, rng)
+    spread = 0.0 if isinstance(space, Discrete) else behaviour.noise * space.half_range
 
-    def noisy(groups: Groups) -> NDArray[np.float64]:
+    def noisy(groups: Groups) -> NDArray[Any]:
         if behaviour.epsilon > 0 and rng.random() < behaviour.epsilon:
             return uniform(groups)
-        return act(groups) + behaviour.noise * box.half_range * rng.standard_normal(box.size)
+        wish = act(groups)
+        return wish + spread * rng.standard_normal(wish.shape)
 
     return noisy

@@ -1,20 +1,21 @@
-"""Batches drawn uniformly, with replacement, from a fixed dataset.
+"""Batches drawn from a fixed dataset: uniformly, by weight, or every row once per epoch.
 
 Rows are gathered several batches at a time: one gather of 4,096 rows costs little more than one of 256. Block b is
 drawn from a stream of its own, so the sampler's whole state is the number of batches it has handed out.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Demand, Policy
-from understudy.core.rng import stream
 from understudy.core.state import Static
 from understudy.data.dataset import Dataset
+from understudy.sources.draws import Draw, choose_draw
+from understudy.sources.policy_space import into_policy_space
 
 BLOCK_BATCHES = 16
 BLOCK_BYTES = 8 << 20
@@ -27,9 +28,9 @@ class OfflineSource:
     dataset: Static[Dataset]
     demand: Static[Demand]
     batch_size: Static[int]
-    seed: Static[int]
-    action_centre: Static[Tensor]
-    action_scale: Static[Tensor]
+    device: Static[torch.device]
+    draw: Static[Draw]
+    into_policy_space: Static[Callable[[Transitions], Transitions]]
     block_batches: Static[int]
     """Batches gathered at once."""
     drawn: int = 0
@@ -39,13 +40,21 @@ class OfflineSource:
 
     @classmethod
     def build(
-        cls, dataset: Dataset, demand: Demand, batch_size: int, seed: int, device: torch.device
+        cls,
+        dataset: Dataset,
+        demand: Demand,
+        batch_size: int,
+        seed: int,
+        device: torch.device,
+        *,
+        weights: str = "",
+        replacement: bool = True,
     ) -> "OfflineSource":
-        box = dataset.spec.action
-        centre = torch.as_tensor(box.centre, dtype=torch.float32, device=device)
-        scale = torch.as_tensor(1.0 / box.half_range, dtype=torch.float32, device=device)
-        batches = max(1, min(BLOCK_BATCHES, BLOCK_BYTES // (batch_size * dataset.row_bytes)))
-        return cls(dataset.to(device), demand, batch_size, seed, centre, scale, batches)
+        """`weights` names a further column of the dataset: its rows are then drawn in proportion to it."""
+        batches = batches_at_once(batch_size * dataset.row_bytes)
+        draw = choose_draw(dataset, batches * batch_size, seed, weights=weights, replacement=replacement)
+        convert = into_policy_space(dataset.spec.action, device)
+        return cls(dataset.to(device), demand, batch_size, device, draw, convert, batches)
 
     def next(self, policy: Policy) -> Transitions:
         """The next batch; what is offline does not depend on who is learning."""
@@ -56,14 +65,10 @@ class OfflineSource:
         return self.block[1][place]
 
     def _gather(self, number: int) -> list[Transitions]:
-        rng = stream(self.seed, f"sample/{number}")
-        index = torch.randint(self.dataset.steps, (self.block_batches * self.batch_size,), generator=rng)
-        rows = self.dataset.rows(index.to(self.action_centre.device), self.demand)
-        extra = dict(rows.extra)
-        if "next_action" in extra:
-            extra["next_action"] = self._normalise(extra["next_action"])
-        return replace(rows, action=self._normalise(rows.action), extra=extra).split(self.batch_size)
+        rows = self.dataset.rows(self.draw.indices(number).to(self.device), self.demand)
+        return self.into_policy_space(rows).split(self.batch_size)
 
-    def _normalise(self, action: Tensor) -> Tensor:
-        """Environment units to [-1, 1]."""
-        return (action - self.action_centre) * self.action_scale
+
+def batches_at_once(batch_bytes: int) -> int:
+    """How many batches of this size make a block."""
+    return max(1, min(BLOCK_BATCHES, BLOCK_BYTES // batch_bytes))

@@ -1,0 +1,5 @@
+"""`python -m understudy` is the `understudy` command."""
+
+from understudy.cli.main import main
+
+main()

@@ -1,0 +1,47 @@
+"""Where episodes lie and how each ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.data.episode import Array, Episode
+
+
+@dataclass(frozen=True)
+class EpisodeIndex:
+    """Every array is [E]."""
+
+    lengths: NDArray[np.int64]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    final_known: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, episodes: Sequence[Episode]) -> "EpisodeIndex":
+        return cls(
+            np.array([len(episode) for episode in episodes], np.int64),
+            np.array([episode.terminated for episode in episodes], bool),
+            np.array([episode.truncated for episode in episodes], bool),
+            np.array([episode.final_known for episode in episodes], bool),
+        )
+
+    @cached_property
+    def ends(self) -> NDArray[np.int64]:
+        """One past the last step of each episode."""
+        return np.cumsum(self.lengths)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first step of each episode."""
+        return self.ends - self.lengths
+
+    def arrays(self) -> dict[str, Array]:
+        return {
+            "lengths": self.lengths,
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "final_known": self.final_known,
+        }

@@ -1,0 +1,34 @@
+"""A recording: what a reader makes of a stranger's file. Episodes in their own order and precision, one at a time."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from understudy.core.spec import ActionSpace
+from understudy.data.episode import Episode
+
+
+@final
+@dataclass(frozen=True)
+class Recording:
+    """Lazy and re-iterable: `episodes()` starts from the beginning every time and holds little in memory."""
+
+    name: str
+    """The file or id, for messages."""
+    steps: int
+    """How many there are in all."""
+    play: Callable[[], Iterator[Episode]]
+    """Makes a fresh iterator; episodes are structurally whole but not yet checked."""
+    space: ActionSpace | None = None
+    """The action space, if the file itself says it."""
+    layout: str = "episodes"
+    """Which of the known layouts was found."""
+    env: str = ""
+    """The environment the file says it came from. A word to show, never to import."""
+    notes: tuple[str, ...] = ()
+    """What the reader decided or restored, in sentences."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Plain facts of the file: reference scores, recipe, author."""
+
+    def episodes(self) -> Iterator[Episode]:
+        return self.play()

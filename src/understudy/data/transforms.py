@@ -1,0 +1,198 @@
+"""What is changed between a recording and the learner: one chain, always in this order, saved with the run.
+
+Mending (columns, ends, rewards, actions) works episode by episode, so a file of any size can be mended into a store.
+Choosing (best, some, held out) looks at every episode's return first. Rewards and observations are transformed for
+learning only: returns are always those of the recording, and the observation normaliser is part of the policy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from understudy.core.errors import DataError
+from understudy.core.rng import derived_seed
+from understudy.core.settings import Settings
+from understudy.core.spec import ActionSpace, Box
+from understudy.data.episode import Array, Episode
+from understudy.data.recording import Recording
+from understudy.data.rewards import RewardPreset
+
+Columns = dict[str, tuple[int, ...]]
+
+
+class Mending(Settings):
+    """What makes a recording fit its environment. A change here changes what the data is."""
+
+    drop_columns: Columns = {}
+    """Columns the recording has and the environment has not, per observation group: {state: [-1]}."""
+    time_limit: Annotated[int, Field(ge=1)] | None = None
+    """Episodes of this length did not terminate, they were stopped: their value goes on."""
+    late_rewards: bool = False
+    """Each reward stands one row too late (it arrived with the observation)."""
+    actions_from: tuple[float, float] | None = None
+    """The range actions were recorded in, mapped onto the action space: [-1, 1]."""
+    actions: Literal["refuse", "clip"] = "refuse"
+    """What to do with actions outside the action space."""
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        if self.actions_from is not None and not self.actions_from[0] < self.actions_from[1]:
+            raise ValueError("actions_from: low must be below high")
+        return self
+
+    def mends(self) -> bool:
+        """There is anything to do."""
+        return any(getattr(self, name) != field.default for name, field in Mending.model_fields.items())
+
+
+class Choosing(Settings):
+    """Which whole episodes are learned from."""
+
+    best_episodes: float = Field(1.0, gt=0, le=1)
+    """The share of episodes with the highest returns (0.1 is the data of 10 % BC)."""
+    max_episodes: Annotated[int, Field(ge=1)] | None = None
+    """At most so many episodes, drawn at random."""
+    validation: float = Field(0.0, ge=0, lt=1)
+    """The share of episodes held out: not learned from, but measured at every evaluation."""
+    choice_seed: int = Field(0, ge=0)
+    """Seed of the two random choices above."""
+
+    def chooses(self) -> bool:
+        return any(getattr(self, name) != field.default for name, field in Choosing.model_fields.items())
+
+
+class Transforms(Mending, Choosing):
+    """The whole chain."""
+
+    reward: RewardPreset = "none"
+    """Transform of rewards for learning; returns are reported raw."""
+    normalize_observations: bool = True
+    """(s − mean)/(std + 1e-3) with the dataset's statistics, saved with the policy."""
+    hide_columns: Columns = {}
+    """Columns nobody shall see, in data, environment and deployed policy alike, per observation group: {state: [0]}."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Numbers of episodes, each sorted."""
+
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+
+
+def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recording:
+    """The same recording, each episode mended on its way."""
+    if not mending.mends():
+        return recording
+
+    def play() -> Iterator[Episode]:
+        for number, episode in enumerate(recording.episodes()):
+            mended = mend_episode(episode, mending, space, f"dataset '{recording.name}', episode {number}")
+            if len(mended):
+                yield mended
+
+    return replace(recording, play=play)
+
+
+def mend_episode(episode: Episode, mending: Mending, space: ActionSpace, where: str) -> Episode:
+    """Columns, then ends, then rewards, then actions."""
+    episode = drop_columns(episode, mending.drop_columns, where)
+    if mending.time_limit is not None and episode.terminated and len(episode) == mending.time_limit:
+        episode = replace(episode, terminated=False, truncated=True)
+    if mending.late_rewards:
+        episode = realign_rewards(episode)
+    if mending.actions_from is not None:
+        episode = replace(episode, actions=_map_actions(episode.actions, mending.actions_from, space, where))
+    if mending.actions == "clip" and isinstance(space, Box):
+        episode = replace(episode, actions=np.clip(episode.actions, space.low, space.high))
+    return episode
+
+
+def drop_columns(episode: Episode, columns: Mapping[str, tuple[int, ...]], where: str) -> Episode:
+    """Without these columns of these vector groups; negative numbers count from the end."""
+    observations = dict(episode.observations)
+    for group, numbers in columns.items():
+        values = observations.get(group)
+        if values is None or values.ndim != 2:
+            raise DataError(
+                where, f"drop_columns: no vector group '{group}'", got=sorted(observations), expected="one of these"
+            )
+        observations[group] = np.delete(values, column_numbers(numbers, values.shape[1], where), axis=1)
+    return replace(episode, observations=observations)
+
+
+def column_numbers(numbers: tuple[int, ...], size: int, where: str) -> list[int]:
+    for number in numbers:
+        if not -size <= number < size:
+            raise DataError(where, "no such column", got=number, expected=f"{-size} to {size - 1}")
+    return sorted({number % size for number in numbers})
+
+
+def realign_rewards(episode: Episode) -> Episode:
+    """Row i's reward was earned by action i−1.
+
+    Where the recording ends with a row that carries the last reward and no successor, that row is no step and nothing
+    is lost. Otherwise the last action's reward was never written: the episode loses that step, and stops before it.
+    """
+    steps = len(episode) - 1
+    ended = not episode.final_known
+    return replace(
+        episode,
+        observations={name: values[: steps + 1] for name, values in episode.observations.items()},
+        actions=episode.actions[:steps],
+        rewards=episode.rewards[1:],
+        terminated=episode.terminated and ended,
+        truncated=episode.truncated or not ended,
+        final_known=True,
+        mask=None if episode.mask is None else episode.mask[: steps + 1],
+        extra={name: values[:steps] for name, values in episode.extra.items()},
+    )
+
+
+def _map_actions(actions: Array, recorded: tuple[float, float], space: ActionSpace, where: str) -> Array:
+    """[n, A]: the recorded range onto the box, linearly."""
+    if not isinstance(space, Box):
+        raise DataError(where, "actions_from is for continuous actions", got=space.describe())
+    low, high = recorded
+    unit = (np.asarray(actions, np.float64) - (low + high) / 2) / ((high - low) / 2)
+    mapped = space.centre + space.half_range * (unit[:, None] if unit.ndim == 1 else unit)
+    return mapped.astype(np.float64 if actions.dtype == np.float64 else np.float32)
+
+
+def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> Choice:
+    """Best first, then some of them, then those held out; ties go to the earlier episode."""
+    count = len(returns)
+    kept = np.argsort(-returns, kind="stable")[: max(1, round(choosing.best_episodes * count))]
+    rng = np.random.Generator(np.random.PCG64(derived_seed(choosing.choice_seed, "choose episodes")))
+    if choosing.max_episodes is not None and choosing.max_episodes < len(kept):
+        kept = rng.permutation(np.sort(kept))[: choosing.max_episodes]
+    kept = np.sort(kept)
+    held = round(choosing.validation * len(kept))
+    if choosing.validation > 0 and not 0 < held < len(kept):
+        raise DataError(
+            where,
+            "too few episodes to hold some out",
+            got=f"{len(kept)} episodes, validation {choosing.validation}",
+            expected="at least one on each side",
+        )
+    shuffled = rng.permutation(kept)
+    return Choice(np.sort(shuffled[held:]), np.sort(shuffled[:held]))
+
+
+def pick(recording: Recording, numbers: NDArray[np.int64]) -> Recording:
+    """Only these episodes."""
+    wanted = set(map(int, numbers))
+
+    def play() -> Iterator[Episode]:
+        return (episode for number, episode in enumerate(recording.episodes()) if number in wanted)
+
+    return replace(recording, play=play)
+
+
+def episode_returns(recording: Recording) -> NDArray[np.float64]:
+    """Undiscounted return of every episode [E]."""
+    return np.array([np.sum(episode.rewards, dtype=np.float64) for episode in recording.episodes()])

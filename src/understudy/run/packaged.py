@@ -1,0 +1,30 @@
+"""The YAML files that come with the library: run configs by `<algorithm>/<name>`, suites by name."""
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+SUITES = "suites"
+
+
+def config_root() -> Traversable:
+    return files("understudy").joinpath("configs")
+
+
+def config_names() -> list[str]:
+    """Names of the run configs."""
+    folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
+    return sorted(f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+
+
+def suite_names() -> list[str]:
+    """Names of the suites."""
+    return sorted(_names(config_root().joinpath(SUITES)))
+
+
+def read_packaged(name: str) -> str:
+    """The text of a config (`iql/pendulum`) or of a suite (`suites/antmaze`)."""
+    return config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _names(folder: Traversable) -> list[str]:
+    return [entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")]

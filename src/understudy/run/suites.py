@@ -1,0 +1,164 @@
+"""Suites: tasks that belong together, where each is evaluated, where its data lies, and which presets are known for it.
+
+A suite is a YAML file. Those of the library are asked by name; your own, of the same shape, by path.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+
+from understudy.algorithms import algorithm_names
+from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.core.settings import Settings
+from understudy.data.recipes import Recipe
+from understudy.data.scores import reference as known_reference
+from understudy.run.packaged import SUITES, config_names, read_packaged, suite_names
+from understudy.run.yaml_text import parse_yaml, read_yaml
+
+TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*$"
+"""An id may have folders, but none that leads out of a run's directory."""
+
+
+class Task(Settings):
+    """One dataset and the environment to evaluate in."""
+
+    id: str = Field(pattern=TASK_PATTERN)
+    """Its name, usually the dataset's: `hopper-medium-v2`."""
+    env: str = Field(pattern=r"^[A-Za-z0-9_/.-]+$")
+    """The id of a registered environment that can be made today."""
+    episode_cap: int = Field(gt=0)
+    """Steps after which the benchmark cuts an episode."""
+    reference: str | tuple[float, float] | None = None
+    """Reference score: a known id, or [low, high]."""
+    differs: str = ""
+    """Why returns in `env` are not on the reference's scale. If given, no score is reported."""
+    d4rl: str = ""
+    """D4RL's file, as a path below its server's folder."""
+    minari: str = ""
+    """The id of the same data at Minari."""
+    recipe: Recipe | None = None
+    """How to make the data here."""
+    origin: str = ""
+    """In words, where the data is found if none of these says it."""
+
+    @field_validator("reference")
+    @classmethod
+    def _known(cls, reference: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
+        if isinstance(reference, tuple) and not reference[0] < reference[1]:
+            raise ValueError("low must be below high")
+        if isinstance(reference, str):
+            try:
+                known_reference(reference)
+            except DataError as error:
+                raise ValueError(str(error)) from error
+        return reference
+
+    @field_validator("d4rl")
+    @classmethod
+    def _below_the_folder(cls, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/") or ":" in path:
+            raise ValueError("must be a path below the server's folder, such as gym_mujoco_v2/hopper_medium-v2.hdf5")
+        return path
+
+    def data_hint(self) -> str:
+        """Where to look for the data, in a few words."""
+        places = [f"D4RL's {self.d4rl}" if self.d4rl else "", f"Minari's {self.minari}" if self.minari else ""]
+        return " or ".join(place for place in [*places, self.origin] if place)
+
+
+class Suite(Settings):
+    """Tasks that are reported together."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    """What it is called."""
+    about: str
+    """One sentence for a list."""
+    eval_episodes: int | None = Field(None, ge=1)
+    """Episodes per evaluation, where neither the config nor the command says."""
+    differs: str = ""
+    """As a task's, for all of them."""
+    presets: dict[str, dict[str, str]] = Field({})
+    """Algorithm → config (by name, or a path to a YAML file) → where its numbers come from."""
+    tasks: tuple[Task, ...] = Field(min_length=1)
+    """What there is to learn."""
+
+    @field_validator("presets")
+    @classmethod
+    def _known_presets(cls, presets: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for algorithm, configs in presets.items():
+            if algorithm not in algorithm_names():
+                raise ValueError(f"no algorithm '{algorithm}'. {did_you_mean(algorithm, algorithm_names())}")
+            for config, source in configs.items():
+                _check_preset(config, source)
+        return presets
+
+    @model_validator(mode="after")
+    def _one_task_per_id(self) -> Self:
+        ids = [task.id for task in self.tasks]
+        repeated = sorted({name for name in ids if ids.count(name) > 1})
+        if repeated:
+            raise ValueError(f"task given twice: {', '.join(repeated)}")
+        return self
+
+    def difference(self, task: Task) -> str:
+        """Why a task's returns here cannot be scored, or nothing."""
+        return task.differs or self.differs
+
+
+def _check_preset(config: str, source: str) -> None:
+    known = config_names()
+    if not (Path(config).is_file() if config.endswith((".yaml", ".yml")) else config in known):
+        raise ValueError(f"no config '{config}'. {did_you_mean(config, known)} A file ends in .yaml.")
+    if not source.strip():
+        raise ValueError(f"preset '{config}' does not say where its numbers come from")
+
+
+def load_suite(name_or_path: str) -> Suite:
+    """A suite of the library by name, or one's own by path."""
+    if re.search(r"\.ya?ml$", name_or_path):
+        return _parsed(read_yaml(Path(name_or_path)), name_or_path)
+    known = suite_names()
+    if name_or_path not in known:
+        raise ConfigError(
+            f"suite '{name_or_path}'",
+            "no suite of this name",
+            do=f"{did_you_mean(name_or_path, known)} A file ends in .yaml.",
+        )
+    return _packaged(name_or_path)
+
+
+@cache
+def _packaged(name: str) -> Suite:
+    return _parsed(parse_yaml(read_packaged(f"{SUITES}/{name}"), name), name)
+
+
+def _parsed(content: object, where: str) -> Suite:
+    try:
+        return Suite.parse(content)
+    except ConfigError as error:
+        raise ConfigError(where, str(error)) from None
+
+
+def suites() -> Iterator[Suite]:
+    """Every suite of the library."""
+    return map(_packaged, suite_names())
+
+
+def find_task(name: str, suite: str = "") -> tuple[Suite, Task]:
+    """A task by its exact id, in one suite or in all of the library's, and the suite it belongs to."""
+    places = [load_suite(suite)] if suite else list(suites())
+    known = {task.id: (place, task) for place in places for task in place.tasks}
+    if name not in known:
+        hint = did_you_mean(name, known)
+        told = hint if hint.startswith("Did") else "See: understudy list tasks."
+        raise ConfigError("task", f"no task '{name}'", do=told)
+    return known[name]
+
+
+def suites_of(config: str) -> list[Suite]:
+    """The suites that name a config as a preset."""
+    return [suite for suite in suites() if any(config in configs for configs in suite.presets.values())]

@@ -1,0 +1,451 @@
+"""Checking datasets made from real rollouts, each broken in one way, as files come broken."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import ConfigError, DataError, MissingPackageError
+from understudy.core.spec import ActionSpace, Box, Discrete
+from understudy.data.episode import Episode
+from understudy.data.readers import open_recording
+from understudy.data.recording import Recording
+from understudy.data.survey import survey
+from understudy.data.transforms import Mending, mend
+from understudy.envs.gym import make_env
+from understudy.run.config import apply_override
+from understudy.run.dataset_check import SETTING, Report, check_dataset
+from understudy.run.replay_sample import SAMPLE, gather, wanted_steps
+from understudy.run.world import quiet_versions
+from worlds import random_episodes, real_data
+
+PENDULUM = Box((-2.0,), (2.0,))
+
+
+def rollouts(env_id: str, count: int = 3, limit: int = 200, seed: int = 0) -> list[Episode]:
+    """Random play as it was, in double precision."""
+    with quiet_versions():
+        env = make_env(env_id).unwrapped
+    env.action_space.seed(seed)
+    return [_rollout(env, limit, seed + number) for number in range(count)]
+
+
+def _rollout(env: Any, limit: int, seed: int) -> Episode:
+    observations, rewards, terminated = [env.reset(seed=seed)[0]], [], False
+    actions: list[Any] = []
+    while len(actions) < limit and not terminated:
+        actions.append(env.action_space.sample())
+        observation, reward, terminated, _, _ = env.step(actions[-1])
+        observations.append(observation)
+        rewards.append(reward)
+    state = np.array(observations, np.float64)
+    return Episode({"state": state}, np.array(actions), np.array(rewards), terminated, not terminated)
+
+
+def recording(episodes: list[Episode], **facts: Any) -> Recording:
+    return replace(open_recording(episodes), name="log", **facts)
+
+
+def check(episodes: list[Episode], env_id: str | None = None, **facts: Any) -> Report:
+    return check_dataset(recording(episodes, **facts), env_id)
+
+
+def found(report: Report, level: str) -> dict[str, str]:
+    """Kind to message."""
+    return {finding.kind: finding.message for finding in report.findings if finding.level == level}
+
+
+def mended(report: Report, episodes: list[Episode], space: ActionSpace) -> Recording:
+    words: dict[str, Any] = {}
+    for setting in report.settings:
+        apply_override(words, setting)
+    return mend(recording(episodes), Mending.parse(words), space)
+
+
+@pytest.fixture(scope="module")
+def pendulum() -> list[Episode]:
+    return rollouts("Pendulum-v1")
+
+
+@pytest.fixture(scope="module")
+def hopper() -> list[Episode]:
+    return rollouts("Hopper-v5", count=12)
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "CartPole-v1", "Hopper-v5", "MountainCar-v0"])
+def test_what_an_environment_did_passes(env_id: str) -> None:
+    report = check(rollouts(env_id, count=4, limit=150), env_id)
+    assert report.passed
+    assert not found(report, "warning")
+    assert report.physics is not None
+    assert report.physics.grade == "exact"
+    assert f"repeats in {env_id}: " in found(report, "note")["physics"]
+
+
+# What the environment knows better.
+
+
+def test_late_rewards_are_found_and_the_fix_is_one(pendulum: list[Episode]) -> None:
+    late = [replace(episode, rewards=np.append(0.0, episode.rewards[:-1])) for episode in pendulum]
+    report = check(late, "Pendulum-v1")
+    assert "rewards are late by one row" in found(report, "error")["late-rewards"]
+    assert report.settings == ["late_rewards=true"]
+    assert check_dataset(mended(report, late, PENDULUM), "Pendulum-v1").passed
+
+
+def test_actions_in_a_policys_own_units(pendulum: list[Episode]) -> None:
+    halved = [replace(episode, actions=episode.actions / 2) for episode in pendulum]
+    report = check(halved, "Pendulum-v1")
+    assert list(found(report, "error")) == ["action-scale"]
+    assert not found(report, "warning")
+    assert report.settings == ["actions_from=[-1, 1]"]
+    assert check_dataset(mended(report, halved, PENDULUM), "Pendulum-v1").passed
+
+
+def test_out_of_range_is_judged_in_the_units_of_the_recording(pendulum: list[Episode]) -> None:
+    """1.5 lies inside [-2, 2], but nobody can have meant it in [-1, 1]."""
+    halved = [replace(episode, actions=episode.actions / 2) for episode in pendulum]
+    halved[1].actions[[3, 7, 20]] = 1.5
+    errors = found(check(halved, "Pendulum-v1"), "error")
+    assert "3 of 600 actions (0.5%) lie outside the range they were recorded in" in errors["out-of-range"]
+    assert "got up to 1.5, expected [-1, 1]" in errors["out-of-range"]
+
+
+def test_units_wider_than_the_environments_are_no_excess() -> None:
+    """Humanoid takes [-0.4, 0.4]: actions of [-1, 1] are no mistake there, only other units."""
+    wide = [replace(episode, actions=episode.actions / 0.4) for episode in rollouts("Humanoid-v5", 3, 25)]
+    report = check(wide, "Humanoid-v5")
+    assert list(found(report, "error")) == ["action-scale"]
+    assert report.settings == ["actions_from=[-1, 1]"]
+
+
+def played(env_id: str, actions: Any, seed: int = 1) -> Episode:
+    """These actions, whatever they are."""
+    with quiet_versions():
+        env: Any = make_env(env_id).unwrapped
+    observations, rewards = [env.reset(seed=seed)[0]], []
+    for action in actions:
+        observation, reward, *_ = env.step(action)
+        observations.append(observation)
+        rewards.append(reward)
+    return Episode({"state": np.array(observations, np.float64)}, actions, np.array(rewards), False, True)
+
+
+def test_excess_that_the_environment_cuts_itself() -> None:
+    wild = np.random.default_rng(0).normal(0, 2, (200, 1)).astype(np.float32)
+    wild[7] = 42.0
+    episodes = [played("Pendulum-v1", wild), played("Pendulum-v1", wild[::-1])]
+    report = check(episodes, "Pendulum-v1")
+    message = found(report, "error")["out-of-range"]
+    assert f"{2 * (np.abs(wild) > 2).sum()} of 400 actions" in message
+    assert "got up to 42, expected [-2, 2]" in message
+    assert "Pendulum-v1 cuts them itself" in message
+    assert report.settings == ["actions=clip"]
+    assert check_dataset(mended(report, episodes, PENDULUM), "Pendulum-v1").passed
+
+
+def test_rewards_of_ones_own_are_a_warning(pendulum: list[Episode]) -> None:
+    own = [replace(episode, rewards=np.sin(np.arange(len(episode.rewards)))) for episode in pendulum]
+    report = check(own, "Pendulum-v1")
+    assert report.passed
+    assert "rewards are not those of Pendulum-v1" in found(report, "warning")["rewards"]
+
+
+def test_actions_cut_after_they_were_rewarded() -> None:
+    """The simulator cuts them itself, but takes the cost of what it was given."""
+    wild = np.random.default_rng(0).uniform(-0.9, 0.9, (120, 6)).astype(np.float32)
+    wild[::2, 0] = 3.0
+    episode = played("HalfCheetah-v5", wild)
+    assert "rewards" not in found(check([episode]), "note")
+    report = check([replace(episode, actions=np.clip(wild, -1, 1))], "HalfCheetah-v5")
+    assert report.passed
+    assert "cut after they had been rewarded" in (found(report, "note") | found(report, "warning"))["rewards"]
+
+
+def test_a_step_that_leads_elsewhere_is_named_and_no_error(pendulum: list[Episode]) -> None:
+    episode = pendulum[1]
+    state = episode.observations["state"].copy()
+    state[-1] = [-1.0, 0.0, 5.0]
+    broken = [pendulum[0], replace(episode, observations={"state": state}), pendulum[2]]
+    report = check(broken, "Pendulum-v1")
+    assert report.passed
+    message = found(report, "warning")["breaks"]
+    assert "; 1 are the last of their episode. The first: episode 1, row 199." in message
+    assert report.physics is not None
+    assert report.physics.grade == "exact"
+
+
+def test_lost_ends_everywhere_leave_the_physics_exact(pendulum: list[Episode]) -> None:
+    """A quarter of what is replayed are ends: they must not spoil the verdict on the rest."""
+    short = [cut(episode, start, start + 10) for episode in pendulum for start in range(0, 190, 10)]
+    for episode in short:
+        episode.observations["state"][-1] = [0.0, -1.0, 7.5]
+    report = check(short, "Pendulum-v1")
+    assert report.physics is not None
+    assert report.physics.grade == "exact"
+    assert "breaks" in found(report, "warning")
+
+
+def cut(episode: Episode, first: int, end: int) -> Episode:
+    last = end == len(episode.actions)
+    return replace(
+        episode,
+        observations={"state": episode.observations["state"][first : end + 1].copy()},
+        actions=episode.actions[first:end],
+        rewards=episode.rewards[first:end],
+        terminated=episode.terminated and last,
+        truncated=not (episode.terminated and last),
+    )
+
+
+# Ends.
+
+
+def test_terminals_where_nothing_terminates(pendulum: list[Episode]) -> None:
+    ended = [replace(episode, terminated=True, truncated=False) for episode in pendulum]
+    report = check(ended, "Pendulum-v1")
+    assert "3 of 3 episodes are marked terminated, but Pendulum-v1 never terminates" in str(found(report, "error"))
+    assert report.settings == ["time_limit=200"]
+    assert check_dataset(mended(report, ended, PENDULUM), "Pendulum-v1").passed
+
+
+def test_true_terminals_at_one_length_are_not_suspected(hopper: list[Episode]) -> None:
+    """From lengths alone they look like a time limit; the physics say that the hopper fell."""
+    falls = [cut(episode, len(episode.actions) - 8, len(episode.actions)) for episode in hopper if episode.terminated]
+    assert len(falls) > 5
+    assert "time-limit-as-terminal" in found(check(falls), "error")
+    assert check(falls, "Hopper-v5").passed
+
+
+def test_terminals_that_physics_deny(hopper: list[Episode]) -> None:
+    early = [replace(cut(episode, 0, 5), terminated=True, truncated=False) for episode in hopper]
+    report = check(early, "Hopper-v5")
+    assert "Hopper-v5 goes on after 12 of 12 of them" in found(report, "error")["time-limit-as-terminal"]
+    assert report.settings == ["time_limit=5"]
+
+
+def test_terminals_that_are_missing(hopper: list[Episode]) -> None:
+    report = check([replace(e, terminated=False, truncated=True) for e in hopper], "Hopper-v5")
+    assert report.passed
+    assert "Hopper-v5 ends after" in found(report, "warning")["missed-terminals"]
+
+
+@pytest.mark.parametrize(("at_limit", "level"), [(1, "warning"), (2, "error")])
+def test_terminals_at_the_time_limit_where_nothing_can_be_replayed(at_limit: int, level: str) -> None:
+    lengths = [100] * at_limit + [30, 44, 52, 60]
+    report = check([frozen_lake(length) for length in lengths], "FrozenLake-v1")
+    assert f"{at_limit} of them at step 100, the time limit of FrozenLake-v1" in str(found(report, level))
+    assert "FrozenLake-v1 cannot set its state" in found(report, "note")["no-replay"]
+    assert "Those can: Pendulum, CartPole, " in found(report, "note")["no-replay"]
+    assert report.settings == (["time_limit=100"] if level == "error" else [])
+
+
+def frozen_lake(steps: int) -> Episode:
+    rng = np.random.default_rng(steps)
+    state = np.eye(16, dtype=np.uint8)[rng.integers(0, 16, steps + 1)]
+    return Episode({"state": state}, rng.integers(0, 4, steps), rng.integers(0, 2, steps).astype(float), True, False)
+
+
+def test_longer_than_the_environment_allows() -> None:
+    report = check(rollouts("Pendulum-v1", count=2, limit=250), "Pendulum-v1")
+    assert report.passed
+    assert "2 of 2 episodes last longer than Pendulum-v1" in found(report, "warning")["longer-than-limit"]
+
+
+# Columns.
+
+
+def test_a_time_feature_goes_by_its_group(pendulum: list[Episode]) -> None:
+    timed = []
+    for episode in pendulum:
+        state = episode.observations["state"]
+        clock = 1 - np.arange(len(state)) / 200
+        timed.append(replace(episode, observations={"state": np.column_stack([state[:, :1], clock, state[:, 1:]])}))
+    report = check(timed, "Pendulum-v1")
+    assert "column 1 is an appended time feature" in found(report, "error")["time-feature"]
+    assert report.settings == ["drop_columns={state: [1]}"]
+    assert report.physics is not None
+    assert report.physics.grade == "exact"
+    assert check_dataset(mended(report, timed, PENDULUM), "Pendulum-v1").passed
+
+
+@pytest.mark.parametrize("name", ["ant_opolo_300", "ant_opolo_1200", "ant_opolo_5400"])
+def test_columns_of_earlier_versions(name: str) -> None:
+    report = check_dataset(open_recording(real_data(f"{name}.npz")), "Ant-v5")
+    assert "got 112 columns, expected 105" in found(report, "error")["time-feature"]
+    assert report.settings == ["drop_columns={state: [27, 28, 29, 30, 31, 32, -1]}"]
+    assert list(found(report, "error")) == ["time-feature"]
+    assert "physics" in found(report, "warning")
+
+
+@pytest.mark.parametrize("env_id", ["MountainCarContinuous-v0", "CartPole-v1", "HalfCheetah-v5"])
+def test_another_environment_altogether_is_not_mended(pendulum: list[Episode], env_id: str) -> None:
+    report = check(pendulum, env_id)
+    assert "observation-shape" in found(report, "error")
+    assert report.settings == []
+    assert report.command("log") == ""
+
+
+def test_the_same_shapes_from_another_world(pendulum: list[Episode]) -> None:
+    """Shapes agree, physics do not."""
+    foreign = [replace(episode, observations={"state": episode.observations["state"] * 0.3}) for episode in pendulum]
+    report = check(foreign, "Pendulum-v1")
+    assert "does not match Pendulum-v1" in found(report, "error")["physics"]
+
+
+def test_the_version_that_repeats_is_named() -> None:
+    report = check(rollouts("Walker2d-v4", 4, 100), "Walker2d-v5")
+    fixes = [finding.fix for finding in report.findings if finding.kind == "physics"]
+    assert fixes == ["It repeats exactly in Walker2d-v4: use --env Walker2d-v4"]
+
+
+def test_groups_and_kinds_of_actions() -> None:
+    named = [replace(e, observations={"position": e.observations["state"]}) for e in random_episodes(action=1)]
+    report = check(named, "Pendulum-v1")
+    assert "got ['position'], expected ['state']" in found(report, "error")["observation-groups"]
+    choices = [replace(episode, actions=np.zeros(20, np.int64)) for episode in random_episodes()]
+    assert "actions are choices" in found(check(choices, "Pendulum-v1"), "error")["action-kind"]
+    several = found(check(random_episodes(action=3), "Pendulum-v1"), "error")
+    assert "expected [1] float32" in several["action-shape"]
+    images = [replace(e, observations={"state": np.zeros((21, 3), np.uint8)}) for e in random_episodes(action=1)]
+    assert "got uint8, expected float32" in found(check(images, "Pendulum-v1"), "error")["observation-dtype"]
+
+
+def test_a_declared_space_gives_way_to_the_physics(pendulum: list[Episode]) -> None:
+    assert not found(check(pendulum, "Pendulum-v1", space=Box((-3.0,), (3.0,))), "warning")
+    report = check(random_episodes(state=23, action=7), "Pusher-v5", space=Box((-1.0,) * 7, (1.0,) * 7))
+    assert "declares another action space than Pusher-v5" in found(report, "warning")["declared-space"]
+    lake = check([frozen_lake(30)], "FrozenLake-v1", space=Discrete(5))
+    assert "got one of 5, expected one of 4" in found(lake, "warning")["declared-space"]
+
+
+# Which environment.
+
+
+def test_the_files_own_word_is_used_if_it_is_registered(pendulum: list[Episode]) -> None:
+    report = check(pendulum, env="Pendulum-v1")
+    assert report.env_id == "Pendulum-v1"
+    assert "It says it comes from Pendulum-v1" in found(report, "note")["env"]
+    assert report.physics is not None
+
+
+@pytest.mark.parametrize("word", ["subprocess:Popen", "os", "Hopper-v2", "Imaginary-v9", "../x"])
+def test_any_other_word_means_nothing(pendulum: list[Episode], word: str) -> None:
+    report = check(pendulum, env=word)
+    assert report.passed
+    assert report.env_id == ""
+    assert f"comes from '{word}', which cannot be used here" in found(report, "note")["no-env"]
+
+
+def test_an_environment_that_was_asked_for_must_exist(pendulum: list[Episode]) -> None:
+    assert "With --env ID" in found(check(pendulum), "note")["no-env"]
+    with pytest.raises(ConfigError, match="Did you mean 'Pendulum-v1'"):
+        check(pendulum, "Pendulun-v1")
+    with pytest.raises(MissingPackageError, match=r"cannot be made here\. Try Hopper-v4 or Hopper-v5\."):
+        check(pendulum, "Hopper-v2")
+
+
+# Broken data.
+
+
+def test_a_number_that_is_none_has_a_place(pendulum: list[Episode]) -> None:
+    state = pendulum[2].observations["state"].copy()
+    state[17, 1] = np.nan
+    report = check([*pendulum[:2], replace(pendulum[2], observations={"state": state})], "Pendulum-v1")
+    message = found(report, "error")["non-finite"]
+    assert message.startswith(
+        "dataset 'log', episode 2, observation 'state', row 17, column 1: not finite: 1 such value"
+    )
+    assert report.physics is not None
+    assert report.physics.grade == "exact"
+
+
+@pytest.mark.parametrize("column", ["rewards", "actions"])
+def test_infinite_numbers_do_not_stop_the_replay(pendulum: list[Episode], column: str) -> None:
+    values = getattr(pendulum[0], column).astype(np.float64)
+    values[5] = np.inf
+    report = check([replace(pendulum[0], **{column: values}), *pendulum[1:]], "Pendulum-v1")
+    assert "non-finite" in found(report, "error")
+    assert report.physics is not None
+
+
+def test_lengths_that_disagree(pendulum: list[Episode]) -> None:
+    short = replace(pendulum[1], rewards=pendulum[1].rewards[:-1])
+    report = check([pendulum[0], short], "Pendulum-v1")
+    assert "episode 1: has 200 actions and rewards of shape [199], expected [200]" in str(found(report, "error"))
+
+
+def test_a_recording_that_breaks_off(pendulum: list[Episode]) -> None:
+    def play() -> Iterator[Episode]:
+        yield from pendulum[:2]
+        raise DataError("dataset 'log'", "is damaged")
+
+    report = check_dataset(Recording("log", 600, play), "Pendulum-v1")
+    assert "From episode 2 on: dataset 'log': is damaged." in found(report, "error")["unreadable"]
+    assert report.physics is not None
+    nothing = check_dataset(Recording("log", 600, lambda: iter([])), "Pendulum-v1")
+    assert "no-episodes" in found(nothing, "error")
+
+
+# How.
+
+
+def test_recordings_are_walked_twice_and_keep_their_precision(pendulum: list[Episode]) -> None:
+    walks = 0
+
+    def play() -> Iterator[Episode]:
+        nonlocal walks
+        walks += 1
+        yield from pendulum
+
+    log = Recording("log", 600, play, PENDULUM)
+    check_dataset(log)
+    assert walks == 1
+    check_dataset(log, "Pendulum-v1")
+    assert walks == 3
+    sample = gather(log, survey(log), ())
+    assert sample is not None
+    together = np.concatenate([episode.observations["state"][:-1] for episode in pendulum])
+    np.testing.assert_array_equal(sample.steps.observations, together[sample.numbers])
+    after = np.concatenate([episode.observations["state"][1:] for episode in pendulum])
+    np.testing.assert_array_equal(sample.steps.next_observations, after[sample.numbers])
+
+
+def test_samples_are_small_and_hold_ends() -> None:
+    facts = survey(recording([cut(e, 0, 20) for e in random_episodes(count=300)]))
+    wanted = wanted_steps(facts)
+    assert 400 < len(wanted) <= SAMPLE
+    assert (np.diff(wanted) > 0).all()
+    assert (wanted % 20 == 19).sum() >= 40
+
+
+def test_unknown_finals_and_following_rewards_are_not_made_up(pendulum: list[Episode]) -> None:
+    lost = [
+        replace(episode, observations={"state": episode.observations["state"][:-1]}, final_known=False)
+        for episode in pendulum
+    ]
+    sample = gather(recording(lost), survey(recording(lost)), ())
+    assert sample is not None
+    last = sample.numbers % 200 == 199
+    assert last.any()
+    assert np.isnan(sample.steps.next_observations[last]).all()
+    assert not np.isnan(sample.steps.next_observations[~last]).any()
+    assert sample.steps.following_rewards is not None
+    assert (np.isnan(sample.steps.following_rewards) == last).all()
+
+
+def test_every_mending_is_a_setting_of_fixes() -> None:
+    examples = {
+        "drop_columns": "drop_columns={state: [27, -1], other: [0]}",
+        "time_limit": "time_limit=1000",
+        "late_rewards": "late_rewards=true",
+        "actions_from": "actions_from=[-1, 1]",
+        "actions": "actions=clip",
+    }
+    assert list(examples) == list(Mending.model_fields)
+    for text in examples.values():
+        matched = SETTING.match(f"{text}, if you like")
+        assert matched is not None
+        assert matched[0] == text

@@ -1,0 +1,255 @@
+"""Presets: every number as its source has it, and who has the last word."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from understudy.core.errors import ConfigError
+from understudy.run.config import RunConfig, load_config, read_resolved
+from understudy.run.packaged import config_names
+from understudy.run.suites import load_suite
+
+COMMON = {
+    "algo.weight_ceiling": 100.0,
+    "algo.gamma": 0.99,
+    "algo.n_step": 1,
+    "algo.polyak": 0.005,
+    "algo.actor_learning_rate": 3e-4,
+    "algo.critic_learning_rate": 3e-4,
+    "algo.value_learning_rate": 3e-4,
+    "algo.actor_schedule": "cosine",
+    "algo.actor.hidden": [256, 256],
+    "algo.actor.layer_norm": False,
+    "algo.actor.head": "gaussian",
+    "algo.critic.hidden": [256, 256],
+    "algo.critic.layer_norm": False,
+    "algo.critic.dropout": 0.0,
+    "source.batch_size": 256,
+    "steps": 1_000_000,
+}
+PAPER = COMMON | {
+    "algo.actor.init": "orthogonal",
+    "algo.critic.init": "orthogonal",
+    "data.normalize_observations": False,
+}
+CORL = COMMON | {
+    "algo.actor.init": "default",
+    "algo.critic.init": "default",
+    "data.normalize_observations": True,
+    "eval_every": 5000,
+}
+CORL_BC = {
+    "algo.learning_rate": 3e-4,
+    "algo.actor.hidden": [256, 256],
+    "algo.actor.head": "deterministic",
+    "algo.actor.init": "default",
+    "algo.actor.dropout": 0.0,
+    "data.normalize_observations": True,
+    "data.reward": "none",
+    "source.batch_size": 256,
+    "steps": 1_000_000,
+    "eval_every": 5000,
+}
+
+
+def iql(expectile: float, beta: float, dropout: float, reward: str, episodes: int) -> dict[str, Any]:
+    return {
+        "algo.expectile": expectile,
+        "algo.beta": beta,
+        "algo.actor.dropout": dropout,
+        "data.reward": reward,
+        "eval_episodes": episodes,
+    }
+
+
+TABLE: dict[str, dict[str, Any]] = {
+    "iql/paper-locomotion": PAPER | iql(0.7, 3.0, 0.0, "iql_locomotion", 10) | {"eval_every": 5000},
+    "iql/paper-antmaze": PAPER | iql(0.9, 10.0, 0.0, "antmaze_iql", 100) | {"eval_every": 100_000},
+    "iql/paper-kitchen": PAPER | iql(0.7, 0.5, 0.1, "none", 10) | {"eval_every": 5000},
+    "iql/paper-adroit": PAPER | iql(0.7, 0.5, 0.1, "none", 10) | {"eval_every": 5000},
+    "iql/corl-locomotion": CORL | iql(0.7, 3.0, 0.0, "none", 10),
+    "iql/corl-antmaze": CORL | iql(0.9, 10.0, 0.0, "antmaze_iql", 100),
+    "iql/corl-maze2d": CORL | iql(0.7, 3.0, 0.0, "none", 100),
+    "iql/corl-adroit": CORL | iql(0.8, 3.0, 0.1, "none", 10),
+    "bc/corl-locomotion": CORL_BC | {"eval_episodes": 10},
+    "bc/corl-antmaze": CORL_BC | {"eval_episodes": 100},
+    "bc/corl-maze2d": CORL_BC | {"eval_episodes": 100},
+    "bc/corl-adroit": CORL_BC | {"eval_episodes": 10},
+}
+SMALL_CHANGE = {"algo.polyak": 0.001, "algo.actor.head": "deterministic", "data.reward": "iql_locomotion"}
+CHANGES: dict[tuple[str, str], dict[str, Any]] = {
+    ("iql/corl-locomotion", "hopper-medium-v2"): SMALL_CHANGE,
+    ("iql/corl-locomotion", "hopper-medium-replay-v2"): SMALL_CHANGE,
+    ("iql/corl-locomotion", "hopper-medium-expert-v2"): {"algo.expectile": 0.5, "algo.beta": 6.0},
+}
+CASES = [(name, task.id) for name in TABLE for task in load_suite(name.split("-", maxsplit=1)[1]).tasks]
+
+
+def flat(config: RunConfig) -> dict[str, Any]:
+    """Dotted key to value."""
+
+    def walk(prefix: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            return {prefix: value}
+        return {k: v for name, part in value.items() for k, v in walk(f"{prefix}.{name}".lstrip("."), part).items()}
+
+    return walk("", config.model_dump(mode="json"))
+
+
+def test_the_table_names_every_preset() -> None:
+    assert sorted(TABLE) == [name for name in config_names() if name.split("/")[1].startswith(("paper-", "corl-"))]
+
+
+@pytest.mark.parametrize(("name", "task"), CASES)
+def test_every_number_of_every_preset_on_every_task(name: str, task: str) -> None:
+    found = flat(load_config(name, [f"task={task}", "data.path=x.hdf5"]))
+    expected = TABLE[name] | CHANGES.get((name, task), {})
+    assert {key: found[key] for key in expected} == expected
+    assert found["task"] == task
+    assert found["out"] == f"runs/{name}/{task}/0"
+
+
+SIX = ["random", "medium", "expert", "medium-replay", "medium-expert", "full-replay"]
+
+
+def test_per_task_changes_are_looked_up_exactly() -> None:
+    heads = {}
+    for level in SIX:
+        config = flat(load_config("iql/corl-locomotion", [f"task=hopper-{level}-v2", "data.path=x"]))
+        heads[level] = (config["algo.actor.head"], config["algo.expectile"], config["algo.polyak"])
+    small, plain = ("deterministic", 0.7, 0.001), ("gaussian", 0.7, 0.005)
+    assert heads == dict.fromkeys(SIX, plain) | {
+        "medium": small,
+        "medium-replay": small,
+        "medium-expert": ("gaussian", 0.5, 0.005),
+    }
+
+
+def test_overrides_have_the_last_word() -> None:
+    words = ["task=hopper-medium-expert-v2", "data.path=x", "algo.beta=7", "eval_episodes=3", "env.reference=[0, 1]"]
+    for order in (words, words[::-1]):
+        config = flat(load_config("iql/corl-locomotion", order))
+        assert config["algo.beta"] == 7.0
+        assert config["algo.expectile"] == 0.5, "the rest of the task's changes stay"
+        assert config["eval_episodes"] == 3
+        assert config["env.reference"] == [0.0, 1.0]
+        assert config["env.id"] == "Hopper-v4"
+
+
+def test_another_environment_is_not_given_the_tasks_reference() -> None:
+    words = ["task=hopper-medium-v2", "data.path=x"]
+    assert load_config("iql/paper-locomotion", words).env.reference == "hopper-medium-v2"
+    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v4"]).env.reference == "hopper-medium-v2"
+    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v5"]).env.reference is None
+
+
+def test_where_returns_are_on_another_scale_there_is_no_reference() -> None:
+    config = load_config("iql/paper-antmaze", ["task=antmaze-umaze-v2", "data.path=x"])
+    assert config.env.id == "AntMaze_UMaze-v4"
+    assert config.env.reference is None
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_a_preset_alone_says_what_it_needs(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"names no environment\. Give a task and its data, task=… data\.path=…"):
+        load_config(name)
+
+
+MISTAKES = {
+    ("task=hoper-medium-v2", "data.path=x"): r"^task: no task 'hoper-medium-v2'\. Did you mean 'hopper-medium-v2'\?$",
+    (
+        "task=hopper-medium-v2",
+    ): r"names no data\. Give it: data\.path=…\. .* D4RL's gym_mujoco_v2/hopper_medium-v2.hdf5",
+    ("task=[1]", "data.path=x", "env.id=Hopper-v4"): r"^task: wrong value: got \['1'\]",
+    ("task=hopper-medium-v2", "suite=antmaze"): r"no task 'hopper-medium-v2'",
+    ("task=hopper-medium-v2", "suite=[1]"): r"^suite: wrong value",
+    ("task=hopper-medium-v2", "data=x"): r"^data: wrong value: got 'x', expected a group of settings",
+    ("task=hopper-medium-v2", "data.path=x", "taks=1"): r"^taks: no such setting\. Did you mean 'task'\?$",
+    ("env.id=Hopper-v4",): r"names no data\. Give it: data\.path=…\.$",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes(words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=MISTAKES[words]):
+        load_config("iql/paper-locomotion", words)
+
+
+def test_a_config_with_its_own_world_is_not_renamed() -> None:
+    with pytest.raises(ConfigError, match="evaluated in Hopper-v4, and the config has an environment of its own"):
+        load_config("iql/pendulum", ["task=hopper-medium-v2"])
+    assert load_config("iql/pendulum").task == ""
+    assert load_config("iql/pendulum").out == "runs/iql/pendulum/0"
+
+
+def test_the_resolved_config_needs_no_suite_and_changes_no_more(tmp_path: Path) -> None:
+    config = load_config("iql/corl-locomotion", ["task=hopper-medium-v2", "data.path=x", "algo.polyak=0.5"])
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    assert not {"tasks", "suite"} & yaml.safe_load(config.to_yaml()).keys()
+    assert read_resolved(path) == config
+    assert load_config(str(path)) == config
+
+
+OWN_SUITE = """
+name: mine
+about: A pendulum.
+eval_episodes: 7
+tasks:
+  - id: swing-v0
+    env: Pendulum-v1
+    episode_cap: 200
+    reference: [-1500, -150]
+    recipe: {env: Pendulum-v1, episodes: 2, behaviours: [{policy: random}]}
+  - {id: swing-v1, env: Pendulum-v1, episode_cap: 200}
+"""
+OWN_PRESET = """
+algo: {name: bc}
+task: swing-v0
+suite: SUITE
+tasks:
+  swing-v0: {algo: {learning_rate: 1e-3}, steps: 10}
+  swing-v1: {algo: {learning_rate: 1e-2}}
+"""
+
+
+def own(folder: Path, preset: str = OWN_PRESET) -> str:
+    (folder / "mine.yaml").write_text(OWN_SUITE, encoding="utf-8")
+    path = folder / "preset.yaml"
+    path.write_text(preset.replace("SUITE", str(folder / "mine.yaml")), encoding="utf-8")
+    return str(path)
+
+
+def test_an_own_suite_brings_environment_reference_evaluation_and_recipe(tmp_path: Path) -> None:
+    config = flat(load_config(own(tmp_path)))
+    assert config["env.id"] == "Pendulum-v1"
+    assert config["env.reference"] == [-1500.0, -150.0]
+    assert config["eval_episodes"] == 7
+    assert config["data.recipe.episodes"] == 2
+    assert (config["algo.learning_rate"], config["steps"]) == (1e-3, 10)
+    assert config["out"] == "runs/preset/swing-v0/0"
+
+
+def test_another_task_of_it_on_the_line(tmp_path: Path) -> None:
+    config = flat(load_config(own(tmp_path), ["task=swing-v1", "data.path=x", "eval_episodes=2"]))
+    assert config["env.reference"] is None
+    assert (config["algo.learning_rate"], config["steps"]) == (1e-2, 1_000_000)
+    assert config["eval_episodes"] == 2
+    assert (config["data.path"], config["data.recipe"]) == ("x", None)
+
+
+def test_its_resolved_config_loads_when_the_suite_is_gone(tmp_path: Path) -> None:
+    config = load_config(own(tmp_path))
+    (tmp_path / "mine.yaml").unlink()
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    assert load_config(str(path)) == config
+
+
+def test_a_misspelt_task_among_the_changes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no task 'swing-w0'\. Did you mean 'swing-v"):
+        load_config(own(tmp_path, OWN_PRESET.replace("  swing-v0:", "  swing-w0:")))
+    with pytest.raises(ConfigError, match=r"^tasks: wrong value: expected task: \{algo: \{…\}"):
+        load_config(own(tmp_path, "algo: bc\ntasks: [1]\n"))
