@@ -196,6 +196,18 @@ def test_a_mask_that_was_not_recorded_is_missed_in_words() -> None:
         with_choices().rows(torch.tensor([0]), Demand(("behavior_log_prob",)))
 
 
+def test_a_column_can_be_added_afterwards() -> None:
+    dataset = random_dataset()
+    before = dataset.fingerprint
+    weighted = dataset.with_extra("priority", torch.arange(dataset.steps) / 7)
+    assert weighted.rows(torch.tensor([5]), Demand(("priority",))).extra["priority"].tolist() == [pytest.approx(5 / 7)]
+    assert weighted.fingerprint != before == dataset.fingerprint
+    assert "priority" not in dataset.extra
+    for name, count in (("priority", 3), ("row", dataset.steps)):
+        with pytest.raises(DataError, match="cannot be added"):
+            dataset.with_extra(name, torch.ones(count))
+
+
 def test_episodes_come_back_as_they_went_in() -> None:
     dataset = with_choices()
     again = Dataset.from_episodes(dataset.recording().episodes(), Discrete(2), precision="source")

@@ -249,12 +249,19 @@ def test_writing_to_a_tensor_never_reaches_the_disk(path: Path) -> None:
 
 
 @pytest.mark.parametrize("horizon", [1, 3])
-def test_a_large_store_reads_the_same_rows(path: Path, monkeypatch: pytest.MonkeyPatch, horizon: int) -> None:
+@pytest.mark.parametrize("kept", [0, 1000, 1 << 20])
+def test_a_large_store_reads_the_same_rows(
+    path: Path, monkeypatch: pytest.MonkeyPatch, horizon: int, kept: int
+) -> None:
+    """Read row by row, with none, one or all of the columns kept in memory."""
     small = open_store(path)
     monkeypatch.setattr(store, "RESIDENT_BUDGET", 0)
+    monkeypatch.setattr(store, "KEPT_BYTES", kept)
     large = open_store(path)
     assert isinstance(large._pager, FileRows)
     assert small._pager is None
+    added = large.with_extra("priority", torch.arange(large.steps)).rows(torch.tensor([7]), Demand(("priority",)))
+    assert added.extra["priority"].tolist() == [7]
     rows = torch.randperm(large.steps)
     demand = Demand(DERIVED, horizon, 0.9)
     one, other = small.rows(rows, demand), large.rows(rows, demand)
@@ -268,8 +275,12 @@ def test_a_large_store_reads_the_same_rows(path: Path, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(large.returns(), small.returns())
 
 
-def test_a_store_that_shrinks_under_our_feet_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", [0, 1 << 20])
+def test_a_store_that_shrinks_under_our_feet_is_an_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
     monkeypatch.setattr(store, "RESIDENT_BUDGET", 0)
+    monkeypatch.setattr(store, "KEPT_BYTES", kept)
     large = open_store(path)
     os.truncate(path / "action.npy", 200)
     with pytest.raises(DataError, match="column 'action': became shorter while it was read"):
@@ -284,6 +295,7 @@ def resident_file_bytes() -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_large_store_stays_out_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "RESIDENT_BUDGET", 1 << 20)
+    monkeypatch.setattr(store, "KEPT_BYTES", 0)
     size = random_dataset(count=100, steps=1000, state=100).nbytes  # about 40 MB
     path = write_store(random_dataset(count=100, steps=1000, state=100), tmp_path / "large")
     before = resident_file_bytes()

@@ -1,5 +1,6 @@
 """Checking datasets made from real rollouts, each broken in one way, as files come broken."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,10 +16,12 @@ from understudy.data.recording import Recording
 from understudy.data.survey import survey
 from understudy.data.transforms import Mending, mend
 from understudy.envs.gym import make_env
+from understudy.envs.physics import Terminals
 from understudy.run.config import apply_override
 from understudy.run.dataset_check import SETTING, Report, check_dataset
+from understudy.run.end_findings import end_findings
 from understudy.run.replay_sample import SAMPLE, gather, wanted_steps
-from understudy.run.world import quiet_versions
+from understudy.run.world import open_world, quiet_versions
 from worlds import random_episodes, real_data
 
 PENDULUM = Box((-2.0,), (2.0,))
@@ -146,6 +149,18 @@ def test_excess_that_the_environment_cuts_itself() -> None:
     assert check_dataset(mended(report, episodes, PENDULUM), "Pendulum-v1").passed
 
 
+def test_a_suspicion_of_late_rewards_gives_way_to_the_physics() -> None:
+    """Every episode begins with a reward of 0 and ends with an action of 0: late, or just as it was?"""
+    actions = np.random.default_rng(0).uniform(-2, 2, (100, 1)).astype(np.float32)
+    actions[-1] = 0
+    true = [played("Pendulum-v1", actions, seed) for seed in (1, 2)]
+    late = [replace(episode, rewards=np.append(0.0, episode.rewards[:-1])) for episode in true]
+    assert "late-rewards" in found(check(late), "warning")
+    report = check(late, "Pendulum-v1")
+    assert "late-rewards" in found(report, "error")
+    assert "late-rewards" not in found(report, "warning")
+
+
 def test_rewards_of_ones_own_are_a_warning(pendulum: list[Episode]) -> None:
     own = [replace(episode, rewards=np.sin(np.arange(len(episode.rewards)))) for episode in pendulum]
     report = check(own, "Pendulum-v1")
@@ -242,6 +257,12 @@ def test_terminals_at_the_time_limit_where_nothing_can_be_replayed(at_limit: int
     assert report.settings == (["time_limit=100"] if level == "error" else [])
 
 
+def test_confirmed_terminals_may_lie_at_the_time_limit() -> None:
+    facts, world = survey(recording([frozen_lake(100), frozen_lake(100)])), open_world("FrozenLake-v1")
+    assert end_findings(facts, world, None) != []
+    assert end_findings(facts, world, Terminals(confirmed=2, denied=0, missed=0)) == []
+
+
 def frozen_lake(steps: int) -> Episode:
     rng = np.random.default_rng(steps)
     state = np.eye(16, dtype=np.uint8)[rng.integers(0, 16, steps + 1)]
@@ -282,7 +303,8 @@ def test_columns_of_earlier_versions(name: str) -> None:
 
 @pytest.mark.parametrize("env_id", ["MountainCarContinuous-v0", "CartPole-v1", "HalfCheetah-v5"])
 def test_another_environment_altogether_is_not_mended(pendulum: list[Episode], env_id: str) -> None:
-    report = check(pendulum, env_id)
+    ended = [replace(episode, terminated=True, truncated=False) for episode in pendulum]
+    report = check(ended, env_id)
     assert "observation-shape" in found(report, "error")
     assert report.settings == []
     assert report.command("log") == ""
@@ -449,3 +471,32 @@ def test_every_mending_is_a_setting_of_fixes() -> None:
         matched = SETTING.match(f"{text}, if you like")
         assert matched is not None
         assert matched[0] == text
+
+
+def test_whatever_the_numbers_are_there_is_a_report() -> None:
+    rng = np.random.default_rng(0)
+    replayed = 0
+    for _ in range(80):
+        episodes = [odd_episode(rng) for _ in range(rng.integers(0, 4))]
+        report = check_dataset(Recording("log", 60, lambda episodes=episodes: iter(episodes)), "Pendulum-v1")
+        replayed += report.physics is not None
+        json.dumps(report.to_json("log"), allow_nan=False)
+        assert report.findings
+    assert replayed > 10
+
+
+def odd_episode(rng: np.random.Generator) -> Episode:
+    """Right shapes, mostly, and any numbers at all."""
+    steps, known = int(rng.integers(0, 15)), bool(rng.random() < 0.7)
+    state, actions, rewards = (odd_numbers(rng, shape) for shape in ((steps + known, 3), (steps, 1), (steps,)))
+    state = state[:-1] if rng.random() < 0.1 else state
+    return Episode({"state": state}, actions, rewards, bool(rng.random() < 0.5), bool(rng.random() < 0.3), known)
+
+
+def odd_numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    values = rng.standard_normal(shape)
+    if rng.random() < 0.2:
+        values *= 10.0 ** rng.integers(-30, 300)
+    if rng.random() < 0.2 and values.size:
+        values.flat[rng.integers(values.size)] = rng.choice([np.nan, np.inf, -np.inf])
+    return values.astype(rng.choice(["float64", "float64", "float64", "bool"])) if rng.random() < 0.3 else values

@@ -38,6 +38,9 @@ class Pager(Protocol):
 
     def take(self, name: str, index: Tensor) -> Tensor: ...
 
+    def pairs(self, name: str, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows `index` and the rows after them."""
+
     def release(self) -> None:
         """Hand back what scanning made resident."""
 
@@ -72,11 +75,14 @@ class Dataset:
         self.name = name
         self._pager = pager
         self._reward_map: Callable[[Tensor], Tensor] | None = None
+        self._added: frozenset[str] = frozenset()
         if fingerprint is not None:
             self.__dict__["fingerprint"] = fingerprint
         device = actions.device
         last = torch.from_numpy(index.ends - 1)
         self._ends = torch.from_numpy(index.ends).to(device)
+        # To search among the ends is a sixth of a batch from memory, and nothing beside a read from disk.
+        self._episode_of = None if pager is not None else index.of_steps().to(device)
         self._terminated = torch.zeros(self.steps, dtype=torch.bool)
         self._terminated[last] = torch.from_numpy(index.terminated)
         self._td_valid = torch.ones(self.steps, dtype=torch.bool)
@@ -128,7 +134,8 @@ class Dataset:
     def nbytes(self) -> int:
         """Bytes held, derived columns included."""
         stored = sum(column.nbytes for column in self.columns().values())
-        return stored + self._terminated.nbytes + self._td_valid.nbytes
+        derived = (self._terminated, self._td_valid, self._episode_of)
+        return stored + sum(column.nbytes for column in derived if column is not None)
 
     @cached_property
     def row_bytes(self) -> int:
@@ -226,6 +233,18 @@ class Dataset:
         other._reward_map = transform if inner is None else lambda reward: transform(inner(reward))
         return other
 
+    def with_extra(self, name: str, values: Tensor) -> "Dataset":
+        """The same data with a further column, one row per step: a priority to draw by, for instance."""
+        if name in (*DERIVED, "mask", "next_mask") or len(values) != self.steps:
+            raise DataError(
+                f"dataset '{self.name}', column '{name}'", "cannot be added", got=len(values), expected=self.steps
+            )
+        other = copy(self)
+        other.extra = {**self.extra, name: values.to(self.actions.device)}
+        other._added = self._added | {name}
+        other.__dict__.pop("fingerprint", None)
+        return other
+
     def to(self, device: torch.device) -> "Dataset":
         """The same data with its columns on `device`."""
         if self.actions.device == device:
@@ -245,19 +264,19 @@ class Dataset:
 
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
         """Steps `index` [B] as a batch, in stored units."""
-        slots = index + torch.bucketize(index, self._ends, right=True)
-        obs = self._observe(slots)
+        slots = index + self._episode(index)
         action = self._action(index)
         if demand.horizon == 1:
+            obs, next_obs = self._observe_both(slots)
             return Transitions(
                 obs,
                 action,
                 self._reward(index),
-                self._observe(slots + 1),
+                next_obs,
                 self._terminated.index_select(0, index),
                 {name: self._extra(name, index, index, demand.gamma) for name in demand.columns},
             )
-        return self._n_step_rows(obs, action, index, slots, demand)
+        return self._n_step_rows(self._observe(slots), action, index, slots, demand)
 
     def _n_step_rows(self, obs: Obs, action: Tensor, index: Tensor, slots: Tensor, demand: Demand) -> Transitions:
         """Reward, successor and flags of windows that end at the horizon or with the episode."""
@@ -278,6 +297,22 @@ class Dataset:
             name: _single(self._take(f"observation.{name}", column, slots))
             for name, column in self.observations.items()
         }
+
+    def _observe_both(self, slots: Tensor) -> tuple[Obs, Obs]:
+        """Observations of `slots` [B] and of the slots after them: on disk they lie side by side."""
+        if self._pager is None:
+            return self._observe(slots), self._observe(slots + 1)
+        pairs = {name: self._pager.pairs(f"observation.{name}", slots) for name in self.observations}
+        return (
+            {name: _single(pair[0]) for name, pair in pairs.items()},
+            {name: _single(pair[1]) for name, pair in pairs.items()},
+        )
+
+    def _episode(self, step: Tensor) -> Tensor:
+        """The episode that each step [B] belongs to."""
+        if self._episode_of is None:
+            return torch.bucketize(step, self._ends, right=True)
+        return self._episode_of.index_select(0, step)
 
     def _action(self, index: Tensor) -> Tensor:
         return _single(self._take("action", self.actions, index))
@@ -305,7 +340,9 @@ class Dataset:
             return self._action((final_step + 1).clamp(max=self.steps - 1))
         if name in ("mask", "next_mask") and self.mask is not None:
             step, later = (index, 0) if name == "mask" else (final_step, 1)
-            return self._take("mask", self.mask, step + torch.bucketize(step, self._ends, right=True) + later)
+            return self._take("mask", self.mask, step + self._episode(step) + later)
+        if name in self._added:
+            return _single(self.extra[name].index_select(0, index))
         if name in self.extra:
             return _single(self._take(f"extra.{name}", self.extra[name], index))
         masks = () if self.mask is None else ("mask", "next_mask")

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from understudy.data.episode import Array, Episode
 
@@ -37,6 +39,11 @@ class EpisodeIndex:
     def starts(self) -> NDArray[np.int64]:
         """The first step of each episode."""
         return self.ends - self.lengths
+
+    def of_steps(self) -> Tensor:
+        """The episode that each step belongs to [steps], int32."""
+        numbers = torch.arange(len(self.lengths), dtype=torch.int32)
+        return torch.repeat_interleave(numbers, torch.from_numpy(self.lengths))
 
     def arrays(self) -> dict[str, Array]:
         return {

@@ -11,6 +11,7 @@ import shutil
 import sys
 import weakref
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
@@ -32,6 +33,8 @@ MANIFEST = "manifest.json"
 INDEX = ("lengths", "terminated", "truncated", "final_known")
 RESIDENT_BUDGET = 512 << 20
 """A store up to this size is mapped and may become resident as a whole; rows of a larger one are read singly."""
+KEPT_BYTES = 256 << 20
+"""Columns of a large store that are small, rewards first of all, are kept in memory up to this size together."""
 COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 """Names of groups and columns become file names, so they may not wander."""
 DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
@@ -159,14 +162,45 @@ class FileRows:
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Rows `index` [B] of a column."""
+        if name in self._kept:
+            return self._kept[name].index_select(0, index)
+        return torch.from_numpy(self._read(name, index, 1)[:, 0])
+
+    def pairs(self, name: str, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows `index` [B] of a column and the rows after them, in one read each."""
+        if name in self._kept:
+            return self._kept[name].index_select(0, index), self._kept[name].index_select(0, index + 1)
+        both = torch.from_numpy(self._read(name, index, 2))
+        return both[:, 0].contiguous(), both[:, 1].contiguous()
+
+    @cached_property
+    def _kept(self) -> dict[str, Tensor]:
+        """The smallest columns, as many as fit: each spares a read per row."""
+        kept, room = {}, KEPT_BYTES
+        for name in sorted(self._columns, key=lambda name: self._columns[name].nbytes):
+            column = self._columns[name]
+            room -= column.nbytes
+            if room < 0:
+                break
+            with os.fdopen(self._handles[name], "rb", closefd=False) as file:
+                file.seek(column.offset)
+                values = np.fromfile(file, column.dtype, column.size)
+            self._check_length(name, values.size, column.size)
+            kept[name] = torch.from_numpy(values.reshape(column.shape))
+        return kept
+
+    def _check_length(self, name: str, length: int, expected: int) -> None:
+        if length != expected:
+            raise DataError(f"dataset '{self._path}', column '{name}'", "became shorter while it was read")
+
+    def _read(self, name: str, index: Tensor, rows: int) -> Array:
+        """`rows` rows from each of `index` on [B, rows, …]."""
         column, handle = self._columns[name], self._handles[name]
         size = column[:1].nbytes
         places = (index * size + column.offset).tolist()
-        content = bytearray().join([os.pread(handle, size, place) for place in places])
-        if len(content) != size * len(places):
-            raise DataError(f"dataset '{self._path}', column '{name}'", "became shorter while it was read")
-        rows = np.frombuffer(content, column.dtype).reshape(len(places), *column.shape[1:])
-        return torch.from_numpy(rows)
+        content = bytearray().join([os.pread(handle, rows * size, place) for place in places])
+        self._check_length(name, len(content), rows * size * len(places))
+        return np.frombuffer(content, column.dtype).reshape(len(places), rows, *column.shape[1:])
 
     def release(self) -> None:
         """Hand back pages that a scan of the mapped columns made resident; the page cache keeps them."""
