@@ -28,7 +28,7 @@ from understudy.core.spec import Box, Group, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
 from understudy.data.index import EpisodeIndex
-from understudy.data.store import FileRows, open_store, write_store
+from understudy.data.stores.store import FileRows, open_store, write_store
 from understudy.sources.offline import OfflineSource
 
 OBSERVATION, ACTION, EPISODE = 17, 6, 1000

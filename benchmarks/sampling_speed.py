@@ -24,7 +24,7 @@ from torch import Tensor
 
 from understudy.core.protocols import Carry, Demand, Source
 from understudy.data.dataset import Dataset
-from understudy.data.store import open_store
+from understudy.data.stores.store import open_store
 from understudy.run.allocator import keep_freed_memory
 from understudy.sources.offline import OfflineSource
 from understudy.sources.sequences import SequenceSource

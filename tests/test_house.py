@@ -19,7 +19,20 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [{"core"}, {"losses", "nn", "data", "envs"}, {"parts", "sources"}, {"algorithms"}, {"run"}, {"cli"}]
 """From the ground up: a room imports only rooms of lower layers, never its neighbours."""
-OPTIONAL = {"h5py", "minari", "pyarrow", "PIL", "mujoco", "gymnasium_robotics", "pybullet", "envpool", "wandb", "optuna", "ray", "onnx"}
+OPTIONAL = {
+    "h5py",
+    "minari",
+    "pyarrow",
+    "PIL",
+    "mujoco",
+    "gymnasium_robotics",
+    "pybullet",
+    "envpool",
+    "wandb",
+    "optuna",
+    "ray",
+    "onnx",
+}
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "misc", "helpers", "helper"}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "hasattr"}
 FORBIDDEN_IMPORTS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

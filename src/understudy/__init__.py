@@ -6,13 +6,13 @@ from understudy.core.spec import Box, Discrete, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Recipe
-from understudy.data.recorder import Recorder
 from understudy.data.scores import normalized_score
-from understudy.data.store import write_store
+from understudy.data.stores.recorder import Recorder
+from understudy.data.stores.store import write_store
 from understudy.data.transforms import Transforms
 from understudy.nn.actor import Actor
 from understudy.run.config import RunConfig, load_config
-from understudy.run.datasets import load_dataset, make_dataset
+from understudy.run.dataset.loading import load_dataset, make_dataset
 from understudy.run.evaluate import Evaluation, evaluate_policy
 from understudy.run.policies import load_policy
 from understudy.run.session import Run, predict, resume, train

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import Spoken, complaint, understudy
 
-from understudy.data.store import write_store
+from understudy.data.stores.store import write_store
 from worlds import random_dataset, real_data
 
 

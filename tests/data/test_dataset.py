@@ -10,8 +10,8 @@ from understudy.core.errors import DataError
 from understudy.core.protocols import Demand
 from understudy.core.spec import Box, Group, Spec
 from understudy.data.dataset import Dataset
-from understudy.data.index import EpisodeIndex
 from understudy.data.episode import Episode
+from understudy.data.index import EpisodeIndex
 from worlds import random_dataset, random_episodes
 
 BOX = Box((-1.0, -1.0), (1.0, 1.0))

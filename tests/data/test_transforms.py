@@ -118,7 +118,9 @@ def test_the_recorded_range_is_mapped_onto_the_box() -> None:
 
 def test_actions_are_clipped_after_they_are_mapped() -> None:
     wild = np.array([[8995.0, -3.0], [0.0, 0.5], [-1.0, 1.0], [2.0, 0.0]], np.float32)
-    np.testing.assert_allclose(mended(episode(actions=wild), actions="clip").actions[0], [2, 0])
+    clipped = mended(episode(actions=wild), actions="clip").actions
+    np.testing.assert_allclose(clipped[0], [2, 0])
+    assert clipped.dtype == np.float32
     np.testing.assert_allclose(mended(episode(actions=wild), actions="clip", actions_from=[-1, 1]).actions[3], [2, 0.5])
 
 

@@ -6,7 +6,7 @@ import pytest
 from understudy.core.errors import ConfigError
 from understudy.envs.controllers import find_controller, make_controller, swing_up_pendulum
 from understudy.envs.gym import make_env
-from understudy.run.datasets import make_dataset
+from understudy.run.dataset.loading import make_dataset
 from worlds import pendulum_recipe
 
 

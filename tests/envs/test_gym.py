@@ -78,7 +78,8 @@ def test_endless_actions_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "observation", [spaces.Discrete(4, start=2), spaces.Tuple([box(1)]), spaces.Dict({"a": spaces.Text(5)}), spaces.Text(5)]
+    "observation",
+    [spaces.Discrete(4, start=2), spaces.Tuple([box(1)]), spaces.Dict({"a": spaces.Text(5)}), spaces.Text(5)],
 )
 def test_other_observations_are_refused(observation: "spaces.Space[Any]") -> None:
     with pytest.raises(ConfigError, match="environment 'x': observations not supported"):

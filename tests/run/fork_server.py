@@ -20,7 +20,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.cli.main import main as understudy
-from understudy.data import scores, store
+from understudy.data import scores
+from understudy.data.stores import store
 from understudy.run import session
 from understudy.run.meta import versions
 

@@ -14,11 +14,11 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.data.readers import open_recording
-from understudy.data.store import open_store, store_recipe, write_store
+from understudy.data.formats.readers import open_recording
+from understudy.data.stores.store import open_store, store_recipe, write_store
 from understudy.data.transforms import Transforms
-from understudy.run.conversion import convert
-from understudy.run.datasets import make_dataset, record_recipe, space_of
+from understudy.run.dataset.conversion import convert
+from understudy.run.dataset.loading import make_dataset, record_recipe, space_of
 from worlds import pendulum_recipe, random_dataset, real_data
 
 

@@ -1,70 +1,20 @@
 """Checking datasets made from real rollouts, each broken in one way, as files come broken."""
 
-import json
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from checked_rollouts import PENDULUM, check, cut, found, frozen_lake, mended, played, recording, rollouts
 
-from understudy.core.errors import ConfigError, DataError, MissingPackageError
-from understudy.core.spec import ActionSpace, Box, Discrete
+from understudy.core.spec import Box, Discrete
 from understudy.data.episode import Episode
-from understudy.data.readers import open_recording
-from understudy.data.recording import Recording
-from understudy.data.survey import survey
-from understudy.data.transforms import Mending, mend
-from understudy.envs.gym import make_env
+from understudy.data.formats.readers import open_recording
+from understudy.data.surveys.survey import survey
 from understudy.envs.physics import Terminals
-from understudy.run.config import apply_override
-from understudy.run.dataset_check import SETTING, Report, check_dataset
-from understudy.run.end_findings import end_findings
-from understudy.run.replay_sample import SAMPLE, gather, wanted_steps
-from understudy.run.world import open_world, quiet_versions
+from understudy.run.dataset.check import check_dataset
+from understudy.run.dataset.end_findings import end_findings
+from understudy.run.dataset.world import open_world
 from worlds import random_episodes, real_data
-
-PENDULUM = Box((-2.0,), (2.0,))
-
-
-def rollouts(env_id: str, count: int = 3, limit: int = 200, seed: int = 0) -> list[Episode]:
-    """Random play as it was, in double precision."""
-    with quiet_versions():
-        env = make_env(env_id).unwrapped
-    env.action_space.seed(seed)
-    return [_rollout(env, limit, seed + number) for number in range(count)]
-
-
-def _rollout(env: Any, limit: int, seed: int) -> Episode:
-    observations, rewards, terminated = [env.reset(seed=seed)[0]], [], False
-    actions: list[Any] = []
-    while len(actions) < limit and not terminated:
-        actions.append(env.action_space.sample())
-        observation, reward, terminated, _, _ = env.step(actions[-1])
-        observations.append(observation)
-        rewards.append(reward)
-    state = np.array(observations, np.float64)
-    return Episode({"state": state}, np.array(actions), np.array(rewards), terminated, not terminated)
-
-
-def recording(episodes: list[Episode], **facts: Any) -> Recording:
-    return replace(open_recording(episodes), name="log", **facts)
-
-
-def check(episodes: list[Episode], env_id: str | None = None, **facts: Any) -> Report:
-    return check_dataset(recording(episodes, **facts), env_id)
-
-
-def found(report: Report, level: str) -> dict[str, str]:
-    """Kind to message."""
-    return {finding.kind: finding.message for finding in report.findings if finding.level == level}
-
-
-def mended(report: Report, episodes: list[Episode], space: ActionSpace) -> Recording:
-    words: dict[str, Any] = {}
-    for setting in report.settings:
-        apply_override(words, setting)
-    return mend(recording(episodes), Mending.parse(words), space)
 
 
 @pytest.fixture(scope="module")
@@ -124,18 +74,6 @@ def test_units_wider_than_the_environments_are_no_excess() -> None:
     assert report.settings == ["actions_from=[-1, 1]"]
 
 
-def played(env_id: str, actions: Any, seed: int = 1) -> Episode:
-    """These actions, whatever they are."""
-    with quiet_versions():
-        env: Any = make_env(env_id).unwrapped
-    observations, rewards = [env.reset(seed=seed)[0]], []
-    for action in actions:
-        observation, reward, *_ = env.step(action)
-        observations.append(observation)
-        rewards.append(reward)
-    return Episode({"state": np.array(observations, np.float64)}, actions, np.array(rewards), False, True)
-
-
 def test_excess_that_the_environment_cuts_itself() -> None:
     wild = np.random.default_rng(0).normal(0, 2, (200, 1)).astype(np.float32)
     wild[7] = 42.0
@@ -173,7 +111,7 @@ def test_actions_cut_after_they_were_rewarded() -> None:
     wild = np.random.default_rng(0).uniform(-0.9, 0.9, (120, 6)).astype(np.float32)
     wild[::2, 0] = 3.0
     episode = played("HalfCheetah-v5", wild)
-    assert "rewards" not in found(check([episode]), "note")
+    assert "rewards" not in found(check([episode], "HalfCheetah-v5"), "note")
     report = check([replace(episode, actions=np.clip(wild, -1, 1))], "HalfCheetah-v5")
     assert report.passed
     assert "cut after they had been rewarded" in (found(report, "note") | found(report, "warning"))["rewards"]
@@ -201,18 +139,6 @@ def test_lost_ends_everywhere_leave_the_physics_exact(pendulum: list[Episode]) -
     assert report.physics is not None
     assert report.physics.grade == "exact"
     assert "breaks" in found(report, "warning")
-
-
-def cut(episode: Episode, first: int, end: int) -> Episode:
-    last = end == len(episode.actions)
-    return replace(
-        episode,
-        observations={"state": episode.observations["state"][first : end + 1].copy()},
-        actions=episode.actions[first:end],
-        rewards=episode.rewards[first:end],
-        terminated=episode.terminated and last,
-        truncated=not (episode.terminated and last),
-    )
 
 
 # Ends.
@@ -261,12 +187,6 @@ def test_confirmed_terminals_may_lie_at_the_time_limit() -> None:
     facts, world = survey(recording([frozen_lake(100), frozen_lake(100)])), open_world("FrozenLake-v1")
     assert end_findings(facts, world, None) != []
     assert end_findings(facts, world, Terminals(confirmed=2, denied=0, missed=0)) == []
-
-
-def frozen_lake(steps: int) -> Episode:
-    rng = np.random.default_rng(steps)
-    state = np.eye(16, dtype=np.uint8)[rng.integers(0, 16, steps + 1)]
-    return Episode({"state": state}, rng.integers(0, 4, steps), rng.integers(0, 2, steps).astype(float), True, False)
 
 
 def test_longer_than_the_environment_allows() -> None:
@@ -341,162 +261,3 @@ def test_a_declared_space_gives_way_to_the_physics(pendulum: list[Episode]) -> N
     assert "declares another action space than Pusher-v5" in found(report, "warning")["declared-space"]
     lake = check([frozen_lake(30)], "FrozenLake-v1", space=Discrete(5))
     assert "got one of 5, expected one of 4" in found(lake, "warning")["declared-space"]
-
-
-# Which environment.
-
-
-def test_the_files_own_word_is_used_if_it_is_registered(pendulum: list[Episode]) -> None:
-    report = check(pendulum, env="Pendulum-v1")
-    assert report.env_id == "Pendulum-v1"
-    assert "It says it comes from Pendulum-v1" in found(report, "note")["env"]
-    assert report.physics is not None
-
-
-@pytest.mark.parametrize("word", ["subprocess:Popen", "os", "Hopper-v2", "Imaginary-v9", "../x"])
-def test_any_other_word_means_nothing(pendulum: list[Episode], word: str) -> None:
-    report = check(pendulum, env=word)
-    assert report.passed
-    assert report.env_id == ""
-    assert f"comes from '{word}', which cannot be used here" in found(report, "note")["no-env"]
-
-
-def test_an_environment_that_was_asked_for_must_exist(pendulum: list[Episode]) -> None:
-    assert "With --env ID" in found(check(pendulum), "note")["no-env"]
-    with pytest.raises(ConfigError, match="Did you mean 'Pendulum-v1'"):
-        check(pendulum, "Pendulun-v1")
-    with pytest.raises(MissingPackageError, match=r"cannot be made here\. Try Hopper-v4 or Hopper-v5\."):
-        check(pendulum, "Hopper-v2")
-
-
-# Broken data.
-
-
-def test_a_number_that_is_none_has_a_place(pendulum: list[Episode]) -> None:
-    state = pendulum[2].observations["state"].copy()
-    state[17, 1] = np.nan
-    report = check([*pendulum[:2], replace(pendulum[2], observations={"state": state})], "Pendulum-v1")
-    message = found(report, "error")["non-finite"]
-    assert message.startswith(
-        "dataset 'log', episode 2, observation 'state', row 17, column 1: not finite: 1 such value"
-    )
-    assert report.physics is not None
-    assert report.physics.grade == "exact"
-
-
-@pytest.mark.parametrize("column", ["rewards", "actions"])
-def test_infinite_numbers_do_not_stop_the_replay(pendulum: list[Episode], column: str) -> None:
-    values = getattr(pendulum[0], column).astype(np.float64)
-    values[5] = np.inf
-    report = check([replace(pendulum[0], **{column: values}), *pendulum[1:]], "Pendulum-v1")
-    assert "non-finite" in found(report, "error")
-    assert report.physics is not None
-
-
-def test_lengths_that_disagree(pendulum: list[Episode]) -> None:
-    short = replace(pendulum[1], rewards=pendulum[1].rewards[:-1])
-    report = check([pendulum[0], short], "Pendulum-v1")
-    assert "episode 1: has 200 actions and rewards of shape [199], expected [200]" in str(found(report, "error"))
-
-
-def test_a_recording_that_breaks_off(pendulum: list[Episode]) -> None:
-    def play() -> Iterator[Episode]:
-        yield from pendulum[:2]
-        raise DataError("dataset 'log'", "is damaged")
-
-    report = check_dataset(Recording("log", 600, play), "Pendulum-v1")
-    assert "From episode 2 on: dataset 'log': is damaged." in found(report, "error")["unreadable"]
-    assert report.physics is not None
-    nothing = check_dataset(Recording("log", 600, lambda: iter([])), "Pendulum-v1")
-    assert "no-episodes" in found(nothing, "error")
-
-
-# How.
-
-
-def test_recordings_are_walked_twice_and_keep_their_precision(pendulum: list[Episode]) -> None:
-    walks = 0
-
-    def play() -> Iterator[Episode]:
-        nonlocal walks
-        walks += 1
-        yield from pendulum
-
-    log = Recording("log", 600, play, PENDULUM)
-    check_dataset(log)
-    assert walks == 1
-    check_dataset(log, "Pendulum-v1")
-    assert walks == 3
-    sample = gather(log, survey(log), ())
-    assert sample is not None
-    together = np.concatenate([episode.observations["state"][:-1] for episode in pendulum])
-    np.testing.assert_array_equal(sample.steps.observations, together[sample.numbers])
-    after = np.concatenate([episode.observations["state"][1:] for episode in pendulum])
-    np.testing.assert_array_equal(sample.steps.next_observations, after[sample.numbers])
-
-
-def test_samples_are_small_and_hold_ends() -> None:
-    facts = survey(recording([cut(e, 0, 20) for e in random_episodes(count=300)]))
-    wanted = wanted_steps(facts)
-    assert 400 < len(wanted) <= SAMPLE
-    assert (np.diff(wanted) > 0).all()
-    assert (wanted % 20 == 19).sum() >= 40
-
-
-def test_unknown_finals_and_following_rewards_are_not_made_up(pendulum: list[Episode]) -> None:
-    lost = [
-        replace(episode, observations={"state": episode.observations["state"][:-1]}, final_known=False)
-        for episode in pendulum
-    ]
-    sample = gather(recording(lost), survey(recording(lost)), ())
-    assert sample is not None
-    last = sample.numbers % 200 == 199
-    assert last.any()
-    assert np.isnan(sample.steps.next_observations[last]).all()
-    assert not np.isnan(sample.steps.next_observations[~last]).any()
-    assert sample.steps.following_rewards is not None
-    assert (np.isnan(sample.steps.following_rewards) == last).all()
-
-
-def test_every_mending_is_a_setting_of_fixes() -> None:
-    examples = {
-        "drop_columns": "drop_columns={state: [27, -1], other: [0]}",
-        "time_limit": "time_limit=1000",
-        "late_rewards": "late_rewards=true",
-        "actions_from": "actions_from=[-1, 1]",
-        "actions": "actions=clip",
-    }
-    assert list(examples) == list(Mending.model_fields)
-    for text in examples.values():
-        matched = SETTING.match(f"{text}, if you like")
-        assert matched is not None
-        assert matched[0] == text
-
-
-def test_whatever_the_numbers_are_there_is_a_report() -> None:
-    rng = np.random.default_rng(0)
-    replayed = 0
-    for _ in range(80):
-        episodes = [odd_episode(rng) for _ in range(rng.integers(0, 4))]
-        report = check_dataset(Recording("log", 60, lambda episodes=episodes: iter(episodes)), "Pendulum-v1")
-        replayed += report.physics is not None
-        json.dumps(report.to_json("log"), allow_nan=False)
-        assert report.findings
-    assert replayed > 10
-
-
-def odd_episode(rng: np.random.Generator) -> Episode:
-    """Right shapes, mostly, and any numbers at all."""
-    steps, known = int(rng.integers(0, 15)), bool(rng.random() < 0.7)
-    state, actions, rewards = (odd_numbers(rng, shape) for shape in ((steps + known, 3), (steps, 1), (steps,)))
-    state = state[:-1] if rng.random() < 0.1 else state
-    return Episode({"state": state}, actions, rewards, bool(rng.random() < 0.5), bool(rng.random() < 0.3), known)
-
-
-def odd_numbers(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    values = rng.standard_normal(shape)
-    if rng.random() < 0.2:
-        values *= 10.0 ** rng.integers(-30, 300)
-    if rng.random() < 0.2 and values.size:
-        values.flat[rng.integers(values.size)] = rng.choice([np.nan, np.inf, -np.inf])
-    return values.astype(rng.choice(["float64", "float64", "float64", "bool"])) if rng.random() < 0.3 else values

@@ -14,9 +14,9 @@ from understudy.core.errors import DataError
 from understudy.core.spec import Discrete
 from understudy.data.recording import Recording
 from understudy.data.scores import normalized_score
-from understudy.run.dataset_plots import draw_survey
-from understudy.run.inspection import find_scale, inspect, read_range
-from understudy.run.inspection_screen import BARS, spark, text_of
+from understudy.run.dataset.inspection import find_scale, inspect, read_range
+from understudy.run.dataset.inspection_screen import BARS, spark, text_of
+from understudy.run.dataset.plots import draw_survey
 from worlds import random_episodes
 
 BOX = Box((-1.0, -1.0), (1.0, 1.0))

@@ -10,7 +10,7 @@ import torch
 
 import understudy as us
 from understudy.core.errors import ConfigError, DataError
-from understudy.data.store import write_store
+from understudy.data.stores.store import write_store
 from understudy.run.build import build_learner
 from understudy.run.validation import validation_error
 from worlds import PENDULUM_RECIPE, random_dataset, real_data, tiny_config

@@ -16,7 +16,7 @@ from understudy.core.spec import Box, Discrete
 from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.data.store import open_store, write_store
+from understudy.data.stores.store import open_store, write_store
 from understudy.run.build import build_learner
 from understudy.sources.offline import OfflineSource
 from worlds import random_dataset, random_episodes, tiny_config
@@ -201,7 +201,7 @@ def test_a_store_gives_what_memory_gives(
     wishes: dict[str, Any], budget: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mapped, and read row by row."""
-    monkeypatch.setattr("understudy.data.store.RESIDENT_BUDGET", budget)
+    monkeypatch.setattr("understudy.data.stores.store.RESIDENT_BUDGET", budget)
     demand = Demand(("row", "next_action", "td_valid", "priority"))
     stored = open_store(write_store(weighed(), tmp_path / "store"))
     memory, disk = (source(1, demand, dataset, **wishes) for dataset in (weighed(), stored))

@@ -17,7 +17,7 @@ from understudy.core.spec import Box, Discrete
 from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.data.store import open_store, write_store
+from understudy.data.stores.store import open_store, write_store
 from understudy.sources.sequences import SequenceSource, Starts
 from worlds import random_dataset
 

@@ -24,7 +24,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
-    from understudy.run.dataset_check import check_file
+    from understudy.run.dataset.check import check_file
     from understudy.run.progress import Reporter
 
     report = check_file(data, env, Reporter())
@@ -33,7 +33,7 @@ def check(
     else:
         from rich.console import Console
 
-        from understudy.run.check_screen import by_hand, screen, verdict
+        from understudy.run.dataset.check_screen import by_hand, screen, verdict
 
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")

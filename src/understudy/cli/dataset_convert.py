@@ -29,8 +29,8 @@ def convert(
     """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
     from understudy.data.transforms import Transforms
     from understudy.run.config import apply_override
-    from understudy.run.conversion import convert as run
-    from understudy.run.datasets import space_of_env
+    from understudy.run.dataset.conversion import convert as run
+    from understudy.run.dataset.loading import space_of_env
     from understudy.run.progress import Reporter
 
     words: dict[str, object] = {}
@@ -59,6 +59,6 @@ def download(
     root: Annotated[Path | None, typer.Option("--root", help="Folder to keep it in; Minari's own if absent.")] = None,
 ) -> None:
     """Fetch a Minari dataset with Minari's own downloader. Nothing else in this library uses the network."""
-    from understudy.data.minari_download import download_minari
+    from understudy.data.formats.minari.download import download_minari
 
     print(f"downloaded to {download_minari(dataset, root)}")

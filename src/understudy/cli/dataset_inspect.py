@@ -29,12 +29,12 @@ def inspect(
     """What is in a dataset, on one screen: columns, returns, lengths, actions, coverage, and what to look at."""
     from rich.console import Console
 
-    from understudy.data.readers import open_recording
-    from understudy.run.dataset_plots import draw_survey
-    from understudy.run.datasets import space_of_env
-    from understudy.run.inspection import inspect as look
-    from understudy.run.inspection import read_range
-    from understudy.run.inspection_screen import screen
+    from understudy.data.formats.readers import open_recording
+    from understudy.run.dataset.inspection import inspect as look
+    from understudy.run.dataset.inspection import read_range
+    from understudy.run.dataset.inspection_screen import screen
+    from understudy.run.dataset.loading import space_of_env
+    from understudy.run.dataset.plots import draw_survey
 
     recording = open_recording(data)
     seen = look(recording, space_of_env(env) if env else None, read_range(reference) if reference else None)
@@ -51,7 +51,7 @@ def inspect(
 def list_datasets() -> None:
     """Datasets on this machine, and what Minari publishes (understudy dataset download fetches one)."""
     from understudy.data.catalogue import minari_datasets, minari_families
-    from understudy.data.minari import minari_root
+    from understudy.data.formats.minari.reader import minari_root
 
     here = _local(minari_root())
     print(f"{'dataset':<44} {'steps':>10} {'episodes':>9}  environment")

@@ -114,7 +114,7 @@ def collect(
 ) -> None:
     """Make a config's dataset and keep it as a memory-mapped store. Stopped halfway, the same command goes on."""
     from understudy.run.config import load_config
-    from understudy.run.datasets import record_recipe
+    from understudy.run.dataset.loading import record_recipe
     from understudy.run.progress import Reporter
 
     if any(override.startswith("out=") for override in overrides or []):

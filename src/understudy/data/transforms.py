@@ -27,7 +27,7 @@ Columns = dict[str, tuple[int, ...]]
 class Mending(Settings):
     """What makes a recording fit its environment. A change here changes what the data is."""
 
-    drop_columns: Columns = {}
+    drop_columns: Columns = Field({})
     """Columns the recording has and the environment has not, per observation group: {state: [-1]}."""
     time_limit: Annotated[int, Field(ge=1)] | None = None
     """Episodes of this length did not terminate, they were stopped: their value goes on."""
@@ -72,7 +72,7 @@ class Transforms(Mending, Choosing):
     """Transform of rewards for learning; returns are reported raw."""
     normalize_observations: bool = True
     """(s − mean)/(std + 1e-3) with the dataset's statistics, saved with the policy."""
-    hide_columns: Columns = {}
+    hide_columns: Columns = Field({})
     """Columns nobody shall see, in data, environment and deployed policy alike, per observation group: {state: [0]}."""
 
 
@@ -108,7 +108,8 @@ def mend_episode(episode: Episode, mending: Mending, space: ActionSpace, where: 
     if mending.actions_from is not None:
         episode = replace(episode, actions=_map_actions(episode.actions, mending.actions_from, space, where))
     if mending.actions == "clip" and isinstance(space, Box):
-        episode = replace(episode, actions=np.clip(episode.actions, space.low, space.high))
+        inside = np.clip(episode.actions, space.low, space.high).astype(episode.actions.dtype)
+        episode = replace(episode, actions=inside)
     return episode
 
 

@@ -12,7 +12,7 @@ from understudy.core.protocols import Algorithm, Blueprint, Metrics, Moments
 from understudy.core.spec import Box, Spec
 from understudy.core.state import Static, capture
 from understudy.data.dataset import Dataset
-from understudy.data.readers import check_origin
+from understudy.data.formats.readers import check_origin
 from understudy.data.recipes import Scripted
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
@@ -24,7 +24,7 @@ from understudy.nn.normalizer import unit_moments
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import Update, compile_update
 from understudy.run.config import RunConfig
-from understudy.run.datasets import resolve_dataset
+from understudy.run.dataset.loading import resolve_dataset
 from understudy.run.levels import resolve_recipe
 from understudy.run.progress import SILENT, Reporter
 from understudy.sources.offline import OfflineSource

@@ -1,0 +1,1 @@
+"""Minari datasets, read and written by our own code."""

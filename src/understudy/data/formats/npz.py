@@ -1,0 +1,170 @@
+"""Files of NumPy arrays (.npz) as recordings: flat rows, stable-baselines 2 and `imitation` layouts.
+
+A member's header is read and believed only as far as the archive bears it out; the numbers of a member are read when
+somebody needs them, and members that nobody needs are never read. No pickle is ever opened.
+"""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from understudy.core.errors import DataError
+from understudy.core.spec import ActionSpace, space_from
+from understudy.data.episode import Array
+from understudy.data.formats.columns import NAMES, Column
+from understudy.data.formats.flat import flat_recording
+from understudy.data.formats.imitation import imitation_recording, is_imitation
+from understudy.data.recording import Recording
+
+MEMORY_BUDGET = 16 << 30
+SMALL = 64 << 20
+EXPANSION_LIMIT = 100
+"""Beyond `SMALL`, a file that unpacks to more than this many times its own size is a bomb, not a recording."""
+ABOUT = "about"
+"""A member of our own files: JSON text with the action space."""
+ABOUT_BYTES = 1 << 20
+UNREADABLE = (
+    *(ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What zipfile and NumPy raise on damaged files."""
+
+
+def open_npz(path: Path) -> Recording:
+    """The recording in an .npz file; its arrays are read as they are needed."""
+    where = f"dataset '{path}'"
+    members = _members(path, where)
+    space = _space(members, where)
+    columns: dict[str, Column] = {name: member for name, member in members.items() if name != ABOUT}
+    _refuse_strangers(columns, where)
+    if is_imitation(columns):
+        return imitation_recording(columns, path.name, where)
+    return flat_recording(columns, path.name, where, space=space)
+
+
+@final
+class Member:
+    """One array of an archive: its shape and dtype from the header, its numbers from the file when first asked for."""
+
+    def __init__(self, path: Path, info: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._path = path
+        self._info = info
+        self.shape = shape
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice, /) -> Array:
+        return self.values[rows]
+
+    @cached_property
+    def values(self) -> Array:
+        """The whole array; the checksum of the member whose header was read must still fit."""
+        with (
+            _readable(f"dataset '{self._path}'"),
+            zipfile.ZipFile(self._path) as archive,
+            archive.open(self._info) as file,
+        ):
+            return np.asarray(npy_format.read_array(file, allow_pickle=False))
+
+
+@contextmanager
+def _readable(where: str) -> Iterator[None]:
+    """Whatever a damaged archive raises, in our words."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(where, "no such file") from error
+    except UNREADABLE as error:
+        raise DataError(where, f"not a readable npz file ({error})") from error
+
+
+def _members(path: Path, where: str) -> dict[str, Member]:
+    """Every array by name, headers checked."""
+    with _readable(where), zipfile.ZipFile(path) as archive:
+        infos = archive.infolist()
+        _check_unpacked_size(sum(info.file_size for info in infos), path.stat().st_size, where)
+        members = {}
+        for info in infos:
+            name = _member_name(info, where)
+            if name in members:
+                raise DataError(where, f"holds two arrays named '{name}'")
+            with archive.open(info) as file:
+                members[name] = Member(path, info, *_read_header(file, info, where))
+    return members
+
+
+def _member_name(info: zipfile.ZipInfo, where: str) -> str:
+    """The array's name; names are never used as paths, but one that climbs out of a folder is not honest."""
+    name = info.filename
+    if name.startswith("/") or "\\" in name or ".." in name.split("/"):
+        raise DataError(where, "refused: a member's name leads out of the file", got=repr(name[:60]))
+    if info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise DataError(where, "refused: packed in a way that NumPy does not write", got=repr(name[:60]))
+    return name.removesuffix(".npy")
+
+
+def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
+    if unpacked > MEMORY_BUDGET:
+        raise DataError(where, "too large to read into memory", got=f"{unpacked:,} bytes")
+    if unpacked > SMALL and unpacked > EXPANSION_LIMIT * packed:
+        raise DataError(where, "refused as a zip bomb", got=f"{packed:,} bytes that unpack to {unpacked:,}")
+
+
+def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype; they must promise just what the archive holds, and nothing but plain values."""
+    version = npy_format.read_magic(file)
+    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    place = f"{where}, array '{info.filename[:100]}'"
+    if dtype.hasobject:
+        raise DataError(
+            place,
+            "refused",
+            got=f"{dtype} {shape}",
+            expected="plain numbers",
+            do="Objects are stored as pickles, which can run code. Save the file again without this array.",
+        )
+    honest = all(type(length) is int and 0 <= length <= info.file_size for length in shape)
+    promised = file.tell() + int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
+    if not honest or promised != info.file_size:  # read to its end, a member is compared with its checksum
+        raise DataError(place, "refused", got=f"{dtype} {shape}", expected=f"what {info.file_size:,} bytes hold")
+    return shape, dtype
+
+
+def _space(members: Mapping[str, Member], where: str) -> ActionSpace | None:
+    """The action space, if the file is one of ours."""
+    member = members.get(ABOUT)
+    if member is None or member.shape != () or member.dtype.kind != "U" or member.dtype.itemsize > ABOUT_BYTES:
+        return None
+    try:
+        return space_from(json.loads(str(member.values))["action"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
+
+
+def _refuse_strangers(columns: Mapping[str, Column], where: str) -> None:
+    """Files that are something else are told what they seem to be."""
+    known = (*NAMES["observations"], *NAMES["actions"])
+    if any(name.split("/")[0].split(".")[0] in known for name in columns):
+        return
+    guess = "holds no recording that we know"
+    if any(name.endswith((".weight", "/weight", "_weight", "/W", ".W")) for name in columns):
+        guess = "holds the weights of a network, not a recording"
+    elif any(name.startswith(("dof_", "body_", "joint_")) for name in columns):
+        guess = "holds a reference motion, not a recording"
+    raise DataError(
+        where,
+        guess,
+        got=", ".join(repr(name[:40]) for name in list(columns)[:6]) or "no arrays",
+        expected="observations and actions",
+    )

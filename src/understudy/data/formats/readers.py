@@ -1,0 +1,72 @@
+"""Any file or folder of experience as a recording: the kind is read off the content, never off the name alone."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import DataError
+from understudy.data.episode import Episode
+from understudy.data.formats.d4rl import open_d4rl
+from understudy.data.formats.episode_lists import episodes_from
+from understudy.data.formats.minari.reader import is_minari, open_minari
+from understudy.data.formats.npz import open_npz
+from understudy.data.recording import Recording
+from understudy.data.stores.journal import is_unfinished, open_unfinished
+from understudy.data.stores.store import is_store, open_store
+
+Origin = str | Path | Sequence[Episode | Mapping[str, Any]]
+MINARI_ID = re.compile(r"([A-Za-z0-9_.-]+/)*[A-Za-z0-9_.-]+-v\d+")
+KNOWN = "an .npz file, an HDF5 file (D4RL), a Minari dataset, or a store folder"
+MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5"}
+PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
+
+
+def check_origin(origin: str) -> None:
+    """There is something of this name, before anything is read."""
+    if not Path(origin).exists():
+        open_recording(origin)
+
+
+def open_recording(origin: Origin) -> Recording:
+    """A path, a Minari id, or a list of episodes."""
+    if not isinstance(origin, (str, Path)):
+        return episodes_from(origin)
+    path = Path(origin)
+    if path.is_dir():
+        return _open_folder(path)
+    if path.is_file():
+        return _open_file(path)
+    if not path.is_absolute() and MINARI_ID.fullmatch(str(origin)):
+        return open_minari(str(origin))
+    raise DataError(f"dataset '{origin}'", "no such file", expected=f"{KNOWN}, or a Minari id")
+
+
+def _open_folder(path: Path) -> Recording:
+    if is_store(path):
+        return open_store(path).recording()
+    if is_unfinished(path):
+        dataset = open_unfinished(path)
+        note = f"an unfinished recording: its {dataset.episodes} whole episodes are used"
+        return replace(dataset.recording(), layout="unfinished store", notes=(note,))
+    if is_minari(path):
+        return open_minari(path)
+    raise DataError(f"dataset '{path}'", "a folder that holds no dataset", expected=KNOWN)
+
+
+def _open_file(path: Path) -> Recording:
+    with path.open("rb") as file:
+        start = file.read(8)
+    kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "")
+    if path.suffix in PICKLES:
+        raise DataError(
+            f"dataset '{path}'",
+            "refused: a pickle may run any code when it is read",
+            do="Where you trust it, load it and save its arrays with numpy.savez.",
+        )
+    if kind == "npz" or path.suffix == ".npz":
+        return open_npz(path)
+    if kind == "hdf5" or path.suffix in (".hdf5", ".h5"):
+        return open_d4rl(path)
+    raise DataError(f"dataset '{path}'", "unknown kind of file", got=repr(start), expected=KNOWN)

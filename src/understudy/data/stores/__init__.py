@@ -1,0 +1,1 @@
+"""The native store and how it is written."""

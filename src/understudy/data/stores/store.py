@@ -1,0 +1,253 @@
+"""The native store: a folder of memory-mapped .npy columns and a sealed manifest.
+
+Larger than memory is normal: columns are mapped, never read whole; scans hand their pages back, and batches of
+a large store are read row by row.
+"""
+
+import mmap
+import os
+import re
+import shutil
+import sys
+import weakref
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.core.errors import DataError, UnderstudyError
+from understudy.core.files import publish_directory, read_sealed, seal, write_bytes
+from understudy.core.spec import Box, Spec
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Array
+from understudy.data.fingerprint import ColumnFacts, fingerprint
+from understudy.data.index import EpisodeIndex
+from understudy.data.stores.npy import map_column, write_column
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+INDEX = ("lengths", "terminated", "truncated", "final_known")
+RESIDENT_BUDGET = 512 << 20
+"""A store up to this size is mapped and may become resident as a whole; rows of a larger one are read singly."""
+KEPT_BYTES = 256 << 20
+"""Columns of a large store that are small, rewards first of all, are kept in memory up to this size together."""
+COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""Names of groups and columns become file names, so they may not wander."""
+DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
+
+
+def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
+    """Write `dataset` as a new store at `path`; the folder appears whole or not at all."""
+    path = Path(path)
+    if path.exists():
+        raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
+    check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft.mkdir()
+    try:
+        _write_draft(dataset, draft, recipe)
+        publish_directory(draft, path)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return path
+
+
+def _write_draft(dataset: Dataset, draft: Path, recipe: Mapping[str, Any] | None) -> None:
+    columns = {
+        name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
+        for name, column in dataset.columns().items()
+    }
+    write_manifest(draft, dataset.spec, columns, recipe)
+
+
+def write_manifest(
+    folder: Path, spec: Spec, columns: Mapping[str, ColumnFacts], recipe: Mapping[str, Any] | None
+) -> None:
+    """The last file of a store: what it holds, sealed."""
+    content = {
+        "format": FORMAT,
+        "kind": "understudy dataset",
+        "spec": spec.to_json(),
+        "columns": {
+            name: {"dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
+            for name, facts in columns.items()
+        },
+        "fingerprint": fingerprint(spec, columns),
+        "recipe": dict(recipe) if recipe is not None else {},
+    }
+    write_bytes(folder / MANIFEST, seal(content))
+
+
+def is_store(path: Path) -> bool:
+    return (path / MANIFEST).is_file()
+
+
+def open_store(path: Path, *, verify: bool = True) -> Dataset:
+    """Map a store. `verify` reads every file once and compares its digest before anything is used."""
+    where = f"dataset '{path}'"
+    try:
+        manifest = read_sealed(path / MANIFEST)
+    except UnderstudyError as error:
+        raise DataError(where, f"not a readable store ({error})") from error
+    if manifest.get("format") != FORMAT:
+        raise DataError(where, "written in another format", got=manifest.get("format"), expected=FORMAT)
+    spec = Spec.from_json(where, manifest.get("spec"))
+    facts = _column_facts(manifest.get("columns"), where)
+    _check_inventory(path, spec, facts)
+    columns = {
+        name: map_column(path / f"{name}.npy", facts[name], f"{where}, column '{name}'", verify=verify)
+        for name in facts
+    }
+    index = EpisodeIndex(*(np.array(columns.pop(name)) for name in INDEX))
+    _check_layout(where, spec, columns, index)
+    mapped = {name: column for name, column in columns.items() if isinstance(column, np.memmap)}
+    large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
+    tensors = {name: torch.from_numpy(column) for name, column in columns.items()}
+    return Dataset(
+        spec,
+        {group: tensors[f"observation.{group}"] for group in spec.observation},
+        tensors["action"],
+        tensors["reward"],
+        index,
+        name=str(path),
+        mask=tensors.get("mask"),
+        extra={name.removeprefix("extra."): column for name, column in tensors.items() if name.startswith("extra.")},
+        fingerprint=fingerprint(spec, facts),
+        pager=FileRows(path, mapped) if large else None,
+    )
+
+
+def store_recipe(path: Path) -> dict[str, Any]:
+    """The recipe a store was made from; empty if it was not."""
+    recipe = read_sealed(path / MANIFEST).get("recipe")
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def _column_facts(entries: object, where: str) -> dict[str, ColumnFacts]:
+    try:
+        assert isinstance(entries, dict)
+        facts = {
+            str(name): ColumnFacts(str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), str(entry["sha256"]))
+            for name, entry in entries.items()
+        }
+        assert all(fact.dtype in DTYPES and fact.shape and min(fact.shape) >= 0 for fact in facts.values())
+    except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DataError(where, "its manifest does not describe columns", got=repr(error)) from error
+    return facts
+
+
+@final
+class FileRows:
+    """Rows read one by one from the column files.
+
+    A mapped page would look simpler, but a kernel that keeps files in large folios maps 2 MB around every touched
+    row on recent kernels, so one batch of 256 rows made 430 MB of a column resident. Reads leave nothing behind, take a
+    small page each from a cold disk, and meet a file that shrank with an error instead of SIGBUS.
+    """
+
+    def __init__(self, path: Path, columns: Mapping[str, "np.memmap[Any, Any]"]) -> None:
+        self._path = path
+        self._columns = dict(columns)
+        self._handles = {name: os.open(path / f"{name}.npy", os.O_RDONLY) for name in columns}
+        weakref.finalize(self, _close, list(self._handles.values()))
+        if sys.platform == "linux":
+            for handle in self._handles.values():
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """Rows `index` [B] of a column."""
+        if name in self._kept:
+            return self._kept[name].index_select(0, index)
+        return torch.from_numpy(self._read(name, index, 1)[:, 0])
+
+    def pairs(self, name: str, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows `index` [B] of a column and the rows after them, in one read each."""
+        if name in self._kept:
+            return self._kept[name].index_select(0, index), self._kept[name].index_select(0, index + 1)
+        both = torch.from_numpy(self._read(name, index, 2))
+        return both[:, 0].contiguous(), both[:, 1].contiguous()
+
+    @cached_property
+    def _kept(self) -> dict[str, Tensor]:
+        """The smallest columns, as many as fit: each spares a read per row."""
+        kept, room = {}, KEPT_BYTES
+        for name in sorted(self._columns, key=lambda name: self._columns[name].nbytes):
+            column = self._columns[name]
+            room -= column.nbytes
+            if room < 0:
+                break
+            with os.fdopen(self._handles[name], "rb", closefd=False) as file:
+                file.seek(column.offset)
+                values = np.fromfile(file, column.dtype, column.size)
+            self._check_length(name, values.size, column.size)
+            kept[name] = torch.from_numpy(values.reshape(column.shape))
+        return kept
+
+    def _check_length(self, name: str, length: int, expected: int) -> None:
+        if length != expected:
+            raise DataError(f"dataset '{self._path}', column '{name}'", "became shorter while it was read")
+
+    def _read(self, name: str, index: Tensor, rows: int) -> Array:
+        """`rows` rows from each of `index` on [B, rows, …]."""
+        column, handle = self._columns[name], self._handles[name]
+        size = column[:1].nbytes
+        places = (index * size + column.offset).tolist()
+        content = bytearray().join([os.pread(handle, rows * size, place) for place in places])
+        self._check_length(name, len(content), rows * size * len(places))
+        return np.frombuffer(content, column.dtype).reshape(len(places), rows, *column.shape[1:])
+
+    def release(self) -> None:
+        """Hand back pages that a scan of the mapped columns made resident; the page cache keeps them."""
+        for column in self._columns.values():
+            column._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+
+
+def _close(handles: list[int]) -> None:
+    for handle in handles:
+        os.close(handle)
+
+
+def check_names(names: list[str], where: str) -> None:
+    for name in names:
+        if not COLUMN_NAME.fullmatch(name):
+            raise DataError(where, "a column cannot be a file", got=repr(name), expected="letters, digits, _ and -")
+
+
+def _check_inventory(path: Path, spec: Spec, facts: Mapping[str, ColumnFacts]) -> None:
+    """The manifest and the folder hold what the spec needs, optional columns we know, and nothing else."""
+    where = f"dataset '{path}'"
+    extra = [name.removeprefix("extra.") for name in facts if name.startswith("extra.")]
+    check_names([*spec.observation, *extra], where)
+    needed = [f"observation.{group}" for group in sorted(spec.observation)] + ["action", "reward", *INDEX]
+    known = {*needed, "mask", *(f"extra.{name}" for name in extra)}
+    present = {file.name.removesuffix(".npy") for file in path.glob("*.npy")}
+    for name in [name for name in needed if name not in facts] + sorted(present - facts.keys()):
+        raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
+    for name in sorted(facts.keys() - known):
+        raise DataError(f"{where}, column '{name}'", "is not one we know")
+
+
+def _check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
+    """Episodes add up to the columns, and the columns have the spec's shapes."""
+    episodes = index.lengths.size
+    for name, array in index.arrays().items():
+        kind = np.dtype(np.int64 if name == "lengths" else np.bool_)
+        if array.dtype != kind or array.shape != (episodes,) or (name == "lengths" and not (array > 0).all()):
+            raise DataError(f"{where}, column '{name}'", "does not describe episodes")
+    steps = int(index.lengths.sum())
+    expected: dict[str, tuple[int, ...]] = {"reward": (steps,)}
+    if isinstance(spec.action, Box):
+        expected["action"] = (steps, spec.action.size)
+    else:
+        expected |= {"action": (steps,), "mask": (steps + episodes, spec.action.count)}
+    expected |= {f"observation.{name}": (steps + episodes, *group.shape) for name, group in spec.observation.items()}
+    expected |= {name: (steps, *array.shape[1:]) for name, array in columns.items() if name.startswith("extra.")}
+    for name, array in columns.items():
+        if array.shape != expected.get(name):
+            raise DataError(f"{where}, column '{name}'", "wrong shape", got=array.shape, expected=expected.get(name))

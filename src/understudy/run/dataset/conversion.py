@@ -1,0 +1,107 @@
+"""From any recording to any format we write, mended and chosen from on the way, in bounded memory."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.spec import ActionSpace
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Precision
+from understudy.data.formats.d4rl_writer import write_d4rl
+from understudy.data.formats.minari.writer import write_minari
+from understudy.data.formats.npz_writer import write_npz
+from understudy.data.formats.readers import open_recording
+from understudy.data.recording import Recording
+from understudy.data.stores.recorder import record
+from understudy.data.stores.store import open_store
+from understudy.data.transforms import Transforms, choose, episode_returns, mend, pick
+from understudy.run.dataset.loading import space_of
+from understudy.run.progress import SILENT, Reporter
+
+FORMATS = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl", "": "store"}
+LEARNING = ("reward", "normalize_observations", "hide_columns")
+
+
+@final
+@dataclass(frozen=True)
+class Converted:
+    path: Path
+    episodes: int
+    steps: int
+    fingerprint: str
+
+
+def convert(
+    source: str,
+    target: Path,
+    *,
+    space: ActionSpace | None = None,
+    transforms: Transforms | None = None,
+    precision: Precision = "source",
+    minari_id: str = "",
+    env: str = "",
+    reporter: Reporter = SILENT,
+) -> Converted:
+    """Write `source` as a store, an .npz, a D4RL .hdf5 (by the target's ending) or, with an id, a Minari dataset.
+
+    With `minari_id`, `target` is the folder of Minari datasets.
+    """
+    kind = "minari" if minari_id else FORMATS.get(target.suffix, "")
+    if not kind:
+        raise ConfigError(
+            str(target),
+            "unknown format",
+            got=target.suffix,
+            expected="a folder, .npz or .hdf5",
+            do="Or give --minari ID.",
+        )
+    if not minari_id and target.exists():
+        raise DataError(str(target), "already exists", do="Choose another name or remove it first.")
+    recording = _chain(open_recording(source), space, transforms or Transforms())
+    with _as_store(recording, target, kind, precision, reporter) as dataset:
+        path = target
+        if kind == "minari":
+            path = write_minari(dataset, minari_id, target, env=env)
+        elif kind != "store":
+            writers: dict[str, Callable[[Dataset, Path], None]] = {"npz": write_npz, "d4rl": write_d4rl}
+            writers[kind](dataset, target)
+        return Converted(path, dataset.episodes, dataset.steps, dataset.fingerprint)
+
+
+def _chain(recording: Recording, space: ActionSpace | None, transforms: Transforms) -> Recording:
+    """Everything that changes what the data is; what is done for learning stays with the run."""
+    for name in LEARNING:
+        if getattr(transforms, name) != Transforms.model_fields[name].default:
+            raise ConfigError(name, "is done while learning, not to files", do=f"Give it to the run: data.{name}=…")
+    if transforms.validation > 0:
+        raise ConfigError("validation", "is held out while learning, not in files", do="Give it to the run.")
+    known = space or space_of(recording)
+    mended = mend(recording, transforms, known)
+    if transforms.chooses():
+        choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'")
+        mended = pick(mended, choice.train)
+    return Recording(
+        mended.name, mended.steps, mended.play, known, mended.layout, mended.env, mended.notes, mended.facts
+    )
+
+
+@contextmanager
+def _as_store(
+    recording: Recording, target: Path, kind: str, precision: Precision, reporter: Reporter
+) -> Iterator[Dataset]:
+    """The recording streamed into a store: the target itself, or one beside it that is removed afterwards."""
+    store = target if kind == "store" else target.with_name(f".{target.name}.{os.getpid()}.store")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    assert recording.space is not None
+    try:
+        with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
+            record(recording, store, recording.space, precision=precision, on_steps=lambda steps: advance(steps, ""))
+        yield open_store(store, verify=False)
+    finally:
+        if store != target:
+            shutil.rmtree(store, ignore_errors=True)

@@ -1,0 +1,185 @@
+"""From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from understudy.core.errors import DataError
+from understudy.core.spec import ActionSpace, Discrete
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Precision
+from understudy.data.formats.readers import Origin, open_recording
+from understudy.data.recipes import Recipe
+from understudy.data.recording import Recording
+from understudy.data.stores.recorder import Recorder
+from understudy.data.stores.store import is_store, open_store
+from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
+from understudy.envs.gym import env_spec, make_env
+from understudy.run.config import DataSettings
+from understudy.run.levels import recipe_policies, resolve_recipe
+from understudy.run.progress import SILENT, Reporter
+from understudy.sources.collect import collect, play, recipe_spec
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run learns from, and what it is measured on besides."""
+
+    train: Dataset
+    validation: Dataset | None
+
+
+def load_dataset(
+    origin: Origin,
+    *,
+    env: str | None = None,
+    action_space: ActionSpace | None = None,
+    transforms: Transforms | None = None,
+    precision: Precision = "float32",
+    reporter: Reporter = SILENT,
+) -> Dataset:
+    """A dataset from a path, a Minari id or a list of episodes, mended and chosen from as `transforms` says.
+
+    The action space is that of `env`, or `action_space`, or what the file itself says.
+    """
+    space = space_of_env(env) if env is not None else action_space
+    return prepare(origin, space, transforms or Transforms(), precision, reporter).train
+
+
+def prepare(
+    origin: Origin, space: ActionSpace | None, transforms: Transforms, precision: Precision, reporter: Reporter
+) -> Prepared:
+    """Read, mend, choose."""
+    if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
+        return choose_from(open_store(Path(origin)), transforms)
+    recording = open_recording(origin)
+    space = space or space_of(recording)
+    return choose_from(read(mend(recording, transforms, space), space, precision, reporter), transforms)
+
+
+def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
+    """A recording in memory, if it fits there."""
+    check_memory(recording)
+    with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
+        steps = 0
+        episodes = []
+        for episode in recording.episodes():
+            episodes.append(episode)
+            steps += len(episode)
+            advance(steps, "")
+        return Dataset.from_episodes(episodes, space, name=recording.name, precision=precision)
+
+
+def check_memory(recording: Recording) -> None:
+    """Half of the machine's memory is a recording's limit; beyond it a store is the way."""
+    first = next(recording.episodes(), None)
+    if first is None or not len(first):
+        return
+    arrays = [*first.observations.values(), first.actions, first.rewards]
+    size = sum(np.asarray(array).nbytes for array in arrays) / len(first) * recording.steps
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    if size > limit:
+        raise DataError(
+            f"dataset '{recording.name}'",
+            "too large to be read into memory",
+            got=f"about {size / 1e9:.1f} GB",
+            expected=f"at most {limit / 1e9:.1f} GB",
+            do=f"Make it a store first: understudy dataset convert {recording.name} FOLDER",
+        )
+
+
+def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
+    """Best, some, held out, as whole episodes."""
+    if not choosing.chooses():
+        return Prepared(dataset, None)
+    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
+    recording = dataset.recording()
+    check_memory(recording)
+    parts = [
+        Dataset.from_episodes(
+            pick(recording, numbers).episodes(), dataset.spec.action, name=dataset.name, precision="source"
+        )
+        for numbers in (choice.train, choice.validation)
+        if len(numbers)
+    ]
+    return Prepared(parts[0], parts[1] if len(parts) > 1 else None)
+
+
+def space_of_env(env_id: str) -> ActionSpace:
+    env = make_env(env_id)
+    try:
+        return env_spec(env, env_id).action
+    finally:
+        env.close()
+
+
+def space_of(recording: Recording) -> ActionSpace:
+    """What the recording says of its actions; whole numbers speak for themselves."""
+    if recording.space is not None:
+        return recording.space
+    highest = -1
+    for episode in recording.episodes():
+        actions = np.asarray(episode.actions)
+        if actions.dtype.kind not in "iu" or actions.size != len(actions):
+            break
+        highest = max(highest, int(actions.max()) if actions.size else -1)
+    else:
+        if highest >= 0:
+            return Discrete(highest + 1)
+    raise DataError(
+        f"dataset '{recording.name}'",
+        "its action space is not known",
+        do="Give the environment (env='…', --env), or action_space=Box(low, high).",
+    )
+
+
+def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
+    """Play a recipe; levels of runs mean what they mean now, `resolve_recipe` tells what that is."""
+    recipe = resolve_recipe(recipe)
+    policies = recipe_policies(recipe, recipe_spec(recipe))
+    torch.set_num_threads(1)  # a policy's last bits depend on it, and so would the dataset's
+    with reporter.task("collecting", recipe.episodes, "episodes") as advance:
+        return collect(recipe, policies, advance)
+
+
+def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Dataset:
+    """Play a recipe into a store; what a killed collection left at `path` is kept, and the rest is played."""
+    recipe = resolve_recipe(recipe)
+    spec = recipe_spec(recipe)
+    policies = recipe_policies(recipe, spec)
+    torch.set_num_threads(1)
+    with (
+        Recorder(path, spec.action, recipe=recipe.model_dump(mode="json")) as recorder,
+        reporter.task("collecting", recipe.episodes, "episodes", recorder.episodes) as advance,
+    ):
+        if recorder.episodes:
+            reporter.say(f"{path}: going on after {recorder.episodes} episodes")
+        for episode in play(recipe, policies, advance, first=recorder.episodes):
+            recorder.add(episode)
+    return open_store(path)
+
+
+def resolve_dataset(settings: DataSettings, env_id: str, reporter: Reporter = SILENT) -> Prepared:
+    """The dataset a config names; if it names a fingerprint, the content must have it."""
+    if settings.recipe is not None:
+        played = make_dataset(settings.recipe, reporter)
+        if settings.mends():
+            mended = mend(played.recording(), settings, played.spec.action)
+            played = Dataset.from_episodes(mended.episodes(), played.spec.action, name=played.name)
+        prepared = choose_from(played, settings)
+    else:
+        prepared = prepare(settings.path, space_of_env(env_id), settings, "float32", reporter)
+    found = prepared.train.fingerprint
+    if settings.fingerprint and settings.fingerprint != found:
+        origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
+        raise DataError(
+            "data.fingerprint",
+            f"{origin} other content than this run was started with",
+            got=found[:16] + "…",
+            expected=settings.fingerprint[:16] + "…",
+            do="Nothing was changed. Bring back the data (or the versions that made it), or start a new run.",
+        )
+    return prepared
