@@ -9,9 +9,11 @@ from torch import Tensor
 from understudy.nn.heads import (
     LOG_STD_MAX,
     LOG_STD_MIN,
+    Categorical,
     Deterministic,
     SquashedGaussian,
     TanhMeanGaussian,
+    forbid,
     tanh_log_slope,
 )
 
@@ -128,3 +130,27 @@ def test_deterministic_log_probability_peaks_at_its_action() -> None:
     peak = head.mode(features)
     assert float(head.log_prob(features, peak)) == 0.0
     assert float(head.log_prob(features, peak + torch.tensor([[0.3, -0.4]]))) == pytest.approx(-0.25)
+
+
+def test_a_categorical_head_is_a_softmax_over_what_is_allowed() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, 50.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, False, True, False]])
+    head = Categorical(4)
+    masked = forbid(logits, mask)
+    assert head.mode(masked).tolist() == [2]
+    expected = torch.tensor([1 / (1 + math.e**2), math.e**2 / (1 + math.e**2)], dtype=torch.float64).log()
+    got = head.log_prob(masked.expand(2, -1), torch.tensor([0, 2]))
+    torch.testing.assert_close(got, expected)
+    draws = head.sample(masked.expand(20_000, -1).float(), torch.Generator().manual_seed(0))
+    shares = torch.bincount(draws, minlength=4) / 20_000
+    torch.testing.assert_close(shares[[0, 2]].double(), expected.exp(), atol=0.01, rtol=0)
+    assert shares[[1, 3]].tolist() == [0, 0]
+
+
+def test_forbidden_logits_have_no_gradient_and_make_no_nan() -> None:
+    logits = torch.randn(5, 3, requires_grad=True)
+    mask = torch.tensor([[True, True, False]]).expand(5, -1)
+    Categorical(3).log_prob(forbid(logits, mask), torch.tensor([0, 1, 0, 1, 0])).sum().backward()
+    assert logits.grad is not None
+    assert bool(torch.isfinite(logits.grad).all())
+    assert logits.grad[:, 2].abs().max() == 0

@@ -3,12 +3,14 @@
     L(π) = mean −log π(a|s)              → losses.policy.negative_log_likelihood
     L(π) = mean ‖π(s) − a‖²/A            → losses.policy.squared_distance      (actor.head=deterministic)
 
+Discrete actions: a categorical policy, which gives forbidden actions probability 0 where the data has masks.
+
 Differs from the usual code in: nothing of substance. The default head is IQL's Gaussian, so that BC is IQL
 with β = 0 and a constant learning rate.
 """
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 from pydantic import Field
 
@@ -16,6 +18,7 @@ from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.core.settings import Settings
+from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import negative_log_likelihood, squared_distance
 from understudy.nn.actor import Actor, ActorSettings
@@ -25,6 +28,7 @@ from understudy.parts.optim import Adam
 class Config(Settings):
     """Behaviour cloning."""
 
+    ACTIONS: ClassVar = (Box, Discrete)
     name: Literal["bc"] = "bc"
     """The algorithm."""
     learning_rate: float = Field(3e-4, gt=0)
@@ -42,15 +46,16 @@ class BC:
 
     @property
     def demand(self) -> Demand:
-        return Demand()
+        return Demand(("mask",) if self.policy.spec.masked else ())
 
     def update(self, data: Transitions) -> Metrics:
         """One gradient step."""
         state = self.policy.view(data.obs)
-        if self.config.actor.head == "deterministic":
+        if self.config.actor.head == "deterministic" and not self.policy.discrete:
             loss = squared_distance(self.policy.head.mode(self.policy.features(state)), data.action).mean()
         else:
-            loss = negative_log_likelihood(self.policy.log_prob(state, data.action)).mean()
+            log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
+            loss = negative_log_likelihood(log_prob).mean()
         self.optimizer.minimise(loss, self.config.learning_rate)
         return {"loss/actor": loss.detach()}
 

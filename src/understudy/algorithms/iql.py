@@ -10,6 +10,9 @@ In this order, every update (L₂^τ is the expectile loss, ω the advantage wei
     L_Q = Σ_j mean (Q_j(s,a) − y)²                                    → losses.value.squared_error
     Q̄   ← Q̄ + τ_polyak·(Q − Q̄)                                       → parts.target.Target.follow
 
+Discrete actions are the same with a value per action and a categorical policy; where the data has masks, forbidden
+actions have probability 0. V and Q need none: they are only asked about actions that were taken.
+
 A and y use V *after* its step, as the authors' JAX code does (CORL and d3rlpy use V before it; same fixed point).
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
@@ -18,7 +21,7 @@ scaled only if the run asks for it (data.reward) and observations are normalised
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 import torch
 from pydantic import Field, model_validator
@@ -28,12 +31,13 @@ from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.core.settings import Settings
+from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import weighted_negative_log_likelihood
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
 from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import QEnsemble, StateValue
+from understudy.nn.critic import Critic, StateValue, make_critic
 from understudy.nn.mlp import NetworkSettings
 from understudy.parts.optim import Adam, cosine_decay
 from understudy.parts.target import Target
@@ -42,6 +46,7 @@ from understudy.parts.target import Target
 class Config(Settings):
     """Implicit Q-learning."""
 
+    ACTIONS: ClassVar = (Box, Discrete)
     name: Literal["iql"] = "iql"
     """The algorithm."""
     expectile: float = Field(0.7, gt=0, lt=1)
@@ -87,8 +92,8 @@ class IQL:
     steps: Static[int]
     policy: Actor
     value: StateValue
-    critic: QEnsemble
-    target: Target[QEnsemble]
+    critic: Critic
+    target: Target[Critic]
     policy_optimizer: Adam
     value_optimizer: Adam
     critic_optimizer: Adam
@@ -97,7 +102,8 @@ class IQL:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+        masks = ("mask",) if self.policy.spec.masked else ()
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
     def update(self, data: Transitions) -> Metrics:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
@@ -112,7 +118,7 @@ class IQL:
             value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
         advantage = q_target - value
         weight = awr_weights(advantage, config.beta, config.weight_ceiling)
-        log_prob = self.policy.log_prob(state, data.action)
+        log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
         actor_loss = weighted_negative_log_likelihood(log_prob, weight).mean()
         self.policy_optimizer.minimise(actor_loss, self._actor_learning_rate())
 
@@ -143,7 +149,7 @@ def build(config: Config, blueprint: Blueprint) -> IQL:
     spec, seed = blueprint.spec, blueprint.seed
     policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
-    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
+    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
     for network in (policy, value, critic):
         network.to(blueprint.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}

@@ -72,6 +72,15 @@ def publish_directory(draft: Path, final: Path) -> None:
     sync_directory(final.parent)
 
 
+def new_draft(path: Path) -> Path:
+    """An empty folder beside `path` to make it in; what a dead process of our number left there is gone."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    discard(draft)
+    draft.mkdir()
+    return draft
+
+
 def remove_directory(path: Path) -> None:
     """Remove a folder so that a crash on the way leaves nothing that looks whole."""
     doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
@@ -124,7 +133,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     content.pop("seal", None)
     try:
         whole = path.read_bytes() == seal(content)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnderstudyError(str(path), f"not readable ({error})") from error
     if not whole:
         raise UnderstudyError(str(path), "was changed or damaged after it was written (its seal does not fit)")

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError
 
+ACTION_MASK = "action_mask"
+"""The name under which an observation says which of the discrete actions are legal."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -84,6 +87,8 @@ class Spec:
 
     observation: Mapping[str, Group]
     action: ActionSpace
+    masked: bool = False
+    """Every observation comes with its legal actions, under the name `action_mask`."""
 
     @property
     def box(self) -> Box:
@@ -100,16 +105,20 @@ class Spec:
             {name: (group.shape, group.dtype == "uint8") for name, group in spec.observation.items()}
             for spec in (self, other)
         )
+        if self.masked != other.masked:
+            return False
         if isinstance(self.action, Box) and isinstance(other.action, Box):
             return mine == theirs and (self.action.low, self.action.high) == (other.action.low, other.action.high)
         return mine == theirs and self.action == other.action
 
     def to_json(self) -> dict[str, Any]:
+        masked = {"masked": True} if self.masked else {}
         return {
             "observation": {
                 name: {"shape": list(group.shape), "dtype": group.dtype} for name, group in self.observation.items()
             },
             "action": space_json(self.action),
+            **masked,
         }
 
     @classmethod
@@ -118,13 +127,14 @@ class Spec:
         try:
             assert isinstance(data, dict)
             observation = {str(name): _group_from(group) for name, group in data["observation"].items()}
-            return cls(observation, space_from(data["action"]))
+            return cls(observation, space_from(data["action"]), bool(data.get("masked", False)))
         except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(where, "its spec is not readable", got=repr(error)) from error
 
     def describe(self) -> str:
         groups = ", ".join(f"{name} {list(group.shape)} {group.dtype}" for name, group in self.observation.items())
-        return f"observation {groups}; action {self.action.describe()}"
+        masked = " of those a mask allows" if self.masked else ""
+        return f"observation {groups}; action {self.action.describe()}{masked}"
 
 
 def space_json(space: ActionSpace) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from understudy.data.episode import Array, Episode
 
 def spec_of_episode(episode: Episode, space: ActionSpace) -> Spec:
     groups = {name: Group(values.shape[1:], values.dtype.name) for name, values in episode.observations.items()}
-    return Spec(groups, space)
+    return Spec(groups, space, masked=episode.mask is not None)
 
 
 def check_same(episode: Episode, first: Episode, where: str) -> None:

@@ -30,7 +30,7 @@ from understudy.data.recording import Recording
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
 CHUNK_EPISODES = 1 << 10
-DERIVED = ("td_valid", "discount", "next_action", "row")
+DERIVED = ("td_valid", "discount", "next_action", "next_action_valid", "row")
 
 
 class Pager(Protocol):
@@ -338,6 +338,8 @@ class Dataset:
             return torch.full_like(index, gamma, dtype=torch.float32)
         if name == "next_action":
             return self._action((final_step + 1).clamp(max=self.steps - 1))
+        if name == "next_action_valid":
+            return final_step + 1 < self._ends[self._episode(final_step)]
         if name in ("mask", "next_mask") and self.mask is not None:
             step, later = (index, 0) if name == "mask" else (final_step, 1)
             return self._take("mask", self.mask, step + self._episode(step) + later)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError, did_you_mean
-from understudy.core.spec import ActionSpace, Box, Discrete, Group, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, Spec
 
 Env = gymnasium.Env[Any, Any]
 
@@ -75,7 +75,15 @@ def _clear_model_file(env: Env) -> None:
 
 def env_spec(env: Env, name: str) -> Spec:
     """What the environment emits and accepts."""
-    return Spec(_groups(env.observation_space, name), _actions(env.action_space, name))
+    groups, action = _groups(env.observation_space, name), _actions(env.action_space, name)
+    mask = groups.pop(ACTION_MASK, None)
+    if mask is not None and (not isinstance(action, Discrete) or mask.shape != (action.count,)):
+        raise ConfigError(
+            f"environment '{name}'",
+            f"'{ACTION_MASK}' says which discrete actions are legal",
+            got=f"shape {mask.shape} for action {action.describe()}",
+        )
+    return Spec(groups, action, masked=mask is not None)
 
 
 def _actions(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
@@ -132,7 +140,17 @@ def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
         if not np.isfinite(values).all():
             raise DataError(where, f"group '{name}' is not finite", got=values)
         groups[name] = values
+    if spec.masked:
+        groups[ACTION_MASK] = _legal(named.get(ACTION_MASK), spec.action, where)
     return groups
+
+
+def _legal(mask: Any, space: ActionSpace, where: str) -> NDArray[np.bool_]:
+    """Which actions are legal; whoever must act with none of them is told when it happens."""
+    assert isinstance(space, Discrete)
+    if mask is None or np.shape(mask) != (space.count,) or not np.isin(mask, (0, 1)).all():
+        raise DataError(where, f"'{ACTION_MASK}' is not a mask", got=mask, expected=f"{space.count} flags")
+    return np.asarray(mask, bool)
 
 
 def _one_hot(index: Any, group: Group) -> NDArray[Any]:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
+from understudy.core.errors import DataError
 from understudy.core.protocols import Carry, Moments
-from understudy.core.spec import Spec
-from understudy.nn.heads import HEADS, Head, HeadName
+from understudy.core.spec import ACTION_MASK, Discrete, Spec
+from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.view import View
 
@@ -17,11 +18,12 @@ class ActorSettings(NetworkSettings):
     """The shape of a policy."""
 
     head: HeadName = "gaussian"
-    """`gaussian` (tanh mean, state-independent σ), `squashed` (tanh of a Gaussian) or `deterministic`."""
+    """Of continuous actions: `gaussian` (tanh mean, state-independent σ), `squashed` (tanh of a Gaussian) or
+    `deterministic`. Discrete ones always have a categorical head."""
 
 
 class Actor(nn.Module):
-    """Everything a deployed policy needs is inside: normaliser, trunk, head, action range."""
+    """Everything a deployed policy needs is inside: normaliser, trunk, head, action range, obedience to masks."""
 
     action_centre: Tensor
     action_half_range: Tensor
@@ -34,31 +36,47 @@ class Actor(nn.Module):
         self.spec = spec
         self.settings = settings
         self.view = View(spec, moments)
-        self.head = HEADS[settings.head](spec.box.size)
+        self.discrete = isinstance(spec.action, Discrete)
+        if isinstance(spec.action, Discrete):
+            self.head = Categorical(spec.action.count)
+            centre, half_range = torch.zeros(()), torch.ones(())
+        else:
+            self.head = HEADS[settings.head](spec.action.size)
+            centre, half_range = torch.as_tensor(spec.action.centre), torch.as_tensor(spec.action.half_range)
         self.trunk = MLP(self.view.size, self.head.outputs, settings, rng)
-        self.register_buffer("action_centre", torch.as_tensor(spec.box.centre, dtype=torch.float32))
-        self.register_buffer("action_half_range", torch.as_tensor(spec.box.half_range, dtype=torch.float32))
+        self.register_buffer("action_centre", centre.float())
+        self.register_buffer("action_half_range", half_range.float())
 
-    def features(self, state: Tensor) -> Tensor:
-        """Normalised state [B, S] → what the head reads [B, outputs]."""
+    def features(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Normalised state [B, S] → what the head reads [B, outputs]; `mask` [B, K] forbids discrete actions."""
         features: Tensor = self.trunk(state)
-        return features
+        return features if mask is None else forbid(features, mask)
 
-    def log_prob(self, state: Tensor, action: Tensor) -> Tensor:
-        """log π(a|s) [B] of actions in [-1, 1]."""
-        return self.head.log_prob(self.features(state), action)
+    def log_prob(self, state: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        """log π(a|s) [B] of actions in [-1, 1], or of legal choices."""
+        return self.head.log_prob(self.features(state, mask), action)
 
     def initial(self, count: int) -> Carry:
         return ()
 
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
-        """Actions [B, A] in environment units, inside the box."""
+        """Actions [B, A] in environment units, inside the box; or choices [B], legal where there is a mask."""
         training = self.training
         self.eval()
-        features = self.features(
-            self.view({name: values.to(self.action_centre.device) for name, values in obs.items()})
-        )
-        unit = self.head.mode(features) if greedy else self.head.sample(features, rng)
+        here = {name: values.to(self.action_centre.device) for name, values in obs.items()}
+        features = self.features(self.view(here), legal_actions(here) if self.spec.masked else None)
+        chosen = self.head.mode(features) if greedy else self.head.sample(features, rng)
         self.train(training)
-        return self.action_centre + self.action_half_range * unit, carry
+        return chosen if self.discrete else self.action_centre + self.action_half_range * chosen, carry
+
+
+def legal_actions(obs: Obs) -> Tensor:
+    """The mask [B, K] that came with observations; somebody who must act needs a legal action."""
+    if ACTION_MASK not in obs:
+        raise DataError("observation", f"'{ACTION_MASK}' is missing", got=sorted(obs), do="This policy obeys masks.")
+    mask = obs[ACTION_MASK].bool()
+    stuck = ~mask.any(-1)
+    if bool(stuck.any()):
+        raise DataError(f"observation, row {int(stuck.nonzero()[0])}", "no action is legal")
+    return mask

@@ -1,8 +1,9 @@
-"""Value functions: an ensemble Q(s, a) and a state value V(s)."""
+"""Value functions: ensembles Q(s, a) for continuous and discrete actions, and a state value V(s)."""
 
 import torch
 from torch import Tensor, nn
 
+from understudy.core.spec import Discrete, Spec
 from understudy.nn.mlp import MLP, NetworkSettings
 
 
@@ -18,6 +19,42 @@ class QEnsemble(nn.Module):
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         values: Tensor = self.mlp(torch.cat([state, action], dim=1))
         return values.squeeze(-1)
+
+    def frozen(self, state: Tensor, action: Tensor, member: int | None = None) -> Tensor:
+        """The same values for a policy to climb: gradients go to the action only. [K, B], or [B] of one member."""
+        return self.mlp.frozen(torch.cat([state, action], dim=1), member).squeeze(-1)
+
+
+class ActionValues(nn.Module):
+    """K critics with a value for each of N discrete actions."""
+
+    def __init__(
+        self, state_size: int, count: int, settings: NetworkSettings, rng: torch.Generator, *, members: int = 2
+    ) -> None:
+        super().__init__()
+        self.mlp = MLP(state_size, count, settings, rng, members=members)
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        """Q(s, a) [K, B] of the actions [B] that were taken."""
+        values = self.every(state)
+        return values.gather(-1, action.expand(len(values), -1).unsqueeze(-1)).squeeze(-1)
+
+    def every(self, state: Tensor) -> Tensor:
+        """Q(s, ·) [K, B, N]."""
+        values: Tensor = self.mlp(state)
+        return values
+
+
+Critic = QEnsemble | ActionValues
+
+
+def make_critic(
+    spec: Spec, state_size: int, settings: NetworkSettings, rng: torch.Generator, *, members: int = 2
+) -> Critic:
+    """The ensemble that fits the action space."""
+    if isinstance(spec.action, Discrete):
+        return ActionValues(state_size, spec.action.count, settings, rng, members=members)
+    return QEnsemble(state_size, spec.action.size, settings, rng, members=members)
 
 
 class StateValue(nn.Module):

@@ -102,6 +102,31 @@ class Deterministic(nn.Module):
         return -(self.mode(features) - action).square().sum(-1)
 
 
+class Categorical(nn.Module):
+    """One of K actions, by logits. Forbidden ones have the lowest finite logit and are never chosen."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.outputs = count
+
+    def mode(self, features: Tensor) -> Tensor:
+        return features.argmax(-1)
+
+    def sample(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        """Gumbel-max: argmax of logits plus −log of an exponential draw."""
+        draws = torch.empty(features.shape).exponential_(generator=rng).to(features.device)
+        return (torch.log_softmax(features, -1) - draws.log()).argmax(-1)
+
+    def log_prob(self, features: Tensor, action: Tensor) -> Tensor:
+        """log π(a|s) [B] of whole numbers [B]."""
+        return torch.log_softmax(features, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+
+def forbid(logits: Tensor, mask: Tensor) -> Tensor:
+    """Logits [B, K] with the lowest finite number where `mask` [B, K] is False: probability exactly 0, no NaN."""
+    return torch.where(mask, logits, torch.finfo(logits.dtype).min)
+
+
 HEADS: dict[HeadName, type[TanhMeanGaussian] | type[SquashedGaussian] | type[Deterministic]] = {
     "gaussian": TanhMeanGaussian,
     "squashed": SquashedGaussian,

@@ -6,12 +6,17 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Init = Literal["orthogonal", "default"]
+Init = Literal["orthogonal", "default", "small_output"]
+HIDDEN_BIAS, OUTPUT_BOUND = 0.1, 3e-3
+"""Of `small_output`: where hidden biases start, and within what the last layer does."""
 
 
 @torch.no_grad()
 def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator) -> None:
-    """`orthogonal`: gain √2, zero bias (official IQL). `default`: torch's Linear, U(±1/√inputs) for both."""
+    """`orthogonal`: gain √2, zero bias (official IQL). `default`: torch's Linear, U(±1/√inputs) for both.
+
+    `small_output`, in a hidden layer: torch's weights, biases of 0.1 (EDAC, ReBRAC).
+    """
     if scheme == "orthogonal":
         for member in weight if weight.dim() == 3 else [weight]:
             nn.init.orthogonal_(member, gain=math.sqrt(2.0), generator=rng)
@@ -19,4 +24,17 @@ def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator)
     else:
         bound = 1.0 / math.sqrt(weight.shape[-2])
         weight.uniform_(-bound, bound, generator=rng)
+        if scheme == "default":
+            bias.uniform_(-bound, bound, generator=rng)
+        else:
+            bias.fill_(HIDDEN_BIAS)
+
+
+@torch.no_grad()
+def init_output(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator, bound: float) -> None:
+    """The last layer: with `small_output` U(±bound) for both, so that a network starts near 0; else as any other."""
+    if scheme == "small_output":
+        weight.uniform_(-bound, bound, generator=rng)
         bias.uniform_(-bound, bound, generator=rng)
+    else:
+        init_layer(weight, bias, scheme, rng)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from understudy.core.settings import Settings
 from understudy.nn.dropout import Dropout
-from understudy.nn.init import Init, init_layer
+from understudy.nn.init import OUTPUT_BOUND, Init, init_layer, init_output
 from understudy.nn.plain_mlp import Layer, Layout, plain_mlp
 
 
@@ -17,7 +17,8 @@ class NetworkSettings(Settings):
     hidden: tuple[int, ...] = Field((256, 256), min_length=1)
     """Units of each hidden layer."""
     init: Init = "orthogonal"
-    """`orthogonal` (gain √2, as official IQL) or `default` (torch's Linear)."""
+    """`orthogonal` (gain √2, as official IQL), `default` (torch's Linear) or `small_output` (biases of 0.1 and a last
+    layer near 0, as ReBRAC)."""
     layer_norm: bool = False
     """Layer normalisation after each hidden layer."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -36,6 +37,10 @@ class StackedLayerNorm(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         return torch.addcmul(self.bias, self.weight, F.layer_norm(values, values.shape[-1:]))
 
+    def of_member(self, values: Tensor, member: int) -> Tensor:
+        """[B, width] of one member."""
+        return torch.addcmul(self.bias[member], self.weight[member], F.layer_norm(values, values.shape[-1:]))
+
 
 class MLP(nn.Module):
     """[B, inputs] → [B, outputs], or [K, B, outputs] with K members: ReLU between layers, nothing after the last.
@@ -51,14 +56,17 @@ class MLP(nn.Module):
         rng: torch.Generator,
         *,
         members: int | None = None,
+        output_bound: float = OUTPUT_BOUND,
     ) -> None:
         super().__init__()
         self.members = members
         self.layout = Layout([inputs, *settings.hidden, outputs], members)
         self.flat = nn.Parameter(torch.zeros(self.layout.size))
         self._views: list[Layer] = []
-        for layer in self.layers():
+        *hidden, output = self.layers()
+        for layer in hidden:
             init_layer(layer.weight, layer.bias, settings.init, rng)
+        init_output(output.weight, output.bias, settings.init, rng, output_bound)
         norms = [StackedLayerNorm(members, width) for width in settings.hidden] if settings.layer_norm else []
         self.norms = nn.ModuleList(norms)
         drops = [Dropout(settings.dropout, rng) for _ in settings.hidden] if settings.dropout > 0 else []
@@ -72,16 +80,30 @@ class MLP(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         if self.norms or self.drops or torch.compiler.is_compiling():
-            return self._layer_by_layer(values)
+            return self._layer_by_layer(values, self.layout.layers(self.flat))
         return plain_mlp(values, self.flat, self.layout, self.layers())
 
-    def _layer_by_layer(self, values: Tensor) -> Tensor:
-        *hidden, output = self.layout.layers(self.flat)
-        units = values if self.members is None else values.expand(self.members, *values.shape)
+    def frozen(self, values: Tensor, member: int | None = None) -> Tensor:
+        """`forward` as a function of its inputs alone: no gradient to the weights. Of one member [B, outputs] if named.
+
+        A policy that climbs its critics needs no more, and the gradient of the weights is half of a backward pass.
+        """
+        layers = self.layers()
+        if member is not None:
+            layers = [Layer(layer.weight[member], layer.bias[member, 0]) for layer in layers]
+        if self.norms or self.drops or torch.compiler.is_compiling():
+            return self._layer_by_layer(values, layers, member)
+        return plain_mlp(values, self.flat.detach(), self.layout, layers)
+
+    def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | None = None) -> Tensor:
+        *hidden, output = layers
+        stack = self.members if member is None else None
+        units = values if stack is None else values.expand(stack, *values.shape)
         for number, layer in enumerate(hidden):
             units = units @ layer.weight + layer.bias
             if self.norms:
-                units = self.norms[number](units)
+                norm = self.norms[number]
+                units = norm(units) if member is None else norm.of_member(units, member)
             units = F.relu(units)
             if self.drops:
                 units = self.drops[number](units)

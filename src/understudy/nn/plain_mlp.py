@@ -78,13 +78,15 @@ class _PlainMLP(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
         values, _ = ctx.saved_tensors
-        gradient, into = ctx.layout.blank(delta)
+        learning = ctx.needs_input_grad[1]
+        gradient, into = ctx.layout.blank(delta) if learning else (None, ())
         inputs = [_stacked(values, ctx.layers), *ctx.hidden]
         stacked = delta.dim() == 3
         product = torch.bmm if stacked else torch.mm
         for number in range(len(ctx.hidden), -1, -1):
-            product(inputs[number].mT, delta, out=into[number].weight)
-            torch.sum(delta, dim=-2, keepdim=stacked, out=into[number].bias)
+            if learning:
+                product(inputs[number].mT, delta, out=into[number].weight)
+                torch.sum(delta, dim=-2, keepdim=stacked, out=into[number].bias)
             if number > 0:
                 below = product(delta, ctx.layers[number].weight.mT)
                 delta = torch.ops.aten.threshold_backward.grad_input(below, inputs[number], 0, grad_input=below)

@@ -13,11 +13,9 @@ from understudy.core.spec import Box, Spec
 from understudy.core.state import Static, capture
 from understudy.data.dataset import Dataset
 from understudy.data.formats.readers import check_origin
-from understudy.data.recipes import Scripted
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
 from understudy.data.transforms import Transforms, column_numbers
-from understudy.envs.controllers import find_controller
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
 from understudy.nn.normalizer import unit_moments
@@ -27,6 +25,7 @@ from understudy.run.config import RunConfig
 from understudy.run.dataset.loading import resolve_dataset
 from understudy.run.levels import resolve_recipe
 from understudy.run.progress import SILENT, Reporter
+from understudy.sources.collect import recipe_name, recipe_spec
 from understudy.sources.offline import OfflineSource
 
 
@@ -64,7 +63,7 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
     prepared = resolve_dataset(config.data, config.env.id, reporter)
     dataset = prepared.train
     torch.set_num_threads(config.threads)
-    check_env_fits(config.env.id, dataset)
+    check_fits(dataset.spec, dataset.name, spec_of(config.env.id), config.env.id)
     reward = fit_rewards(config.data.reward, dataset)
     blueprint = Blueprint(
         dataset.spec,
@@ -109,18 +108,18 @@ def check_config(config: RunConfig) -> torch.device:
     """What can be checked without touching data: device, environment, reference score, where the data lies."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
-    space = spec_of(config.env.id).action
-    if not isinstance(space, Box):
+    spec = spec_of(config.env.id)
+    if not isinstance(spec.action, getattr(config.algo, "ACTIONS", (Box,))):
         raise ConfigError(
-            f"environment '{config.env.id}'", "only continuous actions can be learned", got=space.describe()
+            f"environment '{config.env.id}'",
+            f"its actions are not for {config.algo.model_dump()['name']}",
+            got=spec.action.describe(),
         )
     recipe = config.data.recipe
     if recipe is None:
         check_origin(config.data.path)
-    if recipe is not None:
-        spec_of(recipe.env)
-        if any(isinstance(behaviour, Scripted) for behaviour in recipe.behaviours):
-            find_controller(recipe.env)
+    elif not config.data.mends():
+        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
     return pick_device(config.device)
 
 
@@ -133,15 +132,11 @@ def spec_of(env_id: str) -> Spec:
         env.close()
 
 
-def check_env_fits(env_id: str, dataset: Dataset) -> None:
+def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:
     """The environment emits and accepts what the data holds."""
-    spec = spec_of(env_id)
-    if not spec.fits(dataset.spec):
+    if not env.fits(data):
         raise DataError(
-            f"dataset '{dataset.name}'",
-            f"does not fit environment '{env_id}'",
-            got=dataset.spec.describe(),
-            expected=spec.describe(),
+            f"dataset '{name}'", f"does not fit environment '{env_id}'", got=data.describe(), expected=env.describe()
         )
 
 

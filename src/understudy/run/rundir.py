@@ -7,7 +7,6 @@ checkpoints/  latest → 000020000/           policy/       final and best, depl
 plots/        pictures                      result.json   written last: its presence means "finished"
 """
 
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from typing import Any, final
 
 from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
+from understudy.core.lock import lock_folder
 from understudy.run.config import RunConfig, read_resolved
 
 
@@ -88,19 +88,10 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Only one process writes. The kernel frees the lock when its holder dies, however it dies."""
         self.path.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        handle = lock_folder(
+            self.path, RunError, f"run '{self.path}'", "Wait for it, stop it, or choose another out=…."
+        )
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                holder = os.read(handle, 64).decode(errors="replace").strip()
-                raise RunError(
-                    f"run '{self.path}'",
-                    f"another process{f' (pid {holder})' if holder else ''} is writing it",
-                    do="Wait for it, stop it, or choose another out=….",
-                ) from error
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
             yield
         finally:
             os.close(handle)

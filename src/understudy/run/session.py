@@ -12,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.core.errors import ConfigError, DataError, RunError
 from understudy.core.files import read_json, write_json
 from understudy.core.rng import stream
+from understudy.core.spec import ACTION_MASK
 from understudy.core.state import restore
+from understudy.envs.gym import as_actions
 from understudy.nn.actor import Actor
 from understudy.run.build import Learner, build_learner, sealed_data, settled_data
 from understudy.run.checkpoint import newest_checkpoint, point_latest
@@ -213,12 +215,15 @@ def predict(
                 expected=f"{list(group.shape)} or [B, {', '.join(map(str, group.shape))}]",
             )
         batch[name] = torch.from_numpy(values)
-    unknown = sorted(set(map(str, named)) - set(policy.spec.observation))
+    if policy.spec.masked and ACTION_MASK in named:
+        mask = _numeric(named[ACTION_MASK], "bool", f"observation '{ACTION_MASK}'")
+        batch[ACTION_MASK] = torch.from_numpy(np.atleast_2d(mask))
+    unknown = sorted(set(map(str, named)) - {*policy.spec.observation, ACTION_MASK})
     if unknown or len({len(values) for values in batch.values()}) != 1:
         raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
     count = len(next(iter(batch.values())))
     action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
-    actions = action.numpy().astype(policy.spec.box.dtype)
+    actions = as_actions(action.numpy(), policy.spec.action)
     return actions[0] if single else actions
 
 

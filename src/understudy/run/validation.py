@@ -3,6 +3,7 @@
 import torch
 
 from understudy.core.protocols import Demand
+from understudy.core.spec import ACTION_MASK
 from understudy.data.dataset import Dataset
 from understudy.nn.actor import Actor
 
@@ -11,12 +12,17 @@ BLOCK = 4096
 
 @torch.no_grad()
 def validation_error(policy: Actor, dataset: Dataset) -> float:
-    """Mean squared difference over all steps and dimensions, in policy units ([-1, 1] per dimension)."""
+    """Mean squared difference over steps and dimensions, in policy units; of choices, the share that differ."""
     total = torch.zeros((), dtype=torch.float64)
+    demand = Demand(("mask",) if policy.spec.masked else ())
     for first in range(0, dataset.steps, BLOCK):
         index = torch.arange(first, min(first + BLOCK, dataset.steps))
-        rows = dataset.rows(index, Demand())
-        action, _ = policy.act(rows.obs, policy.initial(len(index)), greedy=True)
-        difference = (action.cpu() - rows.action) / policy.action_half_range.cpu()
-        total += difference.double().square().sum()
+        rows = dataset.rows(index, demand)
+        obs = {**rows.obs, ACTION_MASK: rows.extra["mask"]} if policy.spec.masked else rows.obs
+        action, _ = policy.act(obs, policy.initial(len(index)), greedy=True)
+        if policy.discrete:
+            total += (action.cpu() != rows.action).sum()
+        else:
+            difference = (action.cpu() - rows.action) / policy.action_half_range.cpu()
+            total += difference.double().square().sum()
     return float(total) / dataset.actions.numel()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, stream
-from understudy.core.spec import ActionSpace, Discrete, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
@@ -92,6 +92,7 @@ def _play(env: Env, spec: Spec, act: Act, seed: int, where: str) -> Episode:
         np.asarray(rewards, np.float32),
         bool(terminated),
         bool(truncated) and not terminated,
+        mask=np.stack([groups[ACTION_MASK] for groups in seen]) if spec.masked else None,
     )
 
 
@@ -120,8 +121,8 @@ def _rng(seed: int) -> np.random.Generator:
 
 def _uniform(space: ActionSpace, rng: np.random.Generator) -> Act:
     if isinstance(space, Discrete):
-        count = space.count
-        return lambda groups: np.asarray(rng.integers(count))
+        everything = np.ones(space.count, bool)
+        return lambda groups: rng.choice(np.flatnonzero(groups.get(ACTION_MASK, everything)))
     low, high = space.low, space.high
     return lambda groups: rng.uniform(low, high)
 

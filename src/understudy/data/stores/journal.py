@@ -7,9 +7,11 @@ episodes check out is exactly what was recorded, whatever stopped the recorder.
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 import torch
@@ -21,11 +23,13 @@ from understudy.data.assemble import slots
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
 from understudy.data.index import EpisodeIndex
-from understudy.data.stores.npy import npy_header
-from understudy.data.stores.store import MANIFEST
+from understudy.data.stores.npy import PIECE, npy_header
+from understudy.data.stores.store import DIMENSIONS, DTYPES, INDEX, MANIFEST, check_columns, check_layout
 
 JOURNAL = "episodes.jsonl"
 CARD = "recording.json"
+LINE_LIMIT = 200
+"""Bytes of a journal's line; ours are far shorter."""
 
 
 @final
@@ -62,7 +66,7 @@ class Layout:
 
     def row_bytes(self, name: str) -> int:
         dtype, row = self.rows[name]
-        return int(np.dtype(dtype).itemsize * np.prod(row, dtype=np.int64))
+        return np.dtype(dtype).itemsize * prod(row)
 
     def count(self, name: str, entries: Sequence[Entry]) -> int:
         """Rows of a column after these episodes: a row per step, or per observation slot."""
@@ -87,13 +91,19 @@ def write_card(path: Path, layout: Layout, facts: Mapping[str, Any]) -> None:
 
 
 def read_card(path: Path) -> tuple[Layout, dict[str, Any]]:
+    """What `write_card` wrote. Its names become files that are cut and written, so nothing in it is believed."""
     where = f"recording '{path}'"
     try:
         card = read_sealed(path / CARD)
-        rows = {str(name): (np.dtype(dtype).name, tuple(map(int, row))) for name, (dtype, row) in card["rows"].items()}
-        return Layout(Spec.from_json(where, card["spec"]), rows), dict(card["facts"])
-    except (UnderstudyError, KeyError, TypeError, ValueError, AttributeError) as error:
+        rows = {str(name): (str(dtype), tuple(map(int, row))) for name, (dtype, row) in card["rows"].items()}
+        layout, facts = Layout(Spec.from_json(where, card["spec"]), rows), dict(card["facts"])
+    except (UnderstudyError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(where, f"not readable ({error})") from error
+    check_columns(layout.spec, {*rows, *INDEX}, where)
+    for name, (dtype, row) in rows.items():
+        if name in INDEX or dtype not in DTYPES or len(row) >= DIMENSIONS or min(row, default=0) < 0:
+            raise DataError(f"{where}, column '{name}'", "not a row of numbers", got=f"{dtype} {row}"[:100])
+    return layout, facts
 
 
 def is_unfinished(path: Path) -> bool:
@@ -101,37 +111,44 @@ def is_unfinished(path: Path) -> bool:
     return (path / CARD).is_file() and not (path / MANIFEST).exists()
 
 
-def whole_episodes(path: Path, layout: Layout) -> list[Entry]:
-    """The journal's entries up to the first that is torn or whose rows are not all there."""
-    files = {name: (path / f"{name}.npy").open("rb") for name in layout.rows if (path / f"{name}.npy").is_file()}
-    try:
-        if len(files) < len(layout.rows):
-            return []
-        for name, file in files.items():
-            file.seek(len(layout.header(name)))
-        entries = []
-        for entry in _entries(path / JOURNAL):
-            checksum = 0
-            for name, file in files.items():
-                checksum = zlib.crc32(file.read(layout.row_bytes(name) * layout.count(name, [entry])), checksum)
-            if checksum != entry.checksum:
-                break
+def whole_episodes(path: Path, layout: Layout) -> tuple[list[Entry], int]:
+    """The journal's entries up to the first whose rows are not all there, and how many entries follow them."""
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for name in layout.rows:
+            if (path / f"{name}.npy").is_file():
+                files[name] = stack.enter_context((path / f"{name}.npy").open("rb"))
+                files[name].seek(len(layout.header(name)))
+        entries: list[Entry] = []
+        lines = _entries(path / JOURNAL)
+        for entry in lines:
+            if len(files) < len(layout.rows) or _checksum(files, layout, entry) != entry.checksum:
+                return entries, 1 + sum(1 for _ in lines)
             entries.append(entry)
-        return entries
-    finally:
-        for file in files.values():
-            file.close()
+        return entries, 0
+
+
+def _checksum(files: Mapping[str, BinaryIO], layout: Layout, entry: Entry) -> int | None:
+    """Of the next rows of every file, read piece by piece; a journal may tell of more rows than there are."""
+    checksum = 0
+    for name, file in files.items():
+        left = layout.row_bytes(name) * layout.count(name, [entry])
+        while left and (piece := file.read(min(left, PIECE))):
+            checksum, left = zlib.crc32(piece, checksum), left - len(piece)
+        if left:
+            return None
+    return checksum
 
 
 def _entries(journal: Path) -> Iterator[Entry]:
     if not journal.is_file():
         return
     with journal.open("rb") as lines:
-        for line in lines:
+        while line := lines.readline(LINE_LIMIT):
             try:
                 length, terminated, truncated, final_known, checksum = json.loads(line)
                 entry = Entry(int(length), bool(terminated), bool(truncated), bool(final_known), int(checksum))
-            except (ValueError, TypeError, RecursionError):
+            except (ValueError, TypeError, OverflowError, RecursionError):
                 return
             if line != entry.line() or entry.length < 1:
                 return
@@ -141,14 +158,25 @@ def _entries(journal: Path) -> Iterator[Entry]:
 def open_unfinished(path: Path) -> Dataset:
     """The finished episodes of an unfinished recording."""
     layout, _ = read_card(path)
-    entries = whole_episodes(path, layout)
+    entries, _ = whole_episodes(path, layout)
     if not entries:
         raise DataError(f"recording '{path}'", "was stopped before its first episode was finished")
-    columns = {name: torch.from_numpy(_map(path, layout, name, entries)) for name in layout.rows}
-    index = EpisodeIndex(
+    return map_episodes(path, layout, entries)
+
+
+def episode_index(entries: Sequence[Entry]) -> EpisodeIndex:
+    return EpisodeIndex(
         np.array([entry.length for entry in entries], np.int64),
         *(np.array([getattr(entry, flag) for entry in entries]) for flag in ("terminated", "truncated", "final_known")),
     )
+
+
+def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry]) -> Dataset:
+    """Episodes that are known to be whole, mapped."""
+    arrays = {name: _map(path, layout, name, entries) for name in layout.rows}
+    index = episode_index(entries)
+    check_layout(f"recording '{path}'", layout.spec, arrays, index)
+    columns = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return Dataset(
         layout.spec,
         {group: columns[f"observation.{group}"] for group in layout.spec.observation},
@@ -164,4 +192,6 @@ def open_unfinished(path: Path) -> Dataset:
 def _map(path: Path, layout: Layout, name: str, entries: Sequence[Entry]) -> Array:
     dtype, row = layout.rows[name]
     offset, shape = len(layout.header(name)), (layout.count(name, entries), *row)
+    if 0 in shape:
+        return np.empty(shape, np.dtype(dtype))
     return np.memmap(path / f"{name}.npy", np.dtype(dtype), mode="c", offset=offset, shape=shape)

@@ -3,70 +3,42 @@
 A recorder that is killed loses the episode it was in and nothing else; the next one goes on where it stopped.
 """
 
-import hashlib
 import json
 import os
 import shutil
+import weakref
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
-import numpy as np
-
 from understudy.core.errors import DataError
-from understudy.core.files import publish_directory, sync_directory
+from understudy.core.files import new_draft, publish_directory, sync_directory
+from understudy.core.lock import LOCK, lock_folder
 from understudy.core.spec import ActionSpace
 from understudy.data.assemble import check_actions, check_same, spec_of_episode
-from understudy.data.episode import Array, Episode, Precision, check_episode
-from understudy.data.fingerprint import ColumnFacts
-from understudy.data.index import EpisodeIndex
+from understudy.data.episode import Episode, Precision, check_episode
 from understudy.data.recording import Recording
+from understudy.data.stores.growing import Growing, write_all
 from understudy.data.stores.journal import (
     CARD,
     JOURNAL,
     Entry,
     Layout,
     columns_of,
+    episode_index,
     is_unfinished,
-    open_unfinished,
+    map_episodes,
     read_card,
     whole_episodes,
     write_card,
 )
-from understudy.data.stores.npy import PIECE, write_column
+from understudy.data.stores.npy import write_column
 from understudy.data.stores.store import check_names, write_manifest
 
 SYNC_EPISODES = 64
 """Episodes between fsyncs: what a power cut may cost, besides the one being recorded."""
-
-
-@final
-@dataclass
-class _Growing:
-    """A column file, open at its end, and the digest of its rows."""
-
-    handle: int
-    rows: int = 0
-    digest: Any = field(default_factory=hashlib.sha256)
-
-    def append(self, values: Array) -> memoryview:
-        content = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
-        self.digest.update(content)
-        rest = content
-        while rest:
-            rest = rest[os.write(self.handle, rest) :]
-        self.rows += len(values)
-        return content
-
-    def finish(self, layout: Layout, name: str) -> ColumnFacts:
-        os.pwrite(self.handle, layout.header(name, self.rows), 0)
-        os.fsync(self.handle)
-        os.close(self.handle)
-        dtype, row = layout.rows[name]
-        return ColumnFacts(dtype, (self.rows, *row), self.digest.hexdigest())
 
 
 @final
@@ -88,17 +60,22 @@ class Recorder:
         self.space = space
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
+        self.steps = 0
+        """Steps of the episodes finished so far."""
         self._first: Episode | None = None
         self._layout: Layout | None = None
         self._entries: list[Entry] = []
-        self._columns: dict[str, _Growing] = {}
+        self._columns: dict[str, Growing] = {}
         self._journal = -1
-        self.steps = 0
-        """Steps of the episodes finished so far."""
-        if is_unfinished(self.path):
-            self._take_up()
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.glob("[!.]*"))):
-            raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
+        self._closed = False
+        self._handles: list[int] = []
+        """Everything that is open; the lock, which is the first, is the last to be closed."""
+        weakref.finalize(self, _close, self._handles)
+        try:
+            self._look()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def episodes(self) -> int:
@@ -107,35 +84,87 @@ class Recorder:
 
     def add(self, episode: Episode) -> None:
         """Check an episode and make it part of the recording; once this returns, a kill does not lose it."""
+        self._check_open()
         where = f"dataset '{self.path}', episode {self.episodes}"
         episode = check_episode(episode, where, self.space, self.precision)
         check_actions(episode.actions, self.space, where)
         if self._first is None:
-            self._start(episode)
+            check_names([*episode.observations, *episode.extra], f"dataset '{self.path}'")
         else:
             check_same(episode, self._first, where)
+        try:
+            if self._first is None:
+                self._start(episode)
+            self._append(episode)
+        except BaseException:  # rows without their line: only taking the folder up again cuts them off
+            self.close()
+            raise
+
+    def finish(self) -> Path:
+        """Make the folder a store."""
+        self._check_open()
+        if self._layout is None:
+            raise DataError(f"dataset '{self.path}'", "has no episodes")
+        try:
+            self._publish(self._layout)
+        finally:
+            self.close()
+        return self.path
+
+    def close(self) -> None:
+        """Leave the folder as it is: unfinished, readable, to be taken up again by another recorder."""
+        self._closed = True
+        _close(self._handles)
+
+    def _look(self) -> None:
+        """Take up what a killed recorder left; refuse anything else that lies there."""
+        if is_unfinished(self.path):
+            self._lock()
+        if is_unfinished(self.path):  # still, now that nobody else can finish it
+            self._take_up()
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.glob("[!.]*"))):
+            raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
+
+    def _lock(self) -> None:
+        do = "Wait for it, stop it, or choose another name."
+        self._handles.append(lock_folder(self.path, DataError, f"dataset '{self.path}'", do))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DataError(
+                f"dataset '{self.path}'", "its recorder is closed", do="Another Recorder of this folder goes on."
+            )
+
+    def _start(self, episode: Episode) -> None:
+        """The first episode decides the columns."""
+        if not self._handles:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock()
+            if any(self.path.glob("[!.]*")):  # another recorder was faster
+                raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
+        self._first = episode
+        self._layout = Layout.of(episode, spec_of_episode(episode, self.space))
+        write_card(self.path, self._layout, self._facts())
+        for name in self._layout.rows:
+            handle = self._open(f"{name}.npy", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            write_all(handle, self._layout.header(name))
+            self._columns[name] = Growing(handle)
+        self._journal = self._open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        sync_directory(self.path)
+        sync_directory(self.path.parent)
+
+    def _append(self, episode: Episode) -> None:
+        """Rows first, then the line that makes them count."""
         checksum = 0
         for name, values in columns_of(episode).items():
             checksum = zlib.crc32(self._columns[name].append(values), checksum)
         entry = Entry(len(episode), episode.terminated, episode.truncated, episode.final_known, checksum)
-        os.write(self._journal, entry.line())
+        write_all(self._journal, entry.line())
         self._entries.append(entry)
         self.steps += entry.length
         if self.episodes % SYNC_EPISODES == 0:
-            self._sync()
-
-    def _start(self, episode: Episode) -> None:
-        """The first episode decides the columns."""
-        check_names([*episode.observations, *episode.extra], f"dataset '{self.path}'")
-        self._first = episode
-        self._layout = Layout.of(episode, spec_of_episode(episode, self.space))
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_card(self.path, self._layout, self._facts())
-        for name in self._layout.rows:
-            handle = os.open(self.path / f"{name}.npy", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-            os.write(handle, self._layout.header(name))
-            self._columns[name] = _Growing(handle)
-        self._journal = os.open(self.path / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+            for handle in [*(column.handle for column in self._columns.values()), self._journal]:
+                os.fsync(handle)
 
     def _facts(self) -> dict[str, Any]:
         return {"recipe": self.recipe, "precision": self.precision}
@@ -149,49 +178,43 @@ class Recorder:
                 "holds an unfinished recording of something else",
                 do="Remove it or choose another name.",
             )
-        entries = whole_episodes(self.path, layout)
+        entries, lost = whole_episodes(self.path, layout)
+        if lost > SYNC_EPISODES:
+            raise DataError(
+                str(self.path),
+                f"is damaged: {len(entries)} of {len(entries) + lost} recorded episodes are whole, and no crash loses "
+                f"more than {SYNC_EPISODES}",
+                do="Nothing was cut. Convert it to keep the whole ones, or remove it.",
+            )
         if not entries:
             return
-        for name in layout.rows:
-            handle = os.open(self.path / f"{name}.npy", os.O_RDWR)
-            rows = layout.count(name, entries)
-            self._columns[name] = _Growing(handle, rows)
-            _reopen(self._columns[name], len(layout.header(name)), rows * layout.row_bytes(name))
-        self._journal = os.open(self.path / JOURNAL, os.O_WRONLY | os.O_APPEND)
-        os.ftruncate(self._journal, sum(len(entry.line()) for entry in entries))
-        self._first, self._layout, self._entries = open_unfinished(self.path).episode(0), layout, entries
+        self._first, self._layout, self._entries = map_episodes(self.path, layout, entries).episode(0), layout, entries
         self.steps = sum(entry.length for entry in entries)
+        for name in layout.rows:
+            rows = layout.count(name, entries)
+            self._columns[name] = Growing(self._open(f"{name}.npy", os.O_RDWR), rows)
+            self._columns[name].cut(len(layout.header(name)), rows * layout.row_bytes(name))
+        self._journal = self._open(JOURNAL, os.O_WRONLY | os.O_APPEND)
+        os.ftruncate(self._journal, sum(len(entry.line()) for entry in entries))
 
-    def _sync(self) -> None:
-        for handle in [*(column.handle for column in self._columns.values()), self._journal]:
-            os.fsync(handle)
+    def _open(self, name: str, flags: int) -> int:
+        """A file of the folder to write to; a link would lead the writer elsewhere."""
+        if (self.path / name).is_symlink():
+            raise DataError(f"{self.path / name}", "refused: a link to another place", do="Put the file itself there.")
+        handle = os.open(self.path / name, flags | os.O_NOFOLLOW, 0o644)
+        self._handles.append(handle)
+        return handle
 
-    def finish(self) -> Path:
-        """Make the folder a store."""
-        if self._layout is None:
-            raise DataError(f"dataset '{self.path}'", "has no episodes")
-        facts = {name: column.finish(self._layout, name) for name, column in self._columns.items()}
-        index = EpisodeIndex(
-            np.array([entry.length for entry in self._entries], np.int64),
-            np.array([entry.terminated for entry in self._entries], bool),
-            np.array([entry.truncated for entry in self._entries], bool),
-            np.array([entry.final_known for entry in self._entries], bool),
-        )
-        for name, array in index.arrays().items():
+    def _publish(self, layout: Layout) -> None:
+        """Index and manifest; with the manifest the folder is a store, and what recording needed can go."""
+        facts = {name: column.finish(layout, name) for name, column in self._columns.items()}
+        for name, array in episode_index(self._entries).arrays().items():
             (self.path / f"{name}.npy").unlink(missing_ok=True)
             facts[name] = write_column(self.path / f"{name}.npy", array, [array])
-        write_manifest(self.path, self._layout.spec, facts, self.recipe)
-        os.close(self._journal)
-        for leftover in (JOURNAL, CARD):
+        write_manifest(self.path, layout.spec, facts, self.recipe)
+        for leftover in (JOURNAL, CARD, LOCK):
             (self.path / leftover).unlink()
         sync_directory(self.path)
-        return self.path
-
-    def close(self) -> None:
-        """Leave the folder as it is: unfinished, readable, to be taken up again."""
-        for handle in [*(column.handle for column in self._columns.values()), self._journal]:
-            if handle >= 0:
-                os.close(handle)
 
     def __enter__(self) -> Self:
         return self
@@ -205,12 +228,9 @@ class Recorder:
             self.close()
 
 
-def _reopen(column: _Growing, start: int, size: int) -> None:
-    """Cut a column file behind its whole rows, digest them, and stand at the end."""
-    os.ftruncate(column.handle, start + size)
-    os.lseek(column.handle, start, os.SEEK_SET)
-    while piece := os.read(column.handle, PIECE):
-        column.digest.update(piece)
+def _close(handles: list[int]) -> None:
+    while handles:
+        os.close(handles.pop())
 
 
 def record(
@@ -226,7 +246,7 @@ def record(
     path = Path(path)
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = new_draft(path)
     try:
         with Recorder(draft, space, precision=precision, recipe=recipe) as recorder:
             for episode in recording.episodes():

@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.errors import DataError, UnderstudyError
-from understudy.core.files import publish_directory, read_sealed, seal, write_bytes
+from understudy.core.files import new_draft, publish_directory, read_sealed, seal, write_bytes
 from understudy.core.spec import Box, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
@@ -38,6 +38,8 @@ KEPT_BYTES = 256 << 20
 COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 """Names of groups and columns become file names, so they may not wander."""
 DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
+DIMENSIONS = 16
+"""NumPy and Torch have limits of their own, and nothing in between was ever recorded."""
 
 
 def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
@@ -46,9 +48,7 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    draft.mkdir()
+    draft = new_draft(path)
     try:
         _write_draft(dataset, draft, recipe)
         publish_directory(draft, path)
@@ -99,13 +99,15 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
         raise DataError(where, "written in another format", got=manifest.get("format"), expected=FORMAT)
     spec = Spec.from_json(where, manifest.get("spec"))
     facts = _column_facts(manifest.get("columns"), where)
-    _check_inventory(path, spec, facts)
+    check_columns(spec, facts, where)
+    for name in sorted({file.name.removesuffix(".npy") for file in path.glob("*.npy")} - facts.keys()):
+        raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
     columns = {
         name: map_column(path / f"{name}.npy", facts[name], f"{where}, column '{name}'", verify=verify)
         for name in facts
     }
     index = EpisodeIndex(*(np.array(columns.pop(name)) for name in INDEX))
-    _check_layout(where, spec, columns, index)
+    check_layout(where, spec, columns, index)
     mapped = {name: column for name, column in columns.items() if isinstance(column, np.memmap)}
     large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
     tensors = {name: torch.from_numpy(column) for name, column in columns.items()}
@@ -131,14 +133,16 @@ def store_recipe(path: Path) -> dict[str, Any]:
 
 def _column_facts(entries: object, where: str) -> dict[str, ColumnFacts]:
     try:
-        assert isinstance(entries, dict)
         facts = {
             str(name): ColumnFacts(str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), str(entry["sha256"]))
-            for name, entry in entries.items()
+            for name, entry in dict(entries).items()  # type: ignore[call-overload]
         }
-        assert all(fact.dtype in DTYPES and fact.shape and min(fact.shape) >= 0 for fact in facts.values())
-    except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(where, "its manifest does not describe columns", got=repr(error)) from error
+    for name, fact in facts.items():
+        if fact.dtype not in DTYPES or not 1 <= len(fact.shape) <= DIMENSIONS or min(fact.shape) < 0:
+            told = f"{fact.dtype} {list(fact.shape)}"
+            raise DataError(f"{where}, column '{name[:100]}'", "cannot be a column", got=told[:100])
     return facts
 
 
@@ -219,28 +223,38 @@ def check_names(names: list[str], where: str) -> None:
             raise DataError(where, "a column cannot be a file", got=repr(name), expected="letters, digits, _ and -")
 
 
-def _check_inventory(path: Path, spec: Spec, facts: Mapping[str, ColumnFacts]) -> None:
-    """The manifest and the folder hold what the spec needs, optional columns we know, and nothing else."""
-    where = f"dataset '{path}'"
-    extra = [name.removeprefix("extra.") for name in facts if name.startswith("extra.")]
+def check_columns(spec: Spec, names: Iterable[str], where: str) -> None:
+    """Columns of a file: what the spec needs, optional ones we know, and nothing else."""
+    names = set(names)
+    extra = [name.removeprefix("extra.") for name in names if name.startswith("extra.")]
     check_names([*spec.observation, *extra], where)
     needed = [f"observation.{group}" for group in sorted(spec.observation)] + ["action", "reward", *INDEX]
-    known = {*needed, "mask", *(f"extra.{name}" for name in extra)}
-    present = {file.name.removesuffix(".npy") for file in path.glob("*.npy")}
-    for name in [name for name in needed if name not in facts] + sorted(present - facts.keys()):
-        raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
-    for name in sorted(facts.keys() - known):
-        raise DataError(f"{where}, column '{name}'", "is not one we know")
+    for name in needed:
+        if name not in names:
+            raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
+    for name in sorted(names - {*needed, "mask", *(f"extra.{name}" for name in extra)}):
+        raise DataError(f"{where}, column '{name[:100]}'", "is not one we know")
 
 
-def _check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
-    """Episodes add up to the columns, and the columns have the spec's shapes."""
-    episodes = index.lengths.size
+def check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
+    """Episodes add up to the columns, and the columns have the spec's shapes and dtypes."""
+    episodes, rows = index.lengths.size, len(columns["reward"])
     for name, array in index.arrays().items():
         kind = np.dtype(np.int64 if name == "lengths" else np.bool_)
-        if array.dtype != kind or array.shape != (episodes,) or (name == "lengths" and not (array > 0).all()):
+        if array.dtype != kind or array.shape != (episodes,):
             raise DataError(f"{where}, column '{name}'", "does not describe episodes")
-    steps = int(index.lengths.sum())
+    # No length beyond the rows there are: a sum of enormous ones could come round to the right number.
+    if not episodes or not ((index.lengths > 0) & (index.lengths <= rows)).all():
+        raise DataError(f"{where}, column 'lengths'", "does not describe episodes")
+    expected = _shapes(spec, columns, int(index.lengths.sum()), episodes)
+    for name, array in columns.items():
+        if array.shape != expected.get(name):
+            raise DataError(f"{where}, column '{name}'", "wrong shape", got=array.shape, expected=expected.get(name))
+        if array.dtype.name not in _kinds(spec, name):
+            raise DataError(f"{where}, column '{name}'", "wrong kind of numbers", got=array.dtype)
+
+
+def _shapes(spec: Spec, columns: Mapping[str, Array], steps: int, episodes: int) -> dict[str, tuple[int, ...]]:
     expected: dict[str, tuple[int, ...]] = {"reward": (steps,)}
     if isinstance(spec.action, Box):
         expected["action"] = (steps, spec.action.size)
@@ -248,6 +262,15 @@ def _check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: E
         expected |= {"action": (steps,), "mask": (steps + episodes, spec.action.count)}
     expected |= {f"observation.{name}": (steps + episodes, *group.shape) for name, group in spec.observation.items()}
     expected |= {name: (steps, *array.shape[1:]) for name, array in columns.items() if name.startswith("extra.")}
-    for name, array in columns.items():
-        if array.shape != expected.get(name):
-            raise DataError(f"{where}, column '{name}'", "wrong shape", got=array.shape, expected=expected.get(name))
+    return expected
+
+
+def _kinds(spec: Spec, name: str) -> set[str]:
+    """The dtypes a column may have."""
+    if name.startswith("observation."):
+        return {spec.observation[name.removeprefix("observation.")].dtype} & {"uint8", "float32", "float64"}
+    if name == "mask":
+        return {"bool"}
+    if name == "reward" or (name == "action" and isinstance(spec.action, Box)):
+        return {"float32", "float64"}
+    return {"int64"} if name == "action" else DTYPES

@@ -1,7 +1,6 @@
 """Datasets as Minari folders, which `minari.load_dataset` opens: HDF5, lossless, a group per episode."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.core.errors import DataError
-from understudy.core.files import publish_directory, write_bytes, write_new
+from understudy.core.files import new_draft, publish_directory, write_bytes, write_new
 from understudy.core.spec import ActionSpace, Discrete, Group, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
@@ -50,9 +49,9 @@ def write_minari(
     _check_finals(dataset, unknown_finals, where)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _name_spaces(folder.parent, root or minari_root())
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.draft")
-    (draft / "data").mkdir(parents=True)
+    draft = new_draft(folder)
     try:
+        (draft / "data").mkdir()
         counts = _write_episodes(dataset, draft / "data" / MAIN_FILE, where)
         size = (draft / "data" / MAIN_FILE).stat().st_size
         metadata = _metadata(dataset, dataset_id, env, counts, size) | dict(facts or {})

@@ -1,0 +1,63 @@
+"""Random numbers inside an update: a named stream whose state is a tensor, so that compiled code can draw from it.
+
+A `torch.Generator` cannot enter a compiled graph; its state, written by an operator that says so, can. Eager and
+compiled updates draw the same numbers, and a checkpoint holds where the stream stands.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from understudy.core.rng import stream
+
+
+@final
+@dataclass
+class Noise:
+    """Draws on the CPU, whatever the device: the same numbers everywhere."""
+
+    state: Tensor
+    """What `torch.Generator.get_state` gives, uint8 and always on the CPU."""
+
+    @classmethod
+    def named(cls, seed: int, name: str) -> "Noise":
+        return cls(stream(seed, name).get_state())
+
+    def normal(self, *shape: int) -> Tensor:
+        """Unit normal numbers of this shape."""
+        return _draw(self.state, shape, True)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Numbers between -1 and 1 of this shape."""
+        return _draw(self.state, shape, False)
+
+
+def _draw(state: Tensor, shape: tuple[int, ...], normal: bool) -> Tensor:
+    if torch.compiler.is_compiling():
+        drawn: Tensor = _draw_operator(state, list(shape), normal)
+        return drawn
+    return _draw_now(state, list(shape), normal)
+
+
+def _draw_now(state: Tensor, shape: list[int], normal: bool) -> Tensor:
+    generator = torch.Generator()
+    generator.set_state(state)
+    numbers = torch.empty(shape)
+    numbers = numbers.normal_(generator=generator) if normal else numbers.uniform_(-1.0, 1.0, generator=generator)
+    state.copy_(generator.get_state())
+    return numbers
+
+
+_draw_operator = torch.library.custom_op(
+    "understudy::draw",
+    _draw_now,
+    mutates_args=("state",),
+    schema="(Tensor(a!) state, int[] shape, bool normal) -> Tensor",
+)
+
+
+@_draw_operator.register_fake
+def _shape_of_a_draw(state: Tensor, shape: list[int], normal: bool) -> Tensor:
+    return torch.empty(shape)

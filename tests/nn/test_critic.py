@@ -1,0 +1,42 @@
+"""Critics of discrete actions: a value per action, the taken one picked out."""
+
+import torch
+
+from understudy.core.spec import Box, Discrete, Group, Spec
+from understudy.nn.critic import ActionValues, QEnsemble, make_critic
+from understudy.nn.mlp import NetworkSettings
+
+SETTINGS = NetworkSettings(hidden=(8,))
+GROUPS = {"state": Group((3,), "float32")}
+
+
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_the_taken_actions_value_is_picked_from_every_member() -> None:
+    critic = ActionValues(3, 4, SETTINGS, rng(), members=2)
+    state, action = torch.randn(6, 3, generator=rng()), torch.tensor([0, 3, 1, 1, 2, 0])
+    every, taken = critic.every(state), critic(state, action)
+    assert every.shape == (2, 6, 4)
+    for member in range(2):
+        for row in range(6):
+            assert taken[member, row] == every[member, row, action[row]]
+
+
+def test_only_the_taken_action_is_moved() -> None:
+    critic = ActionValues(3, 4, SETTINGS, rng())
+    state = torch.randn(1, 3, generator=rng())
+    every = critic.every(state)
+    every.retain_grad()
+    taken = every.gather(-1, torch.tensor([[[2]], [[2]]])).sum()
+    taken.backward()
+    assert every.grad is not None
+    assert {int(place[2]) for place in every.grad.nonzero()} == {2}
+
+
+def test_the_space_decides_the_critic() -> None:
+    box = make_critic(Spec(GROUPS, Box((-1.0,), (1.0,))), 3, SETTINGS, rng())
+    assert isinstance(box, QEnsemble)
+    assert isinstance(make_critic(Spec(GROUPS, Discrete(4)), 3, SETTINGS, rng()), ActionValues)
+    assert box(torch.zeros(5, 3), torch.zeros(5, 1)).shape == (2, 5)
