@@ -154,7 +154,8 @@ def settled_data(config: RunConfig) -> RunConfig:
     if path and Path(path).exists():
         path = str(Path(path).resolve())
     changes = {"path": path, "recipe": None if recipe is None else resolve_recipe(recipe)}
-    return config.model_copy(update={"data": config.data.model_copy(update=changes)})
+    origin = str(Path(config.init_from).resolve()) if config.init_from else ""
+    return config.model_copy(update={"data": config.data.model_copy(update=changes), "init_from": origin})
 
 
 def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:

@@ -84,6 +84,8 @@ class RunConfig(Settings):
     """Where the policy is evaluated."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
+    init_from: str = ""
+    """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     steps: int = Field(1_000_000, ge=1)

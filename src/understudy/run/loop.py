@@ -203,6 +203,7 @@ def config_digest(config: RunConfig) -> str:
         "steps": True,
         "tensorboard": True,
         "keep_checkpoints": True,
+        "init_from": True,
         "data": {"path"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)

@@ -20,6 +20,7 @@ from understudy.run.build import Learner, build_learner, sealed_data, settled_da
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.evaluate import Evaluation
+from understudy.run.inherit import inherit_policy
 from understudy.run.loop import Loop, config_digest, evaluate
 from understudy.run.meta import describe_run, versions
 from understudy.run.policies import load_policy
@@ -98,6 +99,8 @@ def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **sett
         run.check_free()
         resolved = settled_data(resolved)
         learner = build_learner(resolved, reporter)
+        if resolved.init_from:
+            inherit_policy(learner.algorithm, resolved.init_from, reporter)
         resolved = sealed_data(resolved, learner.dataset)
         run.clear_leftovers()
         run.create(resolved, birth_facts(resolved, learner))
@@ -133,6 +136,8 @@ def resume(
         elif run.meta_file.exists():
             _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
         learner = build_learner(config, reporter)
+        if checkpoint is None and config.init_from:
+            inherit_policy(learner.algorithm, config.init_from, reporter)
         if checkpoint is not None:
             restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
             point_latest(run.checkpoints, updates)
