@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size
+from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size, weighted_mean
 
 
 def unit_normal(rows: int = 1_000_000) -> Tensor:
@@ -60,3 +60,11 @@ def test_clipped_share() -> None:
     advantage = torch.tensor([-9.0, 0.0, 1.0, 1.6, 9.0])
     assert float(clipped_share(advantage, 3.0, 100.0)) == pytest.approx(0.4)
     assert float(clipped_share(advantage, 0.0, 100.0)) == 0.0
+
+
+def test_a_weighted_mean_counts_rows_as_often_as_they_weigh() -> None:
+    losses, counts = torch.tensor([1.0, 5.0, 2.0]), torch.tensor([3.0, 0.0, 1.0])
+    repeated = torch.tensor([1.0, 1.0, 1.0, 2.0])
+    assert float(weighted_mean(losses, counts)) == pytest.approx(float(repeated.mean()))
+    assert float(weighted_mean(losses, 7 * counts)) == pytest.approx(float(repeated.mean()))
+    assert float(weighted_mean(losses, torch.zeros(3))) == 0

@@ -2,6 +2,7 @@
 
     L(π) = mean −log π(a|s)              → losses.policy.negative_log_likelihood
     L(π) = mean ‖π(s) − a‖²/A            → losses.policy.squared_distance      (actor.head=deterministic)
+    L(π) = Σ wᵢ·Lᵢ / Σ wᵢ                → losses.weights.weighted_mean        (weights=<a column>)
 
 Discrete actions: a categorical policy, which gives forbidden actions probability 0 where the data has masks.
 
@@ -21,6 +22,7 @@ from understudy.core.settings import Settings
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import negative_log_likelihood, squared_distance
+from understudy.losses.weights import weighted_mean
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.parts.optim import Adam
 
@@ -33,6 +35,8 @@ class Config(Settings):
     """The algorithm."""
     learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size."""
+    weights: str = ""
+    """A further column of the data: each row counts in proportion to it."""
     actor: ActorSettings = ActorSettings()
     """The policy network."""
 
@@ -46,16 +50,19 @@ class BC:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("mask",) if self.policy.spec.masked else ())
+        masks = ("mask",) if self.policy.spec.masked else ()
+        return Demand((*masks, self.config.weights) if self.config.weights else masks)
 
     def update(self, data: Transitions) -> Metrics:
         """One gradient step."""
         state = self.policy.view(data.obs)
         if self.config.actor.head == "deterministic" and not self.policy.discrete:
-            loss = squared_distance(self.policy.head.mode(self.policy.features(state)), data.action).mean()
+            losses = squared_distance(self.policy.head.mode(self.policy.features(state)), data.action)
         else:
             log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
-            loss = negative_log_likelihood(log_prob).mean()
+            losses = negative_log_likelihood(log_prob)
+        weights = self.config.weights
+        loss = weighted_mean(losses, data.extra[weights].float()) if weights else losses.mean()
         self.optimizer.minimise(loss, self.config.learning_rate)
         return {"loss/actor": loss.detach()}
 

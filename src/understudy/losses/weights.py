@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from understudy.core.checks import check_no_gradient, check_same_shape
+
 
 def awr_weights(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
     """ω [B] = exp(min(β·A, ln ω_max)), a constant. The exponent is clamped: exp overflows float32 at 88.7."""
@@ -19,3 +21,10 @@ def effective_sample_size(weights: Tensor) -> Tensor:
 def clipped_share(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
     """Share [] of rows whose AWR weight sits at its ceiling."""
     return (beta * advantage.detach() >= math.log(ceiling)).float().mean()
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """Σ wᵢ·Lᵢ / Σ wᵢ [] over a batch; a batch without any weight gives 0, not NaN."""
+    check_no_gradient(weights=weights)
+    check_same_shape(losses=losses, weights=weights)
+    return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
