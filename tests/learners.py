@@ -13,7 +13,7 @@ from understudy.core.settings import Settings
 from understudy.core.state import State
 from understudy.nn.mlp import NetworkSettings
 from understudy.sources.offline import OfflineSource
-from worlds import random_dataset
+from worlds import random_choices, random_dataset, takes_boxes
 
 CPU = torch.device("cpu")
 
@@ -58,8 +58,8 @@ def start(
     batch_size: int = 32,
 ) -> Learning:
     """A fresh algorithm on a dataset, as `build_learner` would make it."""
-    data = random_dataset() if dataset is None else dataset
     name = config.model_dump()["name"]
+    data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
     algorithm = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
     return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
 

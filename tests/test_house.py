@@ -135,7 +135,7 @@ def test_every_config_is_right_and_opens_with_its_command(name: str) -> None:
 def test_every_algorithm_has_a_page_an_example_and_a_config(name: str) -> None:
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     assert "Differs from" in page
-    assert (ROOT / "examples" / f"{name}_pendulum.py").is_file()
+    assert any((ROOT / "examples" / f"{name}_{task}.py").is_file() for task in ("pendulum", "cartpole"))
     assert any(config.startswith(f"{name}/") for config in config_names())
 
 

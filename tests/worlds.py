@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import Box, Dataset, Episode, Recipe, RunConfig
+from understudy import Box, Dataset, Discrete, Episode, Recipe, RunConfig
+from understudy.algorithms import find_algorithm
 from understudy.run.config import parse_config
 
 SHARED_DATA = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -22,6 +23,8 @@ PENDULUM_RECIPE: dict[str, Any] = {
         {"policy": "scripted", "share": 1, "skill": 0.8, "noise": 0.3, "epsilon": 0.1},
     ],
 }
+
+CARTPOLE_RECIPE: dict[str, Any] = {**PENDULUM_RECIPE, "env": "CartPole-v1", "behaviours": [{"policy": "random"}]}
 
 
 def real_data(name: str) -> Path:
@@ -57,16 +60,41 @@ def random_dataset(count: int = 6, steps: int = 20, state: int = 3, action: int 
     return Dataset.from_episodes(random_episodes(count, steps, state, action, seed), box, name="random")
 
 
+def random_choices(
+    count: int = 6, steps: int = 20, state: int = 3, actions: int = 4, seed: int = 0, *, masked: bool = False
+) -> Dataset:
+    """Random play over discrete actions; everything is legal."""
+    rng = np.random.default_rng(seed)
+    episodes = [
+        Episode(
+            {"state": rng.standard_normal((steps + 1, state)).astype(np.float32)},
+            rng.integers(0, actions, steps),
+            rng.standard_normal(steps).astype(np.float32),
+            terminated=False,
+            truncated=True,
+            mask=np.ones((steps + 1, actions), bool) if masked else None,
+        )
+        for _ in range(count)
+    ]
+    return Dataset.from_episodes(episodes, Discrete(actions), name="random choices")
+
+
+def takes_boxes(algorithm: str) -> bool:
+    """Whether an algorithm learns continuous actions; others are tried with discrete ones."""
+    return Box in getattr(find_algorithm(algorithm).Config, "ACTIONS", (Box,))
+
+
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of a few seconds at most, as plain data."""
     network = {"hidden": [16, 16]}
     algo: dict[str, Any] = {"name": algorithm, "actor": network}
     if algorithm != "bc":
         algo["critic"] = network
+    recipe = PENDULUM_RECIPE if takes_boxes(algorithm) else CARTPOLE_RECIPE
     return {
         "algo": algo,
-        "data": {"recipe": PENDULUM_RECIPE},
-        "env": {"id": "Pendulum-v1"},
+        "data": {"recipe": recipe},
+        "env": {"id": recipe["env"]},
         "source": {"batch_size": 32},
         "steps": 60,
         "log_every": 10,

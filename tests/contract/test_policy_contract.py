@@ -1,28 +1,48 @@
 """The policy: looking at it changes nothing, and its file is it."""
 
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from learners import Learning, differences, start, tiny_algorithm
-from understudy import Dataset, evaluate_policy, load_policy, make_dataset, predict
-from understudy.algorithms import algorithm_names
+from understudy import Dataset, Recipe, evaluate_policy, load_policy, make_dataset, predict
+from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.rng import stream
 from understudy.core.state import capture
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.run.policy_file import save_policy
-from worlds import pendulum_recipe
+from worlds import CARTPOLE_RECIPE, PENDULUM_RECIPE, takes_boxes
 
 pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
 
-HEADS = ["gaussian", "squashed", "deterministic"]
+
+def heads(name: str) -> tuple[str, ...]:
+    """The heads that an algorithm's actor may have."""
+    actor = find_algorithm(name).Config.model_fields["actor"].annotation
+    assert isinstance(actor, type)
+    assert issubclass(actor, ActorSettings)
+    found = get_args(actor.model_fields["head"].annotation)
+    assert found
+    return found
 
 
-@pytest.fixture(scope="module")
-def pendulum() -> Dataset:
-    return make_dataset(pendulum_recipe())
+@cache
+def played(recipe: Recipe) -> Dataset:
+    return make_dataset(recipe)
+
+
+@pytest.fixture
+def world(name: str) -> Dataset:
+    """Recorded play of a world whose actions the algorithm learns."""
+    return played(Recipe.parse(PENDULUM_RECIPE if takes_boxes(name) else CARTPOLE_RECIPE))
+
+
+def env_id(name: str) -> str:
+    return "Pendulum-v1" if takes_boxes(name) else "CartPole-v1"
 
 
 def trained(name: str, dataset: Dataset | None = None, **actor: Any) -> Learning:
@@ -32,12 +52,12 @@ def trained(name: str, dataset: Dataset | None = None, **actor: Any) -> Learning
     return learning
 
 
-def test_evaluation_changes_nothing(name: str, pendulum: Dataset) -> None:
-    learning, twin = trained(name, pendulum), trained(name, pendulum)
+def test_evaluation_changes_nothing(name: str, world: Dataset) -> None:
+    learning, twin = trained(name, world), trained(name, world)
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
     state = capture(learning)
     for greedy in (True, False):
-        evaluate_policy(learning.algorithm.policy, "Pendulum-v1", 2, 0, greedy=greedy)
+        evaluate_policy(learning.algorithm.policy, env_id(name), 2, 0, greedy=greedy)
     assert differences(state, capture(learning)) == []
     assert torch.equal(torch.get_rng_state(), torch_before)
     assert np.array_equal(np.random.get_state()[1], numpy_before)  # type: ignore[index]
@@ -46,9 +66,9 @@ def test_evaluation_changes_nothing(name: str, pendulum: Dataset) -> None:
     assert differences(capture(twin), capture(learning)) == []
 
 
-def test_evaluation_is_repeatable(name: str, pendulum: Dataset) -> None:
-    policy = trained(name, pendulum).algorithm.policy
-    first, again, other = (evaluate_policy(policy, "Pendulum-v1", 2, seed) for seed in (0, 0, 1))
+def test_evaluation_is_repeatable(name: str, world: Dataset) -> None:
+    policy = trained(name, world).algorithm.policy
+    first, again, other = (evaluate_policy(policy, env_id(name), 4, seed) for seed in (0, 0, 1))
     assert first == again
     assert first.returns != other.returns
 
@@ -64,11 +84,14 @@ def test_acting_draws_from_the_given_stream_only(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_the_saved_policy_is_the_greedy_policy(name: str, head: str, tmp_path: Path) -> None:
-    policy = trained(name, head=head, layer_norm=True).algorithm.policy
-    save_policy(policy, tmp_path / "policy", {})
-    loaded = load_policy(tmp_path / "policy")
+def test_the_saved_policy_is_the_greedy_policy(name: str, tmp_path: Path) -> None:
+    for head in heads(name):
+        check_saved(trained(name, head=head, layer_norm=True).algorithm.policy, tmp_path / head)
+
+
+def check_saved(policy: Actor, path: Path) -> None:
+    save_policy(policy, path, {})
+    loaded = load_policy(path)
     obs = 3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     expected, _ = policy.act({"state": obs}, (), greedy=True)
     assert torch.equal(loaded.act({"state": obs}, (), greedy=True)[0], expected)

@@ -53,14 +53,16 @@ def test_target_networks_are_copies_at_birth(name: str, network: dict[str, Any])
 @with_targets
 @any_network
 def test_target_networks_move_by_polyak_only(name: str, network: dict[str, Any]) -> None:
+    """Those with a `policy_delay` move when it is the policy's turn and stand still in between."""
     learning = start(tiny_algorithm(name, network))
-    rate = learning.algorithm.config.polyak
-    for _ in range(3):
+    rate, delay = (learning.algorithm.config.model_dump().get(key, 1) for key in ("polyak", "policy_delay"))
+    for number in range(1, 5):
+        moving = number % delay == 0
         before = [tensors(target.network) for target, _ in pairs(learning.algorithm)]
         learning.update()
         for old, (target, online) in zip(before, pairs(learning.algorithm), strict=True):
             for was, now, leader in zip(old, tensors(target.network), tensors(online), strict=True):
-                assert torch.equal(now, was.lerp(leader, rate))
-                assert not torch.equal(now, was)
+                assert torch.equal(now, was.lerp(leader, rate) if moving else was)
+                assert torch.equal(now, was) != moving
             assert all(parameter.grad is None for parameter in target.network.parameters())
             assert not any(module.training for module in target.network.modules())

@@ -100,6 +100,19 @@ def test_moments_are_those_of_numpy_in_float64() -> None:
     np.testing.assert_allclose(moments.std, slots.std(0), rtol=1e-6)
 
 
+def test_moments_leave_out_what_stands_in_for_unknown_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost final observation is stored as a copy of the last one, which must not count twice."""
+    episodes = [*random_episodes(2, steps=1), *random_episodes(3, steps=4, seed=1)]
+    lost = [copy_of(e, observations={"state": e.observations["state"][:-1]}, final_known=False) for e in episodes[::2]]
+    mixed = [lost[0], episodes[1], lost[1], episodes[3], lost[2]]
+    seen = np.concatenate([e.observations["state"] for e in mixed]).astype(np.float64)
+    for rows in (1 << 16, 3, 1):
+        monkeypatch.setattr("understudy.data.dataset.CHUNK_ROWS", rows)
+        moments = build(mixed).moments()["state"]
+        np.testing.assert_allclose(moments.mean, seen.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(moments.std, seen.std(0), rtol=1e-6)
+
+
 def test_a_constant_column_has_no_spread() -> None:
     episode = copy_of(random_episodes(1)[0], observations={"state": np.full((21, 3), 0.1, np.float32)})
     moments = build([episode]).moments()["state"]

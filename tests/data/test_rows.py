@@ -99,6 +99,7 @@ def test_rows_are_what_a_walk_finds(episodes: list[Episode], horizon: int) -> No
         assert batch.extra["row"][place].item() == number
         if row.successor is not None:
             assert batch.next_obs["state"][place].item() == row.successor
+        assert bool(batch.extra["next_action_valid"][place]) is (row.next_action is not None)
         if row.next_action is not None:
             assert batch.extra["next_action"][place].item() == row.next_action
 
@@ -119,6 +120,14 @@ def test_a_time_limit_keeps_its_true_successor_and_its_value() -> None:
     batch = Dataset.from_episodes([stopped, ended], Box((-1.0,), (1.0,))).rows(torch.tensor([2, 5]), Demand())
     assert batch.next_obs["state"][:, 0].tolist() == pytest.approx([0.3, 0.3])
     assert batch.terminated.tolist() == [False, True]
+
+
+@pytest.mark.parametrize(("horizon", "valid"), [(1, [1, 1, 0, 1, 0]), (2, [1, 0, 0, 0, 0]), (9, [0] * 5)])
+def test_a_next_action_is_valid_inside_its_own_episode_only(horizon: int, valid: list[int]) -> None:
+    """Also not after an episode that was merely cut: what follows in the file is somebody else's action."""
+    batch = with_choices().rows(torch.arange(5), Demand(("next_action", "next_action_valid"), horizon))
+    assert batch.extra["next_action_valid"].tolist() == [bool(flag) for flag in valid]
+    assert batch.extra["next_action_valid"].dtype == torch.bool
 
 
 def test_only_demanded_columns_come_along() -> None:

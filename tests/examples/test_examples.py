@@ -10,7 +10,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = ["steps=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*_pendulum.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*_*.py")), ids=lambda path: path.stem)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path / "run"), *SHORT], capture_output=True, text=True, check=False

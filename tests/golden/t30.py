@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from understudy import Box, Dataset, Episode
+from understudy import Box, Dataset, Discrete, Episode
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
 
 GAMMA = 0.9
@@ -69,6 +69,24 @@ def t30_dataset() -> Dataset:
         for _ in range(count)
     ]
     return Dataset.from_episodes(episodes, Box((-1.0,), (1.0,)), name="T30")
+
+
+def t30_choices() -> Dataset:
+    """The same rows with discrete actions and masks: a third action is never legal, and none is when all is over."""
+    one_hot, two_of_three = np.eye(3, dtype=np.float32), np.array([True, True, False])
+    episodes = [
+        Episode(
+            {"state": one_hot[[state, next_state]]},
+            np.array([action]),
+            np.array([reward], np.float32),
+            terminated=terminated,
+            truncated=not terminated,
+            mask=np.stack([two_of_three, two_of_three & (not terminated)]),
+        )
+        for state, action, reward, next_state, terminated, count in ROWS
+        for _ in range(count)
+    ]
+    return Dataset.from_episodes(episodes, Discrete(3), name="T30")
 
 
 def minimise(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int = 1) -> Tensor:

@@ -6,8 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.policy import squared_distance, weighted_negative_log_likelihood
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.policy import (
+    penalised_climb,
+    squared_distance,
+    summed_squared_distance,
+    weighted_negative_log_likelihood,
+)
+from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, penalised_value, squared_error
 
 B = 5
 ROW, COLUMN = torch.ones(B), torch.ones(B, 1)
@@ -21,6 +26,11 @@ MISFITS: dict[str, Callable[[], Tensor]] = {
     "likelihood, column log_prob": lambda: weighted_negative_log_likelihood(COLUMN, ROW),
     "likelihood, scalar weight": lambda: weighted_negative_log_likelihood(ROW, torch.tensor(1.0)),
     "distance, missing action axis": lambda: squared_distance(COLUMN, ROW),
+    "summed distance, missing action axis": lambda: summed_squared_distance(COLUMN, ROW),
+    "climb, column value": lambda: penalised_climb(COLUMN, 1.0, ROW, 1.0),
+    "climb, column distance": lambda: penalised_climb(ROW, 1.0, COLUMN, 1.0),
+    "penalised, column distance": lambda: penalised_value(ROW, COLUMN, 0.1, YES),
+    "penalised, column flags": lambda: penalised_value(ROW, ROW, 0.1, YES_COLUMN),
     "error, column target": lambda: squared_error(torch.ones(2, B), COLUMN),
     "error, column predictions": lambda: squared_error(torch.ones(2, B, 1), ROW),
     "error, no ensemble axis": lambda: squared_error(ROW, ROW),
@@ -44,6 +54,7 @@ LEAKS: dict[str, Callable[[], Tensor]] = {
     "expectile": lambda: expectile_loss(ROW, MOVING, 0.7),
     "error": lambda: squared_error(torch.ones(2, B), MOVING),
     "likelihood": lambda: weighted_negative_log_likelihood(ROW, MOVING),
+    "climb": lambda: penalised_climb(ROW, MOVING.mean(), ROW, 1.0),
 }
 
 

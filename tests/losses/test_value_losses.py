@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, penalised_value, squared_error
 
 GRID = torch.linspace(-2.0, 2.0, 41, dtype=torch.float64)
 
@@ -70,6 +70,17 @@ def test_discount_per_row() -> None:
 def test_bootstrap_target_is_a_constant() -> None:
     value = torch.ones(2, requires_grad=True)
     assert not bootstrap_target(torch.zeros(2), 0.9, torch.zeros(2, dtype=torch.bool), value).requires_grad
+
+
+@pytest.mark.parametrize("garbage", [0.0, 1e6, math.nan])
+def test_a_penalty_counts_where_it_is_known(garbage: float) -> None:
+    value, distance = torch.tensor([5.0, 5.0]), torch.tensor([2.0, garbage])
+    assert penalised_value(value, distance, 0.25, torch.tensor([True, False])).tolist() == [4.5, 5.0]
+
+
+def test_a_penalty_of_zero_changes_no_bit() -> None:
+    value, distance = torch.tensor([0.1, -1e-30, 3e7]), torch.tensor([2.0, 0.3, 1e9])
+    assert torch.equal(penalised_value(value, distance, 0.0, torch.ones(3).bool()), value)
 
 
 def test_ensemble_errors_by_hand() -> None:

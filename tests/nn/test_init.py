@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from understudy.core.rng import stream
+from understudy.core.spec import Box, Group, Spec
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.init import Init, init_layer
+from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.plain_mlp import Layer
 
 
@@ -52,3 +55,23 @@ def test_one_network_starts_as_a_stack_of_one(scheme: Init) -> None:
     single, stack = started(None, 5, 12, scheme), started(1, 5, 12, scheme)
     assert torch.equal(single.weight, stack.weight[0])
     assert torch.equal(single.bias, stack.bias[0, 0])
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_small_outputs_start_near_zero_with_hidden_biases_of_a_tenth(members: int | None) -> None:
+    settings = NetworkSettings(hidden=(64, 64), init="small_output")
+    network = MLP(16, 50, settings, stream(0, "init"), members=members)
+    *hidden, output = network.layers()
+    for layer, bound in zip(hidden, (1 / 4, 1 / 8), strict=True):
+        assert 0.98 * bound < float(layer.weight.abs().max()) <= bound
+        assert bool((layer.bias == torch.tensor(0.1)).all())
+    for values in output:
+        assert 0.9 * 3e-3 < float(values.abs().max()) <= 3e-3
+
+
+def test_a_policy_with_small_outputs_starts_in_the_middle_of_its_range() -> None:
+    spec = Spec({"state": Group((3,), "float32")}, Box((-1.0,) * 40, (1.0,) * 40))
+    settings = ActorSettings(init="small_output", head="deterministic")
+    *_, output = Actor(spec, {}, settings, stream(0, "init")).trunk.layers()
+    for values in output:
+        assert 0.9 * 1e-3 < float(values.abs().max()) <= 1e-3

@@ -184,3 +184,14 @@ def test_inputs_are_only_read() -> None:
         torch.autograd.grad(forward(values, layout, flat).sum(), flat)
         assert torch.equal(values, inputs())
         assert torch.equal(flat, before)
+
+
+@pytest.mark.parametrize("members", MEMBERS)
+def test_without_a_gradient_of_the_weights_the_inputs_get_the_same_one(members: int | None) -> None:
+    layout, flat = network(members, [4, 8, 6, 3])
+    gradients = []
+    for buffer in (flat, flat.detach()):
+        values = inputs().requires_grad_()
+        (gradient,) = torch.autograd.grad(forward(values, layout, buffer).square().sum(), values)
+        gradients.append(gradient)
+    assert torch.equal(*gradients)

@@ -250,3 +250,22 @@ def test_critics_see_state_and_action() -> None:
     q = critic(state, action)
     assert not torch.equal(q, critic(state + 1, action))
     assert not torch.equal(q, critic(state, action + 1))
+
+
+@pytest.mark.parametrize("changes", [{}, {"layer_norm": True}])
+def test_frozen_critics_say_the_same_and_pass_gradients_to_the_action_only(changes: dict[str, Any]) -> None:
+    critic = QEnsemble(3, 2, settings(**changes), stream(0, "init"), members=K)
+    uneven(critic.mlp)
+    state = torch.randn(B, 3, generator=torch.Generator().manual_seed(0))
+    slopes = []
+    for frozen in (False, True):
+        action = torch.full((B, 2), 0.3, requires_grad=True)
+        values = critic.frozen(state, action) if frozen else critic(state, action)
+        slopes.append(torch.autograd.grad(values[1].sum(), action)[0])
+        member = critic.frozen(state, action, 1)
+        assert member.shape == (B,)
+        torch.testing.assert_close(member, values[1])
+        torch.testing.assert_close(torch.autograd.grad(member.sum(), action)[0], slopes[0])
+        flat = torch.autograd.grad(critic.frozen(state, action).sum() + 0 * critic.mlp.flat[0], critic.mlp.flat)[0]
+        assert not flat.any()
+    torch.testing.assert_close(*slopes)

@@ -88,6 +88,35 @@ def test_numbers_are_narrowed_only_when_asked(tmp_path: Path) -> None:
     assert open_store(tmp_path / "narrow").spec.observation["position"].dtype == "float32"
 
 
+def test_whole_numbers_too_large_for_float32_are_kept(tmp_path: Path) -> None:
+    """2**24 + 1 is the first one that float32 cannot hold."""
+    flags = np.arange(6) % 3 == 2
+    columns: dict[str, Any] = {
+        "observations": 2**24 + np.arange(6)[:, None],
+        "actions": np.arange(6) % 2,
+        "rewards": np.arange(6),
+    }
+    np.savez(tmp_path / "x.npz", **columns, terminals=flags)
+    convert(str(tmp_path / "x.npz"), tmp_path / "y")
+    episodes = list(open_store(tmp_path / "y").recording().episodes())
+    kept = np.concatenate([episode.observations["state"] for episode in episodes])
+    np.testing.assert_array_equal(kept, large)
+
+
+def test_errors_name_what_is_converted(tmp_path: Path) -> None:
+    """Not the draft it is written to."""
+    columns: dict[str, Any] = {
+        "observations": np.full((3, 1), np.nan),
+        "actions": np.arange(3),
+        "rewards": np.arange(3),
+    }
+    np.savez(tmp_path / "x.npz", **columns, terminals=[False, False, True])
+    with pytest.raises(
+        DataError, match=r"^dataset 'x\.npz', episode 0, observation 'state', row 0, column 0: not finite"
+    ):
+        convert(str(tmp_path / "x.npz"), tmp_path / "y")
+
+
 def test_a_real_recording_is_mended_into_a_store(tmp_path: Path) -> None:
     """Two episodes of HalfCheetah whose time limit was stored as a terminal and whose actions leave the box."""
     source = str(real_data("halfcheetah_cs285.npz"))
@@ -141,6 +170,12 @@ def test_whole_numbers_tell_their_own_space(actions: Any, space: ActionSpace) ->
     episode = {"observations": np.ones((4, 2)), "actions": actions, "rewards": np.ones(3), "terminated": True}
     assert space_of(open_recording([episode])) == space
     assert us.load_dataset([episode]).spec.action == space
+
+
+def test_a_mask_tells_of_actions_nobody_took() -> None:
+    mask = np.ones((4, 5), bool)
+    episode = {"observations": np.ones((4, 2)), "actions": [0, 2, 1], "rewards": np.ones(3), "terminated": True}
+    assert us.load_dataset([{**episode, "action_mask": mask}]).spec.action == Discrete(5)
 
 
 def test_continuous_actions_need_a_space() -> None:

@@ -52,6 +52,82 @@ CORL_BC = {
     "steps": 1_000_000,
     "eval_every": 5000,
 }
+CORL_TD3 = {
+    "algo.gamma": 0.99,
+    "algo.polyak": 0.005,
+    "algo.policy_delay": 2,
+    "algo.target_noise": 0.2,
+    "algo.target_noise_clip": 0.5,
+    "algo.actor.head": "deterministic",
+    "algo.actor.layer_norm": False,
+    "algo.actor.dropout": 0.0,
+    "algo.critic.dropout": 0.0,
+    "data.reward": "none",
+    "steps": 1_000_000,
+    "eval_every": 5000,
+    "eval_episodes": 10,
+}
+CORL_TD3BC = CORL_TD3 | {
+    "algo.alpha": 2.5,
+    "algo.actor_learning_rate": 3e-4,
+    "algo.critic_learning_rate": 3e-4,
+    "algo.actor.hidden": [256, 256],
+    "algo.actor.init": "default",
+    "algo.critic.hidden": [256, 256],
+    "algo.critic.init": "default",
+    "algo.critic.layer_norm": False,
+    "source.batch_size": 256,
+    "data.normalize_observations": True,
+}
+CORL_REBRAC = CORL_TD3 | {
+    "algo.policy_critic": "min",
+    "algo.normalize_q": True,
+    "algo.actor_learning_rate": 1e-3,
+    "algo.critic_learning_rate": 1e-3,
+    "algo.actor.hidden": [256, 256, 256],
+    "algo.actor.init": "small_output",
+    "algo.critic.hidden": [256, 256, 256],
+    "algo.critic.init": "small_output",
+    "algo.critic.layer_norm": True,
+    "source.batch_size": 1024,
+    "data.normalize_observations": False,
+}
+REBRAC_ANTMAZE = {
+    "algo.gamma": 0.999,
+    "algo.actor_learning_rate": 3e-4,
+    "algo.critic_learning_rate": 5e-5,
+    "source.batch_size": 256,
+    "data.reward": "antmaze_rebrac",
+    "eval_every": 50_000,
+    "eval_episodes": 100,
+}
+PENALTIES = {
+    "halfcheetah-random-v2": (0.001, 0.1),
+    "halfcheetah-medium-v2": (0.001, 0.01),
+    "halfcheetah-expert-v2": (0.01, 0.01),
+    "halfcheetah-medium-replay-v2": (0.01, 0.001),
+    "halfcheetah-medium-expert-v2": (0.01, 0.1),
+    "halfcheetah-full-replay-v2": (0.001, 0.1),
+    "hopper-random-v2": (0.001, 0.01),
+    "hopper-medium-v2": (0.01, 0.01),
+    "hopper-expert-v2": (0.1, 0.1),
+    "hopper-medium-replay-v2": (0.05, 0.5),
+    "hopper-medium-expert-v2": (0.1, 0.01),
+    "hopper-full-replay-v2": (0.01, 0.01),
+    "walker2d-random-v2": (0.01, 0.0),
+    "walker2d-medium-v2": (0.05, 0.1),
+    "walker2d-expert-v2": (0.01, 0.5),
+    "walker2d-medium-replay-v2": (0.05, 0.01),
+    "walker2d-medium-expert-v2": (0.01, 0.01),
+    "walker2d-full-replay-v2": (0.01, 0.01),
+    "antmaze-umaze-v2": (0.003, 0.002),
+    "antmaze-umaze-diverse-v2": (0.003, 0.001),
+    "antmaze-medium-play-v2": (0.001, 0.0005),
+    "antmaze-medium-diverse-v2": (0.001, 0.0),
+    "antmaze-large-play-v2": (0.002, 0.001),
+    "antmaze-large-diverse-v2": (0.002, 0.002),
+}
+"""β₁ and β₂ of ReBRAC for every set."""
 
 
 def iql(expectile: float, beta: float, dropout: float, reward: str, episodes: int) -> dict[str, Any]:
@@ -64,6 +140,67 @@ def iql(expectile: float, beta: float, dropout: float, reward: str, episodes: in
     }
 
 
+CQL = {
+    "algo.penalty": "cql_h",
+    "algo.penalty_temperature": 1.0,
+    "algo.sampled_actions": 10,
+    "algo.subtract_log_n": False,
+    "algo.clip_diff_min": None,
+    "algo.clip_diff_max": None,
+    "algo.lagrange": False,
+    "algo.td_half": False,
+    "algo.max_backup": "off",
+    "algo.backup_entropy": False,
+    "algo.gamma": 0.99,
+    "algo.polyak": 0.005,
+    "algo.critic_learning_rate": 3e-4,
+    "algo.entropy_weight": 1.0,
+    "algo.entropy_target": -1.0,
+    "algo.actor.hidden": [256, 256, 256],
+    "algo.actor.head": "squashed",
+    "algo.actor.init": "default",
+    "algo.critic.hidden": [256, 256, 256],
+    "data.reward": "none",
+    "source.batch_size": 256,
+    "eval_every": 5000,
+}
+CORL_CQL = CQL | {
+    "algo.critic.init": "orthogonal",
+    "algo.warm_start": 0,
+    "algo.lagrange_form": "weight_outside",
+    "algo.lagrange_start": 1.0,
+    "data.normalize_observations": True,
+    "steps": 1_000_000,
+}
+
+
+def cql(weight: float, actor_rate: float, episodes: int) -> dict[str, Any]:
+    return {
+        "algo.penalty_weight": weight,
+        "algo.actor_learning_rate": actor_rate,
+        "algo.entropy_learning_rate": actor_rate,
+        "eval_episodes": episodes,
+    }
+
+
+PAPER_CQL = {
+    "algo.critic.init": "default",
+    "algo.warm_start": 40_000,
+    "algo.lagrange_form": "weight_inside",
+    "algo.lagrange_start": 0.0,
+    "data.normalize_observations": False,
+    "steps": 3_000_000,
+}
+ANTMAZE_CQL = {
+    "algo.lagrange": True,
+    "algo.lagrange_gap": 0.8,
+    "algo.clip_diff_min": -200.0,
+    "algo.max_backup": "max_min",
+    "algo.critic.hidden": [256, 256, 256, 256, 256],
+    "data.reward": "antmaze_cql",
+    "data.normalize_observations": False,
+}
+
 TABLE: dict[str, dict[str, Any]] = {
     "iql/paper-locomotion": PAPER | iql(0.7, 3.0, 0.0, "iql_locomotion", 10) | {"eval_every": 5000},
     "iql/paper-antmaze": PAPER | iql(0.9, 10.0, 0.0, "antmaze_iql", 100) | {"eval_every": 100_000},
@@ -73,17 +210,29 @@ TABLE: dict[str, dict[str, Any]] = {
     "iql/corl-antmaze": CORL | iql(0.9, 10.0, 0.0, "antmaze_iql", 100),
     "iql/corl-maze2d": CORL | iql(0.7, 3.0, 0.0, "none", 100),
     "iql/corl-adroit": CORL | iql(0.8, 3.0, 0.1, "none", 10),
+    "cql/paper-locomotion": CQL | PAPER_CQL | cql(5.0, 1e-4, 10),
+    "cql/corl-locomotion": CORL_CQL | cql(10.0, 3e-5, 10),
+    "cql/corl-antmaze": CORL_CQL | cql(5.0, 1e-4, 100) | ANTMAZE_CQL,
+    "cql/corl-maze2d": CORL_CQL | cql(10.0, 3e-5, 100) | {"algo.lagrange": True, "algo.lagrange_gap": 5.0},
+    "cql/corl-adroit": CORL_CQL | cql(1.0, 1e-4, 10),
     "bc/corl-locomotion": CORL_BC | {"eval_episodes": 10},
     "bc/corl-antmaze": CORL_BC | {"eval_episodes": 100},
     "bc/corl-maze2d": CORL_BC | {"eval_episodes": 100},
     "bc/corl-adroit": CORL_BC | {"eval_episodes": 10},
+    "td3bc/corl-locomotion": CORL_TD3BC,
+    "rebrac/corl-locomotion": CORL_REBRAC,
+    "rebrac/corl-antmaze": CORL_REBRAC | REBRAC_ANTMAZE,
 }
 SMALL_CHANGE = {"algo.polyak": 0.001, "algo.actor.head": "deterministic", "data.reward": "iql_locomotion"}
 CHANGES: dict[tuple[str, str], dict[str, Any]] = {
+    ("cql/corl-locomotion", "hopper-medium-v2"): {"data.reward": "iql_locomotion"},
     ("iql/corl-locomotion", "hopper-medium-v2"): SMALL_CHANGE,
     ("iql/corl-locomotion", "hopper-medium-replay-v2"): SMALL_CHANGE,
     ("iql/corl-locomotion", "hopper-medium-expert-v2"): {"algo.expectile": 0.5, "algo.beta": 6.0},
 }
+for rebrac_task, (beta_1, beta_2) in PENALTIES.items():
+    preset = "rebrac/corl-antmaze" if rebrac_task.startswith("antmaze") else "rebrac/corl-locomotion"
+    CHANGES[preset, rebrac_task] = {"algo.actor_penalty": beta_1, "algo.critic_penalty": beta_2}
 CASES = [(name, task.id) for name in TABLE for task in load_suite(name.split("-", maxsplit=1)[1]).tasks]
 
 
@@ -109,6 +258,11 @@ def test_every_number_of_every_preset_on_every_task(name: str, task: str) -> Non
     assert {key: found[key] for key in expected} == expected
     assert found["task"] == task
     assert found["out"] == f"runs/{name}/{task}/0"
+
+
+def test_every_set_has_penalties_of_its_own() -> None:
+    tasks = {task.id for suite in ("locomotion", "antmaze") for task in load_suite(suite).tasks}
+    assert tasks == PENALTIES.keys()
 
 
 SIX = ["random", "medium", "expert", "medium-replay", "medium-expert", "full-replay"]

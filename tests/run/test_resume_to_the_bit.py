@@ -1,15 +1,24 @@
 """N updates = k updates + save + another process + load + N−k updates, for every algorithm there is."""
 
 import json
+import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from forks import Ending, finish, forks
-from small import content, leftovers, short_config
+from small import content, leftovers, short_config, short_settings
 
 from understudy.algorithms import algorithm_names
+from understudy.data.dataset import Dataset
+from understudy.data.recipes import Recipe
+from understudy.data.stores.store import open_store, write_store
+from understudy.data.transforms import Choosing, choose
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
+from understudy.run.dataset.loading import make_dataset
 
 ALGORITHMS = sorted(algorithm_names())
 
@@ -28,6 +37,59 @@ def test_interrupted_run_equals_uninterrupted_one(algorithm: str, updates: int, 
     assert list_checkpoints(tmp_path / "halves" / "checkpoints")[-1] == updates
     finish(halves, tmp_path / "halves", no_plots=True)
     assert content(tmp_path / "halves") == content(tmp_path / "whole")
+
+
+@pytest.fixture
+def weighted(tmp_path: Path) -> Path:
+    """A store of four episodes with a column to draw by."""
+    dataset = make_dataset(Recipe.parse(short_settings("bc", tmp_path)["data"]["recipe"]))
+    weights = torch.arange(dataset.steps, dtype=torch.float32)
+    return write_store(dataset.with_extra("priority", weights), tmp_path / "store")
+
+
+CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "every row once per epoch": ({"replacement": False}, {}),
+    "by weight": ({"weights": "priority"}, {}),
+    "held out and hidden": ({}, {"validation": 0.25, "hide_columns": {"state": [0]}, "choice_seed": 3}),
+    "best, mended, every row once": (
+        {"replacement": False},
+        {"best_episodes": 0.5, "time_limit": 10, "actions": "clip", "normalize_observations": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_whatever_is_drawn_from_what_the_halves_are_the_whole(chain: str, weighted: Path, tmp_path: Path) -> None:
+    source, data = CHAINS[chain]
+    changes: dict[str, Any] = {
+        "source": {"batch_size": 8, **source},
+        "data": {"path": str(weighted), **data},
+        "steps": 40,
+    }
+    configs = [short_config(tmp_path, name=name, **changes) for name in ("whole", "halves")]
+    finish(configs[0], tmp_path / "whole", no_plots=True)
+    for updates in (5, 18):  # a block is 16 batches
+        command = ("train", configs[1]) if updates == 5 else ("resume", tmp_path / "halves")
+        assert forks().run(*command, stop_at=updates).code == 128 + signal.SIGTERM
+    assert list_checkpoints(tmp_path / "halves" / "checkpoints")[-1] == 23
+    finish(configs[1], tmp_path / "halves", no_plots=True)
+    assert content(tmp_path / "halves") == content(tmp_path / "whole")
+
+
+def test_other_held_out_episodes_are_other_data(weighted: Path, tmp_path: Path) -> None:
+    """Evaluations measure them, so a resumed log would not be the uninterrupted one."""
+    data = {"path": str(weighted), "validation": 0.25}
+    config = short_config(tmp_path, data=data)
+    forks().run("train", config, stop_at=5)
+    episodes = list(open_store(weighted).recording().episodes())
+    held = choose(Choosing(validation=0.25), open_store(weighted).returns(), "here").validation
+    episodes[held[0]] = replace(episodes[held[0]], actions=episodes[held[0]].actions * 0.5)
+    other = Dataset.from_episodes(episodes, open_store(weighted).spec.action)
+    shutil.rmtree(weighted)
+    write_store(other, weighted)
+    ending = forks().run("resume", tmp_path / "run")
+    assert ending.code == 1
+    assert "other content than this run was started with" in ending.err
 
 
 def test_many_short_lives_equal_one_long_one(tmp_path: Path) -> None:

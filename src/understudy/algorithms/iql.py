@@ -17,33 +17,39 @@ A and y use V *after* its step, as the authors' JAX code does (CORL and d3rlpy u
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
 dropped from the data; n-step returns are offered. Defaults are the paper's for locomotion, except that rewards are
-scaled only if the run asks for it (data.reward) and observations are normalised unless it asks not to.
+scaled only if the run asks for it (data.reward) and observations are normalised unless it asks not to. The settings of
+ω stand in parts.advantage_weighting.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
-from understudy.core.settings import Settings
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import weighted_negative_log_likelihood
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
-from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size
+from understudy.losses.weights import effective_sample_size
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import Critic, StateValue, make_critic
 from understudy.nn.mlp import NetworkSettings
+from understudy.parts.advantage_weighting import (
+    WeightingSettings,
+    advantage_weights,
+    share_at_ceiling,
+    warn_if_known_to_be_wrong,
+)
 from understudy.parts.optim import Adam, cosine_decay
 from understudy.parts.target import Target
 
 
-class Config(Settings):
+class Config(WeightingSettings):
     """Implicit Q-learning."""
 
     ACTIONS: ClassVar = (Box, Discrete)
@@ -51,10 +57,6 @@ class Config(Settings):
     """The algorithm."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
-    beta: float = Field(3.0, ge=0)
-    """Inverse temperature of the advantage weights: 0 is behaviour cloning."""
-    weight_ceiling: float = Field(100.0, gt=1)
-    """ω_max: no row counts more than this."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount per environment step."""
     n_step: int = Field(1, ge=1)
@@ -73,16 +75,6 @@ class Config(Settings):
     """The policy network."""
     critic: NetworkSettings = NetworkSettings()
     """Both critics and the value network."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_temperature(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "temperature" in data:
-            raise ValueError(
-                "'temperature' is refused: half of the field means β by it and half means 1/β. "
-                "Use beta (weights are exp(beta·A); official IQL's temperature 3.0 is beta=3.0)"
-            )
-        return data
 
 
 @final
@@ -117,7 +109,7 @@ class IQL:
         with torch.no_grad():
             value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
         advantage = q_target - value
-        weight = awr_weights(advantage, config.beta, config.weight_ceiling)
+        weight = advantage_weights(advantage, config)
         log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
         actor_loss = weighted_negative_log_likelihood(log_prob, weight).mean()
         self.policy_optimizer.minimise(actor_loss, self._actor_learning_rate())
@@ -136,7 +128,7 @@ class IQL:
             "value/q": q.detach().mean(),
             "value/advantage": advantage.mean(),
             "weight/effective_share": effective_sample_size(weight) / len(weight),
-            "weight/clipped_share": clipped_share(advantage, config.beta, config.weight_ceiling),
+            "weight/clipped_share": share_at_ceiling(advantage, config),
         }
 
     def _actor_learning_rate(self) -> float | Tensor:
@@ -146,6 +138,7 @@ class IQL:
 
 
 def build(config: Config, blueprint: Blueprint) -> IQL:
+    warn_if_known_to_be_wrong(config)
     spec, seed = blueprint.spec, blueprint.seed
     policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))

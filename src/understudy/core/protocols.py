@@ -1,8 +1,8 @@
 """The seams: what a policy, an algorithm and a source promise each other."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -65,6 +65,19 @@ class Algorithm(Protocol):
 
     @property
     def demand(self) -> Demand: ...
+
+    def update(self, data: Transitions) -> Metrics: ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """An algorithm whose update first does what no compiled graph can hold: it counts, and draws random numbers.
+
+    `prepare` returns the method that is due and what it needs beside the data; that method is tensors in, tensors
+    out, and may be compiled. `update(data)` is the two after each other.
+    """
+
+    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]: ...
 
     def update(self, data: Transitions) -> Metrics: ...
 

@@ -185,17 +185,20 @@ class Dataset:
         return Recording(self.name, self.steps, self._play, self.spec.action, "store")
 
     def _play(self) -> Iterator[Episode]:
+        seen = 0
         for number in range(self.episodes):
             yield self.episode(number)
-            if number % CHUNK_EPISODES == 0:
-                self._release()
+            seen += int(self.index.lengths[number]) * self.row_bytes
+            if seen > CHUNK_BYTES:
+                self.release()
+                seen = 0
 
     def blocks(self, column: Array) -> Iterator[Array]:
         """A stored column in contiguous pieces; mapped pages are handed back behind the reader."""
         rows = min(CHUNK_ROWS, max(1, CHUNK_BYTES // max(1, column[:1].nbytes)))
         for start in range(0, len(column), rows):
             yield np.ascontiguousarray(column[start : start + rows])
-            self._release()
+            self.release()
 
     def returns(self) -> NDArray[np.float64]:
         """Undiscounted return of every episode [E], on raw rewards."""
@@ -206,18 +209,18 @@ class Dataset:
             part = slice(first, first + CHUNK_EPISODES)
             rows = rewards[starts[first] : ends[part][-1]]
             returns[part] = np.add.reduceat(rows, starts[part] - starts[first], dtype=np.float64)
-            self._release()
+            self.release()
         return returns
 
     def moments(self) -> dict[str, Moments]:
-        """Mean and standard deviation of each group over all slots, in float64, in bounded memory."""
+        """Mean and standard deviation of each group over all known observations, in float64, in bounded memory."""
         return {name: self._moments(column.cpu().numpy()) for name, column in self.observations.items()}
 
     def _moments(self, column: Array) -> Moments:
         """One pass: block means and squared deviations, merged (Chan, Golub and LeVeque 1979)."""
         count, mean = 0, torch.zeros(column.shape[1:], dtype=torch.float64)
         squares = torch.zeros_like(mean)
-        for block in self.blocks(column):
+        for block in self._known(column):
             values = torch.from_numpy(block).double()
             block_mean = values.mean(0)
             shift, total = block_mean - mean, count + len(values)
@@ -225,6 +228,17 @@ class Dataset:
             mean += shift * (len(values) / total)
             count = total
         return Moments(mean.float(), (squares / count).sqrt().float())
+
+    def _known(self, column: Array) -> Iterator[Array]:
+        """The slots of a column in pieces, without those that only stand in for an unknown final observation."""
+        stand_ins = (self.index.ends + np.arange(self.episodes))[~self.index.final_known]
+        start = 0
+        for block in self.blocks(column):
+            first, last = np.searchsorted(stand_ins, (start, start + len(block)))
+            known = np.delete(block, stand_ins[first:last] - start, axis=0) if first < last else block
+            start += len(block)
+            if len(known):
+                yield known
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
@@ -324,7 +338,8 @@ class Dataset:
     def _take(self, name: str, column: Tensor, index: Tensor) -> Tensor:
         return column.index_select(0, index) if self._pager is None else self._pager.take(name, index)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Hand back the memory that reading mapped columns took; they are read again when they are needed."""
         if self._pager is not None:
             self._pager.release()
 

@@ -4,6 +4,7 @@ n actions have n+1 observations. A recording that lost its final observation say
 (`final_known=False`); its last step then serves imitation but no bootstrapped loss.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -15,6 +16,8 @@ from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, Box, Discrete
 
 Array = NDArray[Any]
+COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+"""Names of groups and columns become names of files and of their members, so they may not wander."""
 Precision = Literal["float32", "source"]
 """`float32` is what networks compute in; `source` keeps float64 columns as they were recorded."""
 
@@ -87,7 +90,7 @@ def _actions(values: Array, space: ActionSpace, where: str, precision: Precision
 
 
 def _choices(values: Array, space: Discrete, where: str) -> NDArray[np.int64]:
-    given = _array(values, where)
+    given = as_array(values, where)
     check_finite(given, where)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
@@ -115,7 +118,7 @@ def _mask(episode: Episode, actions: Array, space: ActionSpace, where: str) -> N
         return None
     if isinstance(space, Box):
         raise DataError(where, "has an action mask, but its actions are continuous")
-    mask = check_flags(_array(episode.mask, f"{where}, mask"), f"{where}, mask")
+    mask = check_flags(as_array(episode.mask, f"{where}, mask"), f"{where}, mask")
     steps = len(actions)
     rows = steps + 1 if episode.final_known else steps
     if mask.shape != (rows, space.count):
@@ -143,11 +146,11 @@ def _check_observation_count(count: int, steps: int, final_known: bool, where: s
         raise DataError(where, f"has {steps} actions and {count} observations, expected {expected}", do=hint)
 
 
-def _array(values: Array, where: str) -> Array:
+def as_array(values: object, where: str) -> Array:
     """[n, …] of numbers."""
     try:
         array = np.asarray(values)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise DataError(where, f"not an array ({error})") from error
     if array.dtype.kind not in "fiub":
         raise DataError(where, "not numeric", got=array.dtype, expected="float, integer or bool")
@@ -158,10 +161,10 @@ def _array(values: Array, where: str) -> Array:
 
 def _numbers(values: Array, where: str, precision: Precision, *, keep: tuple[type[np.generic], ...] = ()) -> Array:
     """[n, …] in float32, or float64 if the source is to be kept; dtypes in `keep` (images are bytes) stay."""
-    array = _array(values, where)
+    array = as_array(values, where)
     if array.dtype in keep:
         return np.ascontiguousarray(array)
-    wide = precision == "source" and array.dtype.itemsize > 4 and array.dtype.kind == "f"
+    wide = precision == "source" and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # too large for float32 is told below, as not finite
         array = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
     check_finite(array, where)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, did_you_mean
+from understudy.envs.battle.player import play_battle
 from understudy.envs.gym import Env
 from understudy.envs.point_maze import make_waypoint_player
 
@@ -30,15 +31,28 @@ def swing_up_pendulum(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArr
     return np.array([direction * np.clip(goal - energy, -2.0, 2.0)])
 
 
+def balance_pole(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArray[np.float64]:
+    """Push the cart to the side the pole leans and falls to, and lean toward the middle of the track.
+
+    Half the skill sees the angle alone and swings the pole up to its fall; with less, speeds are read backwards.
+    """
+    position, velocity, angle, spin = (float(value) for value in groups["state"])
+    foresight = 2.0 * skill - 1.0
+    return np.array(float(angle + foresight * (0.4 * spin + 0.05 * position + 0.1 * velocity) > 0))
+
+
 MAZES = ("UMaze", "Medium", "Large", "Open")
 CONTROLLERS: dict[str, Callable[[Env], Controller]] = {
     "Pendulum-v1": lambda env: swing_up_pendulum,
+    "CartPole-v1": lambda env: balance_pole,
     **{
         f"PointMaze_{maze}{places}{reward}-v3": make_waypoint_player
         for maze in MAZES
         for places in (("",) if maze == "UMaze" else ("", "_Diverse_G", "_Diverse_GR"))
         for reward in ("", "Dense")
     },
+    "UnderstudyBattle-v0": lambda env: play_battle,
+    "UnderstudyBattleScripted-v0": lambda env: play_battle,
 }
 """Environment id → what makes its player."""
 

@@ -9,7 +9,7 @@ ENDLESS = {"Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidS
 """Nothing ends these but the time limit: a stored terminal is a time limit in disguise."""
 ENDING = {
     *("CartPole", "MountainCar", "MountainCarContinuous", "Acrobot", "InvertedPendulum", "InvertedDoublePendulum"),
-    *("Hopper", "Walker2d", "Ant", "Humanoid"),
+    *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
 }
 
 

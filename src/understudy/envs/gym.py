@@ -28,6 +28,11 @@ PACKAGES = (
 )
 """Ids that Gymnasium knows once a package is imported: pattern, package, how to install. Nobody else names imports."""
 
+for _name, _opponent in {"UnderstudyBattle-v0": "random", "UnderstudyBattleScripted-v0": "scripted"}.items():
+    gymnasium.register(
+        _name, "understudy.envs.battle.env:BattleEnv", max_episode_steps=100, kwargs={"opponent": _opponent}
+    )
+
 
 def make_env(name: str) -> Env:
     """An environment of Gymnasium's registry. `module:Env` is refused: no file may name an import."""

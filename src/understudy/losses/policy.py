@@ -4,6 +4,9 @@ from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
 
+SMALLEST_VALUE = 1e-8
+"""Below this, mean|Q| does not scale any more: critics that say 0 everywhere must not give an infinite step."""
+
 
 def negative_log_likelihood(log_prob: Tensor) -> Tensor:
     """−log π(a|s) [B]: behaviour cloning."""
@@ -21,3 +24,22 @@ def squared_distance(mean_action: Tensor, action: Tensor) -> Tensor:
     """Mean over dimensions of (μ(s) − a)² [B]: cloning with a deterministic policy."""
     check_same_shape(mean_action=mean_action, action=action)
     return (mean_action - action).square().mean(-1)
+
+
+def summed_squared_distance(left: Tensor, right: Tensor) -> Tensor:
+    """‖a − b‖² [B]: the sum over dimensions, D times `squared_distance`."""
+    check_same_shape(left=left, right=right)
+    return (left - right).square().sum(-1)
+
+
+def value_scale(value: Tensor) -> Tensor:
+    """λ [] = 1/mean|Q|, a constant: what makes the weight of Q against a penalty independent of rewards' units."""
+    return 1.0 / value.detach().abs().mean().clamp(min=SMALLEST_VALUE)
+
+
+def penalised_climb(value: Tensor, weight: float | Tensor, distance: Tensor, penalty: float) -> Tensor:
+    """penalty·d − weight·Q [B]: a policy climbs Q(s, π(s)) and stays near the data. TD3+BC, ReBRAC."""
+    check_same_shape(value=value, distance=distance)
+    if isinstance(weight, Tensor):
+        check_no_gradient(weight=weight)
+    return penalty * distance - weight * value

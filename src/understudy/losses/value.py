@@ -17,6 +17,12 @@ def bootstrap_target(reward: Tensor, discount: float | Tensor, terminated: Tenso
     return torch.where(terminated, reward, reward + discount * bootstrap).detach()
 
 
+def penalised_value(value: Tensor, distance: Tensor, penalty: float, valid: Tensor) -> Tensor:
+    """Q − penalty·d [B] where the distance to the data's next action is known (`valid`), Q elsewhere. ReBRAC."""
+    check_same_shape(value=value, distance=distance, valid=valid)
+    return value - penalty * torch.where(valid, distance, 0.0)
+
+
 def expectile_loss(prediction: Tensor, target: Tensor, expectile: float) -> Tensor:
     """L₂^τ(x) [B] = |τ − 1{x<0}|·x², x = target − prediction. τ = ½ is half the squared error."""
     check_no_gradient(target=target)
@@ -30,6 +36,15 @@ def squared_error(predictions: Tensor, target: Tensor) -> Tensor:
     check_no_gradient(target=target)
     check_same_shape(prediction=predictions[0], target=target)
     return (predictions - target).square()
+
+
+def huber_error(predictions: Tensor, target: Tensor, threshold: float) -> Tensor:
+    """x² [K, B] where |x| ≤ κ and κ·(2|x| − κ) beyond, x = Q_j − y: twice Huber's loss, near y the squared error."""
+    check_no_gradient(target=target)
+    check_same_shape(prediction=predictions[0], target=target)
+    size = (predictions - target).abs()
+    inside = size.clamp(max=threshold)
+    return inside * (2.0 * size - inside)
 
 
 def mean_over(values: Tensor, valid: Tensor) -> Tensor:

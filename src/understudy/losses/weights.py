@@ -1,16 +1,31 @@
 """Per-row weights and what to watch about them."""
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
 
+AwrNorm = Literal["none", "batch_mean", "softmax"]
 
-def awr_weights(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
-    """ω [B] = exp(min(β·A, ln ω_max)), a constant. The exponent is clamped: exp overflows float32 at 88.7."""
-    return torch.exp((beta * advantage.detach()).clamp(max=math.log(ceiling)))
+
+def awr_weights(
+    advantage: Tensor, beta: float, ceiling: float, *, norm: AwrNorm = "none", floor: float | None = None
+) -> Tensor:
+    """ω [B] = exp(min(β·A, ln ω_max)), a constant. The exponent is clamped: exp overflows float32 at 88.7.
+
+    `batch_mean` divides by the mean ω of the batch. `softmax` is B·softmax(β·A), which is the same without a ceiling,
+    so that one row can outweigh all others. `floor` raises advantages to it first: at 0, bad actions weigh as much as
+    average ones. The last two are others' forms, kept to reproduce them.
+    """
+    raised = advantage.detach() if floor is None else advantage.detach().clamp(min=floor)
+    exponent = beta * raised
+    if norm == "softmax":
+        return len(exponent) * torch.softmax(exponent, dim=0)
+    weights = torch.exp(exponent.clamp(max=math.log(ceiling)))
+    return weights if norm == "none" else weights / weights.mean().clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:

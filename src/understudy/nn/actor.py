@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Carry, Moments
 from understudy.core.spec import ACTION_MASK, Discrete, Spec
+from understudy.nn.critic import mean_outcome
 from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.view import View
+
+OUTPUT_BOUND = 1e-3
+"""A policy that starts with `init: small_output` starts in the middle of its range."""
 
 
 class ActorSettings(NetworkSettings):
@@ -20,6 +25,23 @@ class ActorSettings(NetworkSettings):
     head: HeadName = "gaussian"
     """Of continuous actions: `gaussian` (tanh mean, state-independent σ), `squashed` (tanh of a Gaussian) or
     `deterministic`. Discrete ones always have a categorical head."""
+
+
+class ValueActorSettings(ActorSettings):
+    """The shape of a policy that is greedy in values: its trunk is the critics, its logits their mean over T."""
+
+    members: int = Field(2, ge=1)
+    """Critics that are averaged."""
+    quantiles: int = Field(1, ge=1)
+    """Outputs of a critic for each action, which are averaged."""
+    temperature: float = Field(1.0, gt=0)
+    """T of softmax(Q/T), from which actions are drawn where they are not greedy."""
+
+
+def parse_actor_settings(data: object, where: str) -> ActorSettings:
+    """Of whichever kind they are."""
+    of_values = isinstance(data, dict) and "members" in data
+    return (ValueActorSettings if of_values else ActorSettings).parse(data, where)
 
 
 class Actor(nn.Module):
@@ -43,13 +65,19 @@ class Actor(nn.Module):
         else:
             self.head = HEADS[settings.head](spec.action.size)
             centre, half_range = torch.as_tensor(spec.action.centre), torch.as_tensor(spec.action.half_range)
-        self.trunk = MLP(self.view.size, self.head.outputs, settings, rng)
+        if isinstance(settings, ValueActorSettings):
+            outputs = self.head.outputs * settings.quantiles
+            self.trunk = MLP(self.view.size, outputs, settings, rng, members=settings.members)
+        else:
+            self.trunk = MLP(self.view.size, self.head.outputs, settings, rng, output_bound=OUTPUT_BOUND)
         self.register_buffer("action_centre", centre.float())
         self.register_buffer("action_half_range", half_range.float())
 
     def features(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalised state [B, S] → what the head reads [B, outputs]; `mask` [B, K] forbids discrete actions."""
         features: Tensor = self.trunk(state)
+        if isinstance(self.settings, ValueActorSettings):
+            features = mean_outcome(features, self.settings.quantiles).mean(0) / self.settings.temperature
         return features if mask is None else forbid(features, mask)
 
     def log_prob(self, state: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -26,13 +26,21 @@ class QEnsemble(nn.Module):
 
 
 class ActionValues(nn.Module):
-    """K critics with a value for each of N discrete actions."""
+    """K critics with a value for each of N discrete actions, or with M quantiles of what follows from each."""
 
     def __init__(
-        self, state_size: int, count: int, settings: NetworkSettings, rng: torch.Generator, *, members: int = 2
+        self,
+        state_size: int,
+        count: int,
+        settings: NetworkSettings,
+        rng: torch.Generator,
+        *,
+        members: int = 2,
+        quantiles: int = 1,
     ) -> None:
         super().__init__()
-        self.mlp = MLP(state_size, count, settings, rng, members=members)
+        self.quantiles = quantiles
+        self.mlp = MLP(state_size, count * quantiles, settings, rng, members=members)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """Q(s, a) [K, B] of the actions [B] that were taken."""
@@ -41,8 +49,17 @@ class ActionValues(nn.Module):
 
     def every(self, state: Tensor) -> Tensor:
         """Q(s, ·) [K, B, N]."""
+        return mean_outcome(self.mlp(state), self.quantiles)
+
+    def outcomes(self, state: Tensor) -> Tensor:
+        """Quantiles [K, B, N, M]; M = 1 is the value itself."""
         values: Tensor = self.mlp(state)
-        return values
+        return values.view(*values.shape[:-1], -1, self.quantiles)
+
+
+def mean_outcome(outputs: Tensor, quantiles: int) -> Tensor:
+    """A network's outputs [..., N·M] as N values, each the mean of M quantiles."""
+    return outputs if quantiles == 1 else outputs.view(*outputs.shape[:-1], -1, quantiles).mean(-1)
 
 
 Critic = QEnsemble | ActionValues

@@ -80,7 +80,16 @@ class SquashedGaussian(nn.Module):
         pre_tanh = torch.atanh(action.clamp(-ACTION_LIMIT, ACTION_LIMIT))
         return (normal_log_density(pre_tanh, mean, log_std) - tanh_log_slope(pre_tanh)).sum(-1)
 
-    def _split(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    @staticmethod
+    def draw(features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions [N, B, A] and log π [N, B] from unit normal noise [N, B, A], both with gradient; or without N."""
+        mean, log_std = SquashedGaussian._split(features)
+        pre_tanh = mean + log_std.exp() * noise
+        log_density = -0.5 * noise.square() - log_std - HALF_LOG_2PI
+        return torch.tanh(pre_tanh), (log_density - tanh_log_slope(pre_tanh)).sum(-1)
+
+    @staticmethod
+    def _split(features: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = features.chunk(2, dim=-1)
         return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 

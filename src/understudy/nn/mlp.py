@@ -34,12 +34,10 @@ class StackedLayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(shape))
         self.bias = nn.Parameter(torch.zeros(shape))
 
-    def forward(self, values: Tensor) -> Tensor:
-        return torch.addcmul(self.bias, self.weight, F.layer_norm(values, values.shape[-1:]))
-
-    def of_member(self, values: Tensor, member: int) -> Tensor:
-        """[B, width] of one member."""
-        return torch.addcmul(self.bias[member], self.weight[member], F.layer_norm(values, values.shape[-1:]))
+    def forward(self, values: Tensor, member: int | None = None) -> Tensor:
+        """All members, or [B, width] of one of them."""
+        weight, bias = (part if member is None else part[member] for part in (self.weight, self.bias))
+        return torch.addcmul(bias, weight, F.layer_norm(values, values.shape[-1:]))
 
 
 class MLP(nn.Module):
@@ -88,12 +86,13 @@ class MLP(nn.Module):
 
         A policy that climbs its critics needs no more, and the gradient of the weights is half of a backward pass.
         """
-        layers = self.layers()
+        flat, compiling = self.flat.detach(), torch.compiler.is_compiling()
+        layers = self.layout.layers(flat) if compiling else self.layers()
         if member is not None:
             layers = [Layer(layer.weight[member], layer.bias[member, 0]) for layer in layers]
-        if self.norms or self.drops or torch.compiler.is_compiling():
+        if self.norms or self.drops or compiling:
             return self._layer_by_layer(values, layers, member)
-        return plain_mlp(values, self.flat.detach(), self.layout, layers)
+        return plain_mlp(values, flat, self.layout, layers)
 
     def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | None = None) -> Tensor:
         *hidden, output = layers
@@ -102,8 +101,7 @@ class MLP(nn.Module):
         for number, layer in enumerate(hidden):
             units = units @ layer.weight + layer.bias
             if self.norms:
-                norm = self.norms[number]
-                units = norm(units) if member is None else norm.of_member(units, member)
+                units = self.norms[number](units, member)
             units = F.relu(units)
             if self.drops:
                 units = self.drops[number](units)

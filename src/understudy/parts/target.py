@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -22,6 +22,6 @@ class Target(Generic[Network]):
         return cls(copy.deepcopy(network).requires_grad_(False).eval())  # a target never drops units
 
     @torch.no_grad()
-    def follow(self, online: Network, rate: float) -> None:
+    def follow(self, online: Network, rate: float | Tensor) -> None:
         for mine, theirs in zip(self.network.parameters(), online.parameters(), strict=True):
             mine.lerp_(theirs, rate)

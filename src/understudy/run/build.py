@@ -22,7 +22,7 @@ from understudy.nn.normalizer import unit_moments
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import Update, compile_update
 from understudy.run.config import RunConfig
-from understudy.run.dataset.loading import resolve_dataset
+from understudy.run.dataset.loading import Prepared, resolve_dataset
 from understudy.run.levels import resolve_recipe
 from understudy.run.progress import SILENT, Reporter
 from understudy.sources.collect import recipe_name, recipe_spec
@@ -158,7 +158,8 @@ def settled_data(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=changes), "init_from": origin})
 
 
-def sealed_data(config: RunConfig, dataset: Dataset) -> RunConfig:
-    """The config with the dataset's fingerprint written in."""
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+def sealed_data(config: RunConfig, learner: Learner) -> RunConfig:
+    """The config with the fingerprint of its data written in."""
+    fingerprint = Prepared(learner.dataset, learner.validation).fingerprint
+    data = config.data.model_copy(update={"fingerprint": fingerprint})
     return config.model_copy(update={"data": data})

@@ -99,13 +99,15 @@ def evaluate_policy(
             batch = as_actions(actions.cpu().numpy(), found.action)
             for i in np.flatnonzero(~done):
                 raw, reward, terminated, truncated, _ = envs[i].step(batch[i])
-                current[i] = observe(raw, found, where)
+                seen = observe(raw, found, where)
                 reward = float(reward)
                 if not np.isfinite(reward):
                     raise RunError(where, f"reward is not finite at step {lengths[i]} of episode {i}", got=reward)
                 returns[i] += reward
                 lengths[i] += 1
                 done[i] = terminated or truncated
+                if not done[i]:  # once all is over nothing may be legal, and the batch still asks the policy
+                    current[i] = seen
             if on_step is not None:
                 on_step(int(done.sum()), episodes)
     finally:

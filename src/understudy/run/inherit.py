@@ -1,7 +1,5 @@
 """Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
 
-from dataclasses import fields, is_dataclass
-
 from torch import Tensor
 
 from understudy.core.errors import CheckpointError
@@ -53,6 +51,5 @@ def _told(names: list[str], what: str) -> str:
 
 def _target_policies(algorithm: Algorithm) -> list[Actor]:
     """Target networks of the policy: they are equal to it at birth."""
-    assert is_dataclass(algorithm)
-    targets = (getattr(algorithm, field.name) for field in fields(algorithm))
+    targets = vars(algorithm).values()
     return [target.network for target in targets if isinstance(target, Target) and isinstance(target.network, Actor)]

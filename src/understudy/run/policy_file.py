@@ -14,7 +14,7 @@ from understudy.core.files import publish_directory, read_sealed, remove_directo
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, restore
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import Actor, parse_actor_settings
 
 FORMAT = 1
 CARD = "policy.json"
@@ -66,6 +66,6 @@ def load_policy_file(path: Path) -> tuple[Actor, dict[str, Any]]:
 
 def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Actor:
     """An actor of this shape with these tensors."""
-    policy = Actor(spec, {}, ActorSettings.parse(settings, where), stream(0, "rebuild"))
+    policy = Actor(spec, {}, parse_actor_settings(settings, where), stream(0, "rebuild"))
     restore(policy, state, where)
     return policy.eval().requires_grad_(False)

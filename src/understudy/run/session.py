@@ -101,7 +101,7 @@ def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **sett
         learner = build_learner(resolved, reporter)
         if resolved.init_from:
             inherit_policy(learner.algorithm, resolved.init_from, reporter)
-        resolved = sealed_data(resolved, learner.dataset)
+        resolved = sealed_data(resolved, learner)
         run.clear_leftovers()
         run.create(resolved, birth_facts(resolved, learner))
         Loop(resolved, run, learner, 0, reporter).train()

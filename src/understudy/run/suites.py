@@ -4,6 +4,7 @@ A suite is a YAML file. Those of the library are asked by name; your own, of the
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -98,8 +99,8 @@ class Suite(Settings):
 
     @model_validator(mode="after")
     def _one_task_per_id(self) -> Self:
-        ids = [task.id for task in self.tasks]
-        repeated = sorted({name for name in ids if ids.count(name) > 1})
+        counts = Counter(task.id for task in self.tasks)
+        repeated = sorted(name for name, count in counts.items() if count > 1)
         if repeated:
             raise ValueError(f"task given twice: {', '.join(repeated)}")
         return self

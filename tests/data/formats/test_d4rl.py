@@ -65,6 +65,14 @@ def test_old_files_are_cut_by_the_clock(tmp_path: Path) -> None:
         open_d4rl(path, episode_steps=0)
 
 
+def test_a_group_per_episode_is_told(tmp_path: Path) -> None:
+    """As robomimic writes it: nothing at the top is a column."""
+    with h5py.File(tmp_path / "x.hdf5", "w") as file:
+        file["data/demo_0/obs/state"] = np.zeros((3, 2))
+    with pytest.raises(DataError, match=r"no columns at its top: got groups data, expected observations.*a group per"):
+        open_d4rl(tmp_path / "x.hdf5")
+
+
 def test_infos_and_metadata(tmp_path: Path) -> None:
     columns: dict[str, Any] = {
         **flat_columns(),

@@ -104,6 +104,9 @@ BOX = '{"type": "Box", "dtype": "float32", "shape": [3], "low": [0, 0, 0], "high
         ({"total_episodes": 2_000_000_000}, "cut off"),
         ({"understudy": {"extra": ["../x"]}}, "odd 'understudy' entry"),
         ({"understudy": []}, "metadata is not readable"),
+        ({"understudy": {"mask": ["action_mask"]}}, "odd 'understudy' entry"),
+        ({"action_space": f'{{"type": "Discrete", "n": 3, "start": {10**30}}}'}, "action_space: not a space"),
+        ({"observation_space": f'{{"type": "Discrete", "n": 3, "start": {-(10**30)}}}'}, "observation_space: not a"),
     ],
 )
 def test_metadata_that_lies(folder: Path, changes: dict[str, Any], match: str) -> None:
@@ -133,6 +136,13 @@ def test_links_out_of_the_folder_are_refused(folder: Path, tmp_path: Path) -> No
             path.unlink()
             moved.rename(path)
     assert play(folder) == 12
+
+
+def test_a_score_beyond_any_float_is_left_out(folder: Path) -> None:
+    retold(folder, ref_min_score=10**400, ref_max_score=7)
+    assert {key: value for key, value in open_minari(folder).facts.items() if key.startswith("ref")} == {
+        "ref_max_score": 7.0
+    }
 
 
 def test_words_to_show_are_tame(folder: Path) -> None:

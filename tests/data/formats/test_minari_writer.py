@@ -44,6 +44,7 @@ def test_minari_opens_and_iterates_it(root: Path) -> None:
         assert (episode.terminations[-1], episode.truncations[-1]) == (ours.terminated, ours.truncated)
         assert theirs.observation_space.contains(episode.observations[0])
         assert theirs.action_space.contains(episode.actions[0])
+        assert "infos=dict" in repr(episode)
     recording = open_minari("ours/random-v3")
     assert recording.env == "Pendulum-v1"
     assert recording.facts["ref_max_score"] == 2.0

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from understudy.core.protocols import Demand
 from understudy.core.spec import Box
 from understudy.data.dataset import DERIVED, Dataset
 from understudy.data.episode import Episode
+from understudy.data.formats.npz_writer import write_npz
 from understudy.data.stores import store
+from understudy.data.stores.npy import write_column
 from understudy.data.stores.store import MANIFEST, FileRows, is_store, open_store, write_store
 from worlds import random_dataset, random_episodes
 
@@ -125,7 +128,7 @@ def test_a_stray_column_is_named(path: Path) -> None:
         open_store(path)
 
 
-def forge(path: Path, change: Callable[[dict[str, object]], None]) -> None:
+def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """A manifest with a fitting seal, as a hostile writer would make it."""
     manifest = read_sealed(path / MANIFEST)
     change(manifest)
@@ -163,11 +166,64 @@ def test_a_forged_manifest_is_refused(path: Path, key: str, value: object) -> No
         open_store(path)
 
 
-@pytest.mark.parametrize("lengths", [[-20, 140, 0, 0, 0, 0], [0, 120, 0, 0, 0, 0], [20, 20, 20, 20, 20, 21]])
+def replace_column(path: Path, name: str, values: np.typing.NDArray[Any]) -> None:
+    """Another column, with a manifest that says so and is sealed."""
+
+    def tell(manifest: dict[str, Any]) -> None:
+        (path / f"{name}.npy").unlink()
+        facts = write_column(path / f"{name}.npy", values, [values])
+        manifest["columns"][name] = {"dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
+
+    forge(path, tell)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [-20, 140, 0, 0, 0, 0],
+        [0, 120, 0, 0, 0, 0],
+        [20, 20, 20, 20, 20, 21],
+        [120],
+        [2**62, 2**62, 2**62, 2**62, 119, 1],
+    ],
+)
 def test_forged_lengths_are_refused(path: Path, lengths: list[int]) -> None:
-    np.save(path / "lengths.npy", np.array(lengths))
+    """The last ones add up to 120 in 64 bits."""
+    replace_column(path, "lengths", np.array(lengths))
     with pytest.raises(DataError, match="column"):
-        open_store(path, verify=False)
+        open_store(path)
+
+
+def test_a_store_of_no_episodes_is_refused(path: Path) -> None:
+    for name, column in random_dataset().columns().items():
+        replace_column(path, name, column[:0])
+    with pytest.raises(DataError, match="column 'lengths': does not describe episodes"):
+        open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("observation.state", "bool"), ("observation.state", "int64"), ("reward", "uint8"), ("action", "int32")],
+)
+def test_other_kinds_of_numbers_than_we_write_are_refused(path: Path, name: str, dtype: str) -> None:
+    replace_column(path, name, random_dataset().columns()[name].astype(dtype))
+    with pytest.raises(DataError, match=f"column '{name}': wrong kind of numbers: got {dtype}"):
+        open_store(path)
+
+
+@pytest.mark.parametrize("shape", [[], [120] + [1] * 70, [-1], ["x"], [10**40], 7])
+@pytest.mark.parametrize("dtype", ["float32", "object", "V8"])
+def test_a_column_that_cannot_be_is_refused(path: Path, shape: object, dtype: str) -> None:
+    forge(path, lambda manifest: manifest["columns"]["reward"].update(shape=shape, dtype=dtype))
+    with pytest.raises(DataError, match=f"^dataset '{path}'"):
+        open_store(path)
+
+
+def test_a_deeply_nested_manifest_is_refused(path: Path) -> None:
+    text = (path / MANIFEST).read_text().replace('"made": "by hand"', f'"made": {"[" * 5000}{"]" * 5000}')
+    (path / MANIFEST).write_text(text)
+    with pytest.raises(DataError, match="not a readable store"):
+        open_store(path)
 
 
 def test_a_forged_shape_is_refused(path: Path) -> None:
@@ -290,6 +346,22 @@ def test_a_store_that_shrinks_under_our_feet_is_an_error(
 def resident_file_bytes() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith("RssFile:")).split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_large_store_is_played_and_written_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long episodes, of which a thousand do not fit."""
+    monkeypatch.setattr(store, "RESIDENT_BUDGET", 1 << 20)
+    monkeypatch.setattr("understudy.data.dataset.CHUNK_BYTES", 1 << 22)
+    monkeypatch.setattr("understudy.data.formats.npz_writer.BLOCK_ROWS", 1 << 12)
+    dataset = open_store(write_store(random_dataset(count=100, steps=1000, state=100), tmp_path / "large"))
+    before, grown, steps = resident_file_bytes(), 0, 0
+    for episode in dataset.recording().episodes():
+        steps += len(episode.observations["state"].copy())
+        grown = max(grown, resident_file_bytes() - before)
+    write_npz(dataset, tmp_path / "large.npz")
+    assert steps == 100_100
+    assert max(grown, resident_file_bytes() - before) < 12e6
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

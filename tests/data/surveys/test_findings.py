@@ -300,3 +300,17 @@ def test_numbers_of_real_recordings() -> None:
     assert "8,995" in told("pendulum_out_of_range.npz", None)["large-actions"].message
     assert told("halfcheetah_cs285.npz", None)["time-limit-as-terminal"].fix == "time_limit=1000"
     assert told("hopper_opolo_3500.npz", None)["time-feature"].fix == "drop_columns={state: [11]}"
+
+
+@pytest.mark.parametrize("kind", ["float64", "int64"])
+def test_differences_that_float32_rounds_away(kind: str) -> None:
+    """A clock in seconds since 1970 moves in jumps of 128 s; counted from another zero point it is fine."""
+
+    def told(zero: float) -> dict[str, Finding]:
+        episodes = random_episodes(3, 20)
+        clock = np.arange(21)[:, None] * 3 + zero
+        return found([replace(e, observations={"state": clock.astype(kind)}) for e in episodes])
+
+    assert told(1.7e9)["lost-in-float32"].level == "warning"
+    assert "column 0 of observation 'state'" in told(1.7e9)["lost-in-float32"].message
+    assert "lost-in-float32" not in told(0)

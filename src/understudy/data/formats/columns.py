@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.core.errors import DataError, did_you_mean
-from understudy.data.episode import Array
+from understudy.data.episode import COLUMN_NAME, Array
 
 NAMES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states"),
@@ -32,7 +32,6 @@ RENAMED = dict.fromkeys(
     ("behaviour_logp", "behavior_logp", "log_probs", "log_prob", "action_log_probs"), "behaviour_log_prob"
 )
 """Further columns that are known under one name."""
-COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 FOLDER = re.compile(r"(infos|extra)[/.]")
 TOLD = 8
 """So many ignored columns are named in a note."""
@@ -226,7 +225,9 @@ def _extra(columns: Mapping[str, Column], used: set[str], rows: int, notes: list
             ignored.append(f"{_shown(name)} {list(column.shape)}")
     if ignored:
         more = f" and {len(ignored) - TOLD} more" if len(ignored) > TOLD else ""
-        notes.append(f"Not read, because not one row of numbers per step: {', '.join(ignored[:TOLD])}{more}.")
+        notes.append(
+            f"Not read (no row of numbers per step, or a mask that is none): {', '.join(ignored[:TOLD])}{more}."
+        )
     return extra
 
 

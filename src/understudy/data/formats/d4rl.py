@@ -53,6 +53,14 @@ def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None 
         raise DataError(where, "no such layout", got=layout, expected="auto, flat or pybullet")
     root = open_hdf5_root(path, where)
     columns, notes = _columns(root)
+    if not columns:
+        raise DataError(
+            where,
+            "has no columns at its top",
+            got=f"groups {', '.join(root.names()[:4])}"[:100] if root.names() else "nothing",
+            expected="observations, actions, rewards, …",
+            do="Files with a group per episode: read them with h5py and give us.load_dataset a list of episodes.",
+        )
     notes += [story for pattern, story in KNOWN_BUGS if pattern.search(path.name)]
     space, env = _marked(root)
     if layout == "pybullet" or (layout == "auto" and is_bullet(columns, where)):

@@ -1,7 +1,6 @@
 """Datasets as D4RL's flat HDF5, which D4RL, CORL and others open; read back, they are what they were to the bit."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import DataError
-from understudy.core.files import sync_directory
+from understudy.core.files import new_file
 from understudy.core.spec import ActionSpace, space_from, space_json
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Array, Episode
-from understudy.data.formats.columns import COLUMN_NAME, RENAMED
+from understudy.data.episode import COLUMN_NAME, Array, Episode
+from understudy.data.formats.columns import RENAMED
 from understudy.data.formats.hdf5_column import Hdf5Column
 from understudy.data.formats.hdf5_draft import new_hdf5_file
 
@@ -42,16 +41,8 @@ def write_d4rl(dataset: Dataset, path: Path, *, env: str = "") -> None:
     if path.exists():
         raise DataError(where, "already exists", do="Choose another name or remove it first.")
     _check_names(dataset, where)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with new_hdf5_file(draft, where) as file:
-            _write(dataset, file, env)
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with new_file(path) as draft, new_hdf5_file(draft, where) as file:
+        _write(dataset, file, env)
 
 
 def read_mark(column: Hdf5Column) -> tuple[ActionSpace, str]:

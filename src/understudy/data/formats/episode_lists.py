@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import DataError, did_you_mean
-from understudy.data.episode import Array, Episode, check_flags
-from understudy.data.formats.columns import COLUMN_NAME, NAMES, RENAMED
+from understudy.data.episode import COLUMN_NAME, Array, Episode, as_array, check_flags
+from understudy.data.formats.columns import NAMES, RENAMED
 from understudy.data.recording import Recording
 
 ROLES = ("observations", "next_observations", "actions", "rewards", "terminated", "truncated", "done", "mask")
@@ -43,7 +43,7 @@ def _episode(item: object, where: str, notes: dict[str, None]) -> Episode:
     if not isinstance(item, Mapping):
         raise DataError(where, "not an episode", got=type(item).__name__, expected="a dict or an Episode")
     parts = _parts(item, where)
-    actions = _array(parts["actions"], f"{where}, actions")
+    actions = as_array(parts["actions"], f"{where}, actions")
     steps = len(actions)
     observations = _observations(parts["observations"], f"{where}, observations")
     observations = _with_final(observations, parts.get("next_observations"), steps, where)
@@ -54,11 +54,11 @@ def _episode(item: object, where: str, notes: dict[str, None]) -> Episode:
     return Episode(
         observations,
         actions,
-        _flat(_array(rewards, f"{where}, rewards")),
+        _flat(as_array(rewards, f"{where}, rewards")),
         terminated,
         truncated,
         _flag(item.get("final_known", True), 1, f"{where}, final_known"),
-        _array(parts["mask"], f"{where}, mask") if "mask" in parts else None,
+        as_array(parts["mask"], f"{where}, mask") if "mask" in parts else None,
         _extra(item, where),
     )
 
@@ -78,30 +78,17 @@ def _parts(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     return parts
 
 
-def _array(values: object, where: str) -> Array:
-    """[n, …], whatever it was a list of."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise DataError(where, f"not an array ({error})") from error
-    if array.dtype.kind not in "fiub":
-        raise DataError(where, "not numeric", got=array.dtype, expected="float, integer or bool")
-    if array.ndim == 0:
-        raise DataError(where, "a single number where rows belong", got=array)
-    return array
-
-
 def _flat(values: Array) -> Array:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _observations(values: object, where: str) -> dict[str, Array]:
     if not isinstance(values, Mapping):
-        return {"state": _array(values, where)}
+        return {"state": as_array(values, where)}
     for group in values:
         if not isinstance(group, str) or not COLUMN_NAME.fullmatch(group):
             raise DataError(where, "not a usable name of an observation group", got=repr(group))
-    return {group: _array(part, f"{where} '{group}'") for group, part in values.items()}
+    return {group: as_array(part, f"{where} '{group}'") for group, part in values.items()}
 
 
 def _with_final(observations: dict[str, Array], successors: object, steps: int, where: str) -> dict[str, Array]:
@@ -160,5 +147,5 @@ def _extra(item: Mapping[str, Any], where: str) -> dict[str, Array]:
         short = RENAMED.get(name, name)
         if not isinstance(name, str) or not COLUMN_NAME.fullmatch(short):
             raise DataError(where, "not a usable name of a column", got=repr(name))
-        columns[short] = _array(value, f"{where}, {name}")
+        columns[short] = as_array(value, f"{where}, {name}")
     return columns

@@ -17,11 +17,11 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
-from understudy.core.files import sync_directory
+from understudy.core.files import new_file
 from understudy.core.spec import space_json
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Array
-from understudy.data.formats.columns import COLUMN_NAME, NAMES, RENAMED
+from understudy.data.episode import COLUMN_NAME, Array
+from understudy.data.formats.columns import NAMES, RENAMED
 from understudy.data.formats.npz import ABOUT
 from understudy.data.stores.npy import npy_header
 
@@ -44,18 +44,10 @@ def write_npz(dataset: Dataset, path: Path) -> None:
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     members = _members(dataset)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("wb") as file:
-            _write_archive(dataset, members, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
+    with new_file(path) as draft, draft.open("wb") as file:
+        _write_archive(dataset, members, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _members(dataset: Dataset) -> dict[str, Member]:
@@ -112,6 +104,7 @@ def _write_archive(dataset: Dataset, members: dict[str, Member], file: IO[bytes]
                 target.write(npy_header(member.dtype, member.shape))
                 for block in _blocks(dataset.steps):
                     target.write(np.ascontiguousarray(member.take(block)).tobytes())
+                    dataset.release()
         with archive.open(zipfile.ZipInfo(f"{ABOUT}.npy"), "w") as target:
             npy_format.write_array(target, about, allow_pickle=False)
 

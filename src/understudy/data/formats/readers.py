@@ -1,6 +1,5 @@
 """Any file or folder of experience as a recording: the kind is read off the content, never off the name alone."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,13 @@ from understudy.core.errors import DataError
 from understudy.data.episode import Episode
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.episode_lists import episodes_from
-from understudy.data.formats.minari.reader import is_minari, open_minari
+from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_minari
 from understudy.data.formats.npz import open_npz
 from understudy.data.recording import Recording
 from understudy.data.stores.journal import is_unfinished, open_unfinished
 from understudy.data.stores.store import is_store, open_store
 
 Origin = str | Path | Sequence[Episode | Mapping[str, Any]]
-MINARI_ID = re.compile(r"([A-Za-z0-9_.-]+/)*[A-Za-z0-9_.-]+-v\d+")
 KNOWN = "an .npz file, an HDF5 file (D4RL), a Minari dataset, or a store folder"
 MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5"}
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
@@ -38,7 +36,7 @@ def open_recording(origin: Origin) -> Recording:
         return _open_folder(path)
     if path.is_file():
         return _open_file(path)
-    if not path.is_absolute() and MINARI_ID.fullmatch(str(origin)):
+    if MINARI_ID.fullmatch(str(origin)):
         return open_minari(str(origin))
     raise DataError(f"dataset '{origin}'", "no such file", expected=f"{KNOWN}, or a Minari id")
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 import numpy as np
-import torch
 
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
@@ -24,7 +23,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
 from understudy.data.index import EpisodeIndex
 from understudy.data.stores.npy import PIECE, npy_header
-from understudy.data.stores.store import DIMENSIONS, DTYPES, INDEX, MANIFEST, check_columns, check_layout
+from understudy.data.stores.store import DIMENSIONS, DTYPES, INDEX, MANIFEST, check_columns, check_layout, dataset_of
 
 JOURNAL = "episodes.jsonl"
 CARD = "recording.json"
@@ -176,17 +175,7 @@ def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry]) -> Datase
     arrays = {name: _map(path, layout, name, entries) for name in layout.rows}
     index = episode_index(entries)
     check_layout(f"recording '{path}'", layout.spec, arrays, index)
-    columns = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return Dataset(
-        layout.spec,
-        {group: columns[f"observation.{group}"] for group in layout.spec.observation},
-        columns["action"],
-        columns["reward"],
-        index,
-        name=str(path),
-        mask=columns.get("mask"),
-        extra={name.removeprefix("extra."): column for name, column in columns.items() if name.startswith("extra.")},
-    )
+    return dataset_of(layout.spec, arrays, index, str(path))
 
 
 def _map(path: Path, layout: Layout, name: str, entries: Sequence[Entry]) -> Array:

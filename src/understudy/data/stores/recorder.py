@@ -5,7 +5,6 @@ A recorder that is killed loses the episode it was in and nothing else; the next
 
 import json
 import os
-import shutil
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from understudy.core.errors import DataError
-from understudy.core.files import new_draft, publish_directory, sync_directory
+from understudy.core.files import new_folder, sync_directory
 from understudy.core.lock import LOCK, lock_folder
 from understudy.core.spec import ActionSpace
 from understudy.data.assemble import check_actions, check_same, spec_of_episode
@@ -55,8 +54,11 @@ class Recorder:
         *,
         recipe: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
+        name: str = "",
     ) -> None:
         self.path = Path(path)
+        self.name = name or str(path)
+        """What errors call the episodes that are added: where they come from, if that is another place."""
         self.space = space
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
@@ -85,7 +87,7 @@ class Recorder:
     def add(self, episode: Episode) -> None:
         """Check an episode and make it part of the recording; once this returns, a kill does not lose it."""
         self._check_open()
-        where = f"dataset '{self.path}', episode {self.episodes}"
+        where = f"dataset '{self.name}', episode {self.episodes}"
         episode = check_episode(episode, where, self.space, self.precision)
         check_actions(episode.actions, self.space, where)
         if self._first is None:
@@ -246,15 +248,12 @@ def record(
     path = Path(path)
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
-    draft = new_draft(path)
-    try:
-        with Recorder(draft, space, precision=precision, recipe=recipe) as recorder:
-            for episode in recording.episodes():
-                recorder.add(episode)
-                if on_steps is not None:
-                    on_steps(recorder.steps)
-        publish_directory(draft, path)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    with (
+        new_folder(path) as draft,
+        Recorder(draft, space, precision=precision, recipe=recipe, name=recording.name) as recorder,
+    ):
+        for episode in recording.episodes():
+            recorder.add(episode)
+            if on_steps is not None:
+                on_steps(recorder.steps)
     return path

@@ -6,8 +6,6 @@ a large store are read row by row.
 
 import mmap
 import os
-import re
-import shutil
 import sys
 import weakref
 from collections.abc import Iterable, Mapping
@@ -20,10 +18,10 @@ import torch
 from torch import Tensor
 
 from understudy.core.errors import DataError, UnderstudyError
-from understudy.core.files import new_draft, publish_directory, read_sealed, seal, write_bytes
+from understudy.core.files import new_folder, read_sealed, seal, write_bytes
 from understudy.core.spec import Box, Spec
-from understudy.data.dataset import Dataset
-from understudy.data.episode import Array
+from understudy.data.dataset import Dataset, Pager
+from understudy.data.episode import COLUMN_NAME, Array
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
 from understudy.data.stores.npy import map_column, write_column
@@ -35,8 +33,6 @@ RESIDENT_BUDGET = 512 << 20
 """A store up to this size is mapped and may become resident as a whole; rows of a larger one are read singly."""
 KEPT_BYTES = 256 << 20
 """Columns of a large store that are small, rewards first of all, are kept in memory up to this size together."""
-COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-"""Names of groups and columns become file names, so they may not wander."""
 DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
 DIMENSIONS = 16
 """NumPy and Torch have limits of their own, and nothing in between was ever recorded."""
@@ -48,22 +44,13 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")
-    draft = new_draft(path)
-    try:
-        _write_draft(dataset, draft, recipe)
-        publish_directory(draft, path)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    with new_folder(path) as draft:
+        columns = {
+            name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
+            for name, column in dataset.columns().items()
+        }
+        write_manifest(draft, dataset.spec, columns, recipe)
     return path
-
-
-def _write_draft(dataset: Dataset, draft: Path, recipe: Mapping[str, Any] | None) -> None:
-    columns = {
-        name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
-        for name, column in dataset.columns().items()
-    }
-    write_manifest(draft, dataset.spec, columns, recipe)
 
 
 def write_manifest(
@@ -110,6 +97,20 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
     check_layout(where, spec, columns, index)
     mapped = {name: column for name, column in columns.items() if isinstance(column, np.memmap)}
     large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
+    pager = FileRows(path, mapped) if large else None
+    return dataset_of(spec, columns, index, str(path), fingerprint=fingerprint(spec, facts), pager=pager)
+
+
+def dataset_of(
+    spec: Spec,
+    columns: Mapping[str, Array],
+    index: EpisodeIndex,
+    name: str,
+    *,
+    fingerprint: str | None = None,
+    pager: Pager | None = None,
+) -> Dataset:
+    """The dataset in columns that were checked."""
     tensors = {name: torch.from_numpy(column) for name, column in columns.items()}
     return Dataset(
         spec,
@@ -117,11 +118,11 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
         tensors["action"],
         tensors["reward"],
         index,
-        name=str(path),
+        name=name,
         mask=tensors.get("mask"),
         extra={name.removeprefix("extra."): column for name, column in tensors.items() if name.startswith("extra.")},
-        fingerprint=fingerprint(spec, facts),
-        pager=FileRows(path, mapped) if large else None,
+        fingerprint=fingerprint,
+        pager=pager,
     )
 
 

@@ -19,6 +19,8 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 NEARLY_ALL = 0.9
 HUGE = 100.0
 """An action this many times the 99 % quantile (ten times as many of the median, if over 10) is hardly meant."""
+ROUNDING = 0.1
+"""Float32 shall not be coarser than this share of a column's spread."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,15 @@ def _precision(survey: Survey) -> Iterator[Finding]:
         mixed = " (not in every episode)" if any(len(column.dtypes) > 1 for column in survey.columns.values()) else ""
         message = f"{_where(survey)}: {', '.join(wide)} in float64{mixed}: learning rounds them to float32."
         yield Finding("note", "float64", message)
+    for group, column in survey.observations.items():
+        steps = np.spacing(np.maximum(np.abs(column.minimum), np.abs(column.maximum)).astype(np.float32))
+        if lost := np.flatnonzero((column.std > 0) & (steps > ROUNDING * column.std)).tolist():
+            message = (
+                f"{_where(survey)}: {_some(lost, 'column')} of observation '{group}': large numbers that differ by "
+                "little, and learning rounds the difference away (to float32)."
+            )
+            fix = "Record them from another zero point (a clock from the start of the episode), or hide_columns."
+            yield Finding("warning", "lost-in-float32", message, fix)
 
 
 def _masks(survey: Survey) -> Iterator[Finding]:

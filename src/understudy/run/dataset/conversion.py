@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import final
 
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.files import discard
 from understudy.core.spec import ActionSpace
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Precision
@@ -98,6 +99,8 @@ def _as_store(
     store = target if kind == "store" else target.with_name(f".{target.name}.{os.getpid()}.store")
     store.parent.mkdir(parents=True, exist_ok=True)
     assert recording.space is not None
+    if store != target:
+        discard(store)  # of a dead process that had our number
     try:
         with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
             record(recording, store, recording.space, precision=precision, on_steps=lambda steps: advance(steps, ""))

@@ -1,16 +1,18 @@
 """From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from understudy.core.errors import DataError
+from understudy.core.files import sha256_bytes
 from understudy.core.spec import ActionSpace, Discrete
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Precision
+from understudy.data.episode import Episode, Precision
 from understudy.data.formats.readers import Origin, open_recording
 from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
@@ -30,6 +32,13 @@ class Prepared:
 
     train: Dataset
     validation: Dataset | None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of both: what is held out decides what evaluations tell."""
+        if self.validation is None:
+            return self.train.fingerprint
+        return sha256_bytes(f"{self.train.fingerprint} {self.validation.fingerprint}".encode())
 
 
 def load_dataset(
@@ -62,32 +71,38 @@ def prepare(
 
 def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
     """A recording in memory, if it fits there."""
-    check_memory(recording)
+    check_memory(recording, f"Make it a store first: understudy dataset convert {recording.name} FOLDER")
     with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
-        steps = 0
-        episodes = []
-        for episode in recording.episodes():
-            episodes.append(episode)
-            steps += len(episode)
-            advance(steps, "")
+        # One by one: what the file held in wider numbers is let go as soon as it is converted.
+        episodes = _counted(recording.episodes(), advance)
         return Dataset.from_episodes(episodes, space, name=recording.name, precision=precision)
 
 
-def check_memory(recording: Recording) -> None:
-    """Half of the machine's memory is a recording's limit; beyond it a store is the way."""
+def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+    steps = 0
+    for episode in episodes:
+        yield episode
+        steps += len(episode)
+        advance(steps, "")
+
+
+def check_memory(recording: Recording, do: str) -> None:
+    """Two fifths of the machine's memory are a recording's limit, as joining its episodes takes over twice its size."""
     first = next(recording.episodes(), None)
     if first is None or not len(first):
         return
-    arrays = [*first.observations.values(), first.actions, first.rewards]
+    arrays = [*first.observations.values(), first.actions, first.rewards, *first.extra.values()]
+    if first.mask is not None:
+        arrays.append(first.mask)
     size = sum(np.asarray(array).nbytes for array in arrays) / len(first) * recording.steps
-    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 0.4
     if size > limit:
         raise DataError(
             f"dataset '{recording.name}'",
             "too large to be read into memory",
             got=f"about {size / 1e9:.1f} GB",
             expected=f"at most {limit / 1e9:.1f} GB",
-            do=f"Make it a store first: understudy dataset convert {recording.name} FOLDER",
+            do=do,
         )
 
 
@@ -97,7 +112,8 @@ def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
         return Prepared(dataset, None)
     choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
     recording = dataset.recording()
-    check_memory(recording)
+    kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
+    check_memory(replace(recording, steps=int(kept.sum())), "Choose fewer episodes: max_episodes or best_episodes.")
     parts = [
         Dataset.from_episodes(
             pick(recording, numbers).episodes(), dataset.spec.action, name=dataset.name, precision="source"
@@ -125,7 +141,8 @@ def space_of(recording: Recording) -> ActionSpace:
         actions = np.asarray(episode.actions)
         if actions.dtype.kind not in "iu" or actions.size != len(actions):
             break
-        highest = max(highest, int(actions.max()) if actions.size else -1)
+        choices = 0 if episode.mask is None or np.ndim(episode.mask) != 2 else np.shape(episode.mask)[1]
+        highest = max(highest, int(actions.max()) if actions.size else -1, choices - 1)
     else:
         if highest >= 0:
             return Discrete(highest + 1)
@@ -172,7 +189,7 @@ def resolve_dataset(settings: DataSettings, env_id: str, reporter: Reporter = SI
         prepared = choose_from(played, settings)
     else:
         prepared = prepare(settings.path, space_of_env(env_id), settings, "float32", reporter)
-    found = prepared.train.fingerprint
+    found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
         raise DataError(

@@ -4,20 +4,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_json
+from understudy.data.episode import COLUMN_NAME
 from understudy.data.formats.minari.frames import LOSSY
 from understudy.data.formats.minari.spaces import Action, Leaf, read_action_space, read_observation_space
 
 METADATA_LIMIT = 16 << 20
 WORDS = ("author", "algorithm_name", "code_permalink", "description", "minari_version", "dataset_id")
 SCORES = ("ref_min_score", "ref_max_score")
+LARGEST_SCORE = 1e30
 ENV_ID = re.compile(r"[A-Za-z0-9_./:-]{1,200}")
-INFO_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _facts(data: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {key: _words(data[key]) for key in WORDS if key in data}
     for key in SCORES:
         value = data.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST_SCORE:
             facts[key] = float(value)
     return facts
 
@@ -124,8 +124,8 @@ def _own(ours: object, where: str) -> dict[str, Any]:
     if not isinstance(ours, dict):
         raise DataError(where, "its metadata is not readable", got=f"understudy: {ours!r:.40}")
     mask, extra, unknown = ours.get("mask", ""), ours.get("extra", []), ours.get("unknown_finals", [])
-    named = isinstance(extra, list) and all(isinstance(name, str) and INFO_NAME.fullmatch(name) for name in extra)
+    named = isinstance(extra, list) and all(isinstance(name, str) and COLUMN_NAME.fullmatch(name) for name in extra)
     numbered = isinstance(unknown, list) and all(type(number) is int for number in unknown)
-    if not (named and numbered and mask in {"", "action_mask"}):
+    if not (named and numbered and mask in ("", "action_mask")):
         raise DataError(where, "its metadata is not readable", got="an odd 'understudy' entry")
     return {"mask": mask, "extra": tuple(extra), "unknown_finals": frozenset(unknown)}

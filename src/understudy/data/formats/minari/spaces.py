@@ -48,7 +48,7 @@ class Action:
     def read(self, values: Array) -> Array:
         """[n, A] in environment units, or [n] whole numbers from 0."""
         if self.discrete:
-            return values - self.start if self.start else values
+            return values.astype(np.int64) - self.start if self.start else values
         return values if values.ndim == 2 else values.reshape(len(values), -1)
 
 
@@ -97,7 +97,7 @@ def _leaves(data: Mapping[str, Any], path: tuple[str, ...], where: str) -> list[
         count = int(data["n"])
         if not 1 <= count <= CHOICE_LIMIT:
             raise DataError(where, "a choice of too many", got=count, expected=f"at most {CHOICE_LIMIT}")
-        return [Leaf(path, "choice", (count,), int(data.get("start", 0)), count)]
+        return [Leaf(path, "choice", (count,), _bounded(data.get("start", 0)), count)]
     if kind == "MultiBinary":
         sizes = data["n"]
         return [Leaf(path, "numbers", _shape(sizes if isinstance(sizes, list) else [sizes]))]
@@ -116,7 +116,7 @@ def _leaves(data: Mapping[str, Any], path: tuple[str, ...], where: str) -> list[
 def _action(data: Mapping[str, Any], where: str) -> Action:
     kind = data["type"]
     if kind == "Discrete":
-        return Action(Discrete(int(data["n"])), True, int(data.get("start", 0)))
+        return Action(Discrete(_bounded(data["n"])), True, _bounded(data.get("start", 0)))
     if kind != "Box":
         raise DataError(where, "cannot be read", got=f"{kind!s:.40}", expected="Box or Discrete")
     size = int(np.prod(_shape(data["shape"])))
@@ -129,6 +129,14 @@ def _action(data: Mapping[str, Any], where: str) -> Action:
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         return Action(None, False)
     return Action(Box(tuple(low.tolist()), tuple(high.tolist()), dtype.name), False)
+
+
+def _bounded(value: Any) -> int:
+    """A whole number that fits into the arithmetic that follows."""
+    number = int(value)
+    if abs(number) >= 1 << 31:
+        raise ValueError(f"a choice numbered {str(number)[:40]}")
+    return number
 
 
 def _shape(lengths: Any) -> tuple[int, ...]:

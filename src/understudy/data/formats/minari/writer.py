@@ -1,7 +1,6 @@
 """Datasets as Minari folders, which `minari.load_dataset` opens: HDF5, lossless, a group per episode."""
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -9,12 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.core.errors import DataError
-from understudy.core.files import new_draft, publish_directory, write_bytes, write_new
+from understudy.core.files import new_folder, write_bytes, write_new
 from understudy.core.spec import ActionSpace, Discrete, Group, Spec
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Array, Episode
+from understudy.data.episode import COLUMN_NAME, Array, Episode
 from understudy.data.formats.hdf5_draft import new_hdf5_file
-from understudy.data.formats.minari.metadata import INFO_NAME
 from understudy.data.formats.minari.reader import MAIN_FILE, check_minari_id, minari_root
 from understudy.data.formats.minari.spaces import IMAGE_SIDE
 
@@ -49,23 +47,18 @@ def write_minari(
     _check_finals(dataset, unknown_finals, where)
     folder.parent.mkdir(parents=True, exist_ok=True)
     _name_spaces(folder.parent, root or minari_root())
-    draft = new_draft(folder)
-    try:
+    with new_folder(folder) as draft:
         (draft / "data").mkdir()
         counts = _write_episodes(dataset, draft / "data" / MAIN_FILE, where)
         size = (draft / "data" / MAIN_FILE).stat().st_size
         metadata = _metadata(dataset, dataset_id, env, counts, size) | dict(facts or {})
         write_new(draft / "data" / "metadata.json", json.dumps(metadata).encode())
-        publish_directory(draft, folder)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
     return folder
 
 
 def _check_names(dataset: Dataset, where: str) -> None:
     for name in (*dataset.extra, *dataset.spec.observation):
-        if not INFO_NAME.fullmatch(name) or name == "action_mask":
+        if not COLUMN_NAME.fullmatch(name) or name == "action_mask":
             raise DataError(where, "has a column Minari cannot name", got=repr(name), expected="letters, digits and _")
 
 
@@ -96,6 +89,7 @@ def _write_episodes(dataset: Dataset, path: Path, where: str) -> list[tuple[int,
             group = file.create_group(f"episode_{len(counts)}")
             group.attrs["id"] = len(counts)
             group.attrs["total_steps"] = len(episode)
+            group.create_group("infos")  # empty or not, Minari shows no episode without it
             for name, values in _arrays(episode, single=list(dataset.spec.observation) == ["state"]).items():
                 group.create_dataset(name, data=values)
             counts.append((len(episode), episode.final_known))

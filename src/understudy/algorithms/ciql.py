@@ -1,0 +1,237 @@
+"""Conservative implicit Q-learning (CIQL): this library's own definition, after a course project; there is no paper.
+
+IQL (arXiv:2110.06169) whose critics also learn to rate the data's actions above others, as in CQL (arXiv:2006.04779).
+In this order, every update (L₂^τ is the expectile loss, ω the advantage weight):
+
+    L_V = mean L₂^τ( min_j Q̄_j(s,a) − V(s) )                         → losses.value.expectile_loss
+    A   = min_j Q̄_j(s,a) − V(s),  ω = exp(min(β·A, ln ω_max))        → losses.weights.awr_weights
+    L_π = mean −ω·log π(a|s)                                          → losses.policy.weighted_negative_log_likelihood
+    y   = r + γ·V(s'), or r where the episode terminated              → losses.value.bootstrap_target
+    L_Q = Σ_j mean (Q_j(s,a) − y)² + α·P_j                            → losses.value.squared_error
+    Q̄   ← Q̄ + τ_polyak·(Q − Q̄)                                       → parts.target.Target.follow
+
+P is one of
+    cql_h      mean over rows of log ∫ exp Q(s,·) − Q(s,a)            → losses.conservative.cql_h_gap
+               of discrete actions, log Σ over the legal ones         → losses.conservative.exact_gap
+    mean_gap   mean over rows of the mean of Q(s,·) − Q(s,a)          → losses.conservative.mean_gap
+    relu_mean  max(0, mean Q(s,a⁻) − mean Q(s,a)) of a whole batch    → losses.conservative.relu_mean
+
+and with `extraction=ddpg_bc` π climbs Q near the data, as TD3+BC's does (λ = climb_weight/mean|Q|, A dimensions):
+
+    L_π = mean −log π(a|s)/A − λ·min_j Q_j(s,π(s))                    → losses.policy.penalised_climb
+
+in discrete actions with Σ_a π(a|s)·min_j Q_j(s,a) over legal ones in the place of Q(s,π(s)), and A = 1.
+
+Differs from IQL in α·P and `ddpg_bc` alone: with α = 0 and `awr` it *is* IQL, to the bit. Differs from CQL in: no
+action but the data's is ever backed up; log ∫ is sampled around π's action with a width of our own (`parts.negatives`),
+as IQL's policies have no density on the box. Differs from the project in its defaults (there α 1, τ .8, β 1, relu_mean
+with the dataset's actions, softmax weights of positive advantages): all can be set, and those that are wrong warn.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, final
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.spec import Box, Discrete
+from understudy.core.state import Static
+from understudy.losses.action_values import expected_value
+from understudy.losses.conservative import cql_h_gap, exact_gap, mean_gap, relu_mean
+from understudy.losses.policy import (
+    negative_log_likelihood,
+    penalised_climb,
+    value_scale,
+    weighted_negative_log_likelihood,
+)
+from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.weights import effective_sample_size
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import ActionValues, Critic, StateValue, make_critic
+from understudy.nn.mlp import NetworkSettings
+from understudy.parts.advantage_weighting import (
+    KNOWN_TO_BE_WRONG,
+    WeightingSettings,
+    advantage_weights,
+    share_at_ceiling,
+    warn_if_known_to_be_wrong,
+)
+from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
+from understudy.parts.optim import Adam, cosine_decay
+from understudy.parts.proposals import Proposals
+from understudy.parts.soft_critic import values_of_many
+from understudy.parts.target import Target
+
+
+class Config(WeightingSettings):
+    """Implicit Q-learning with a conservative penalty; this library's own definition."""
+
+    ACTIONS: ClassVar = (Box, Discrete)
+    name: Literal["ciql"] = "ciql"
+    """The algorithm."""
+    alpha: float = Field(0.1, ge=0)
+    """Weight of the penalty: 0 is IQL. With `awr` it bends values toward how common an action is: keep it small."""
+    penalty: Literal["cql_h", "mean_gap", "relu_mean"] = "cql_h"
+    """`cql_h`: CQL's soft maximum. `mean_gap`: the mean over uniform actions. `relu_mean`: one number for a batch,
+    without slope once the means have crossed; kept to reproduce others, with a warning."""
+    negatives: Literal["uniform", "dataset"] = "uniform"
+    """What `relu_mean` compares with: uniform actions, or those of other rows of the batch."""
+    sampled_actions: int = Field(10, ge=1)
+    """N: continuous actions of each kind that a penalty draws for a row. Discrete uniform ones are all counted."""
+    extraction: Literal["awr", "ddpg_bc"] = "awr"
+    """`awr` clones good actions of the data; `ddpg_bc` climbs the critics and stays near the data, as TD3+BC."""
+    climb_weight: float = Field(2.5, ge=0)
+    """Weight of the (normalised) value against cloning in `ddpg_bc`: 0 is behaviour cloning."""
+    expectile: float = Field(0.7, gt=0, lt=1)
+    """τ: 0.5 values the data's average action, toward 1 its best."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    n_step: int = Field(1, ge=1)
+    """Rewards summed before bootstrapping."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target critics move at each update."""
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for π, at the start of its schedule."""
+    actor_schedule: Literal["cosine", "constant"] = "cosine"
+    """`cosine` decays the actor's learning rate to 0 over the run's `steps`."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for Q."""
+    value_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for V."""
+    actor: ActorSettings = ActorSettings()
+    """The policy network."""
+    critic: NetworkSettings = NetworkSettings()
+    """Both critics and the value network."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.negatives == "dataset" and self.penalty != "relu_mean":
+            raise ValueError(f"negatives=dataset is for penalty=relu_mean; {self.penalty} does not read it")
+        return self
+
+
+@final
+@dataclass
+class CIQL:
+    config: Static[Config]
+    steps: Static[int]
+    policy: Actor
+    value: StateValue
+    critic: Critic
+    target: Target[Critic]
+    policy_optimizer: Adam
+    value_optimizer: Adam
+    critic_optimizer: Adam
+    proposals: Proposals
+    updates: Tensor
+    """How many there have been; on it the actor's schedule depends."""
+
+    @property
+    def demand(self) -> Demand:
+        masks = ("mask",) if self.policy.spec.masked else ()
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of V, π and Q, in that order, and of the target critics."""
+        config = self.config
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        q_target = self.target.network(state, data.action).amin(0)
+
+        value_loss = expectile_loss(self.value(state), q_target, config.expectile).mean()
+        self.value_optimizer.minimise(value_loss, config.value_learning_rate)
+
+        with torch.no_grad():
+            value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
+        metrics = self._clone(data, state, q_target - value) if config.extraction == "awr" else self._climb(data, state)
+
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
+        q = self.critic(state, data.action)
+        critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        metrics["loss/td"] = critic_loss.detach()
+        if config.alpha > 0:
+            gap = self._gap(data, state, next_state, q).mean(-1)
+            critic_loss = critic_loss + config.alpha * gap.sum()
+            metrics["penalty/gap"] = gap.detach().mean()
+        self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
+        self.target.follow(self.critic, config.polyak)
+
+        self.updates.add_(1)
+        return metrics | {
+            "loss/value": value_loss.detach(),
+            "loss/critic": critic_loss.detach(),
+            "value/q": q.detach().mean(),
+            "value/advantage": (q_target - value).mean(),
+        }
+
+    def _clone(self, data: Transitions, state: Tensor, advantage: Tensor) -> Metrics:
+        """One step of π toward the data's better actions."""
+        weight = advantage_weights(advantage, self.config)
+        log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
+        loss = weighted_negative_log_likelihood(log_prob, weight).mean()
+        self.policy_optimizer.minimise(loss, self._actor_learning_rate())
+        return {
+            "loss/actor": loss.detach(),
+            "weight/effective_share": effective_sample_size(weight) / len(weight),
+            "weight/clipped_share": share_at_ceiling(advantage, self.config),
+        }
+
+    def _climb(self, data: Transitions, state: Tensor) -> Metrics:
+        """One step of π up critics that hold still, near the data."""
+        features = self.policy.features(state, data.extra.get("mask"))
+        if isinstance(self.critic, ActionValues):
+            q, dimensions = expected_value(features, self.critic.every(state).detach().amin(0)), 1
+        else:
+            q, dimensions = self.critic.frozen(state, self.policy.head.mode(features)).amin(0), data.action.shape[1]
+        distance = negative_log_likelihood(self.policy.head.log_prob(features, data.action)) / dimensions
+        scale = self.config.climb_weight * value_scale(q)
+        loss = penalised_climb(q, scale, distance, 1.0).mean()
+        self.policy_optimizer.minimise(loss, self._actor_learning_rate())
+        return {"loss/actor": loss.detach(), "loss/cloning": distance.detach().mean(), "weight/q": scale}
+
+    def _gap(self, data: Transitions, state: Tensor, next_state: Tensor, q: Tensor) -> Tensor:
+        """P of each critic and row [K, B], given Q(s,a) [K, B]; [K, 1] of `relu_mean`."""
+        config, critic, mask, noise = self.config, self.critic, data.extra.get("mask"), self.proposals.uniform
+        if config.penalty == "cql_h":
+            if isinstance(critic, ActionValues):
+                return exact_gap(critic.every(state), data.action, mask)
+            here, there = around_policy(self.policy, torch.cat([state, next_state])).chunk(2)
+            actions, log_density = self.proposals.draw(here, there, config.sampled_actions)
+            return cql_h_gap(values_of_many(critic, state, actions), log_density, q)
+        if config.penalty == "relu_mean" and config.negatives == "dataset":
+            others = other_rows_values(critic, state, data.action, mask, noise, config.sampled_actions)
+        else:
+            others = uniform_values(critic, state, data.action, mask, noise, config.sampled_actions)
+        return mean_gap(others, q) if config.penalty == "mean_gap" else relu_mean(others, q).unsqueeze(1)
+
+    def _actor_learning_rate(self) -> float | Tensor:
+        if self.config.actor_schedule == "constant":
+            return self.config.actor_learning_rate
+        return cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+
+
+def build(config: Config, blueprint: Blueprint) -> CIQL:
+    warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean"})
+    spec, seed = blueprint.spec, blueprint.seed
+    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
+    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
+    for network in (policy, value, critic):
+        network.to(blueprint.device)
+    adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
+    return CIQL(
+        config,
+        blueprint.steps,
+        policy,
+        value,
+        critic,
+        Target.of(critic),
+        adam[policy],
+        adam[value],
+        adam[critic],
+        Proposals.seeded(seed),
+        torch.zeros((), dtype=torch.int64),
+    )

@@ -1,0 +1,247 @@
+"""Conservative Q-learning (CQL), Kumar, Zhou, Tucker and Levine 2020, arXiv:2006.04779.
+
+SAC whose critics are also taught to rate the data's actions above all others, so that what the policy climbs is a lower
+bound. Continuous actions. In this order, every update (α: `penalty_weight`, η: SAC's temperature, T: 1 by default):
+
+    y   = r + γ·min_j Q̄_j(s',ã'), or r where the episode terminated      → losses.value.bootstrap_target
+    LSE = T·[ logsumexp_i(Q_j(s,a_i)/T − log q_i) − ln 3N ]               → losses.conservative.sampled_log_sum_exp
+    Δ_j = LSE − Q_j(s,a)                                                  → losses.conservative.cql_h_gap
+    L_Q = Σ_j mean (Q_j(s,a) − y)² + α·mean Δ_j                           → losses.value.squared_error
+    Q̄   ← Q̄ + τ_polyak·(Q − Q̄)                                           → parts.target.Target.follow
+    L_π = mean η·log π(ã|s) − min_j Q_j(s,ã)                              → losses.soft.soft_policy_loss
+    L_η = mean −log η·(log π(ã|s) + H̄)                                    → losses.soft.temperature_loss
+
+a_i: N uniform actions, N of π(·|s), N of π(·|s'), each with the log-density q_i it was drawn with. With `lagrange`,
+α·Δ is multiplied by λ (`losses.conservative.constraint`), and L_λ = −mean λ·α·(Δ − τ) (`losses.soft.multiplier_loss`).
+
+Differs from the paper in: the squared error has no ½, as in all code, so that our α is twice the paper's (`td_half`);
+actions of π(·|s') are among the samples; entropy is not backed up. Differs from the authors' code in: ln 3N is
+subtracted (no gradient sees it), T does not divide log q, the critic steps before the actor. Defaults are CORL's.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.settings import Settings
+from understudy.core.spec import Box
+from understudy.core.state import Static
+from understudy.losses.conservative import LagrangeForm, constraint, cql_h_gap, cql_rho_gap
+from understudy.losses.policy import negative_log_likelihood
+from understudy.losses.soft import BackupOrder, cautious_value, soft_policy_loss
+from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.nn.actor import Actor
+from understudy.nn.critic import QEnsemble
+from understudy.nn.heads import SquashedGaussian
+from understudy.nn.mlp import NetworkSettings
+from understudy.parts.noise import Noise
+from understudy.parts.optim import Adam
+from understudy.parts.proposals import Proposals
+from understudy.parts.soft_critic import SquashedActorSettings, values_of_many
+from understudy.parts.target import Target
+from understudy.parts.temperature import Multiplier, Temperature
+
+
+class PolicySettings(SquashedActorSettings):
+    """The shape of the policy."""
+
+    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    """Units of each hidden layer."""
+
+
+class CriticSettings(NetworkSettings):
+    """The shape of both critics."""
+
+    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    """Units of each hidden layer."""
+
+
+class Config(Settings):
+    """Conservative Q-learning, continuous actions."""
+
+    ACTIONS: ClassVar = (Box,)
+    name: Literal["cql"] = "cql"
+    """The algorithm."""
+    penalty: Literal["cql_h", "cql_rho"] = "cql_h"
+    """`cql_h` weighs sampled actions by their density, `cql_rho` takes them as they were drawn."""
+    penalty_weight: float = Field(10.0, ge=0)
+    """α: how much the gap counts beside the squared error; twice the paper's unless td_half."""
+    penalty_temperature: float = Field(1.0, gt=0)
+    """T of the log-sum-exp: toward 0 it is the maximum."""
+    sampled_actions: int = Field(10, ge=1)
+    """N: so many each of uniform, π(·|s) and π(·|s') actions."""
+    subtract_log_n: bool = True
+    """Report the gap of the integral; others leave ln 3N in, which no gradient sees but a Lagrange threshold does."""
+    clip_diff_min: float | None = None
+    """A row's gap counts no less than this (AntMaze: -200)."""
+    clip_diff_max: float | None = None
+    """A row's gap counts no more than this."""
+    lagrange: bool = False
+    """Learn a multiplier that holds the gap at lagrange_gap."""
+    lagrange_gap: float = 5.0
+    """τ: the gap that the multiplier aims at."""
+    lagrange_form: LagrangeForm = "weight_outside"
+    """`weight_outside`: λ·α·(Δ − τ), as young-geng and CORL. `weight_inside`: λ·(α·Δ − τ), as the authors."""
+    lagrange_start: float = Field(1.0, le=13.0)
+    """log λ at the start: 1 as CORL, 0 as the authors."""
+    td_half: bool = False
+    """Halve the squared error, as the paper does."""
+    max_backup: Literal["off"] | BackupOrder = "off"
+    """Back up the best of N next actions: by the smaller critic (`max_min`), or each critic's own (`min_max`)."""
+    backup_entropy: bool = False
+    """Subtract η·log π(ã'|s') from the next value, as SAC does."""
+    warm_start: int = Field(0, ge=0)
+    """In so many updates at first the actor clones the data, by likelihood alone."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target critics move at each update."""
+    actor_learning_rate: float = Field(3e-5, gt=0)
+    """Adam's step size for π."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for Q, and for the Lagrange multiplier."""
+    entropy_weight: float = Field(1.0, gt=0)
+    """η, SAC's temperature, at the start."""
+    entropy_learning_rate: float = Field(3e-5, ge=0)
+    """Adam's step size for log η; 0 leaves it as it is."""
+    entropy_target: float = -1.0
+    """H̄ for each action dimension."""
+    actor: PolicySettings = PolicySettings()
+    """The policy network."""
+    critic: CriticSettings = CriticSettings()
+    """Both critics."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Config":
+        low, high = self.clip_diff_min, self.clip_diff_max
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"clip_diff_min={low} must be below clip_diff_max={high}")
+        if self.backup_entropy and self.max_backup != "off":
+            raise ValueError("backup_entropy needs one next action: use it with max_backup=off")
+        return self
+
+
+@final
+@dataclass
+class CQL:
+    config: Static[Config]
+    action_size: Static[int]
+    policy: Actor
+    critic: QEnsemble
+    target: Target[QEnsemble]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    temperature: Temperature
+    multiplier: Multiplier
+    proposals: Proposals
+    backup_noise: Noise
+    actor_noise: Noise
+    updates: Tensor
+    """How many there have been; on it the warm start depends."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(("td_valid",), gamma=self.config.gamma)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of Q, of the target critics, of π, and of the temperature."""
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        metrics = self._update_critic(data, state, next_state) | self._update_actor(data, state)
+        self.updates.add_(1)
+        return metrics
+
+    def _update_critic(self, data: Transitions, state: Tensor, next_state: Tensor) -> Metrics:
+        config = self.config
+        with torch.no_grad():
+            features, next_features = self.policy.features(torch.cat([state, next_state])).chunk(2)
+            next_value = self._next_value(next_features, next_state)
+            sampled, log_density = self.proposals.draw(features, next_features, config.sampled_actions)
+        target = bootstrap_target(data.reward, config.gamma, data.terminated, next_value)
+
+        values = values_of_many(self.critic, state, torch.cat([data.action.unsqueeze(0), sampled]))
+        q, q_sampled = values[:, 0], values[:, 1:]
+        gap = self._gap(q_sampled, log_density, q)
+        error = mean_over(squared_error(q, target), data.extra["td_valid"])
+        multiplier = self.multiplier.value()
+        violation = constraint(gap, config.penalty_weight, config.lagrange_gap, config.lagrange_form)
+        penalty = multiplier * violation if config.lagrange else config.penalty_weight * gap
+        loss = ((0.5 if config.td_half else 1.0) * error + penalty.mean(-1)).sum()
+        self.critic_optimizer.minimise(loss, config.critic_learning_rate)
+        self.target.follow(self.critic, config.polyak)
+        if config.lagrange:
+            self.multiplier.follow(violation.detach(), config.critic_learning_rate)
+        of_policy = q_sampled.detach()[:, config.sampled_actions : 2 * config.sampled_actions]
+        return {
+            "loss/critic": loss.detach(),
+            "loss/td": error.detach().sum(),
+            "value/q": q.detach().mean(),
+            "value/q_policy_gap": of_policy.mean() - q.detach().mean(),
+            "penalty/gap": gap.detach().mean(),
+            "penalty/lagrange": multiplier,
+        }
+
+    def _update_actor(self, data: Transitions, state: Tensor) -> Metrics:
+        """π climbs critics that hold still; while warming up it clones."""
+        config = self.config
+        features = self.policy.features(state)
+        noise = self.actor_noise.normal(*data.action.shape).to(state)
+        action, log_prob = SquashedGaussian.draw(features, noise)
+        alpha = self.temperature.value()
+        loss = soft_policy_loss(log_prob, self.critic.frozen(state, action).amin(0), alpha)
+        if config.warm_start > 0:
+            cloning = negative_log_likelihood(self.policy.head.log_prob(features, data.action))
+            loss = torch.where(self.updates < config.warm_start, cloning, loss)
+        loss = loss.mean()
+        self.policy_optimizer.minimise(loss, config.actor_learning_rate)
+        if config.entropy_learning_rate > 0:
+            target_entropy = config.entropy_target * self.action_size
+            self.temperature.follow(log_prob.detach(), target_entropy, config.entropy_learning_rate)
+        return {"loss/actor": loss.detach(), "policy/entropy": -log_prob.detach().mean(), "policy/temperature": alpha}
+
+    def _next_value(self, next_features: Tensor, next_state: Tensor) -> Tensor:
+        """What the state after is worth [B], by the target critics."""
+        order = self.config.max_backup
+        count = 1 if order == "off" else self.config.sampled_actions
+        noise = self.backup_noise.normal(count, len(next_state), self.action_size).to(next_state)
+        action, log_prob = SquashedGaussian.draw(next_features, noise)
+        q = values_of_many(self.target.network, next_state, action)
+        value = cautious_value(q, "max_min" if order == "off" else order)
+        return value - self.temperature.value() * log_prob[0] if self.config.backup_entropy else value
+
+    def _gap(self, q_sampled: Tensor, log_density: Tensor, q: Tensor) -> Tensor:
+        """Δ [K, B]."""
+        config, options = self.config, {"subtract_log_n": self.config.subtract_log_n}
+        if config.penalty == "cql_h":
+            gap = cql_h_gap(q_sampled, log_density, q, config.penalty_temperature, **options)
+        else:
+            gap = cql_rho_gap(q_sampled, q, config.penalty_temperature, **options)
+        if config.clip_diff_min is None and config.clip_diff_max is None:
+            return gap
+        return gap.clamp(config.clip_diff_min, config.clip_diff_max)
+
+
+def build(config: Config, blueprint: Blueprint) -> CQL:
+    spec, seed, device = blueprint.spec, blueprint.seed, blueprint.device
+    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor")).to(device)
+    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic")).to(device)
+    return CQL(
+        config,
+        spec.box.size,
+        policy,
+        critic,
+        Target.of(critic),
+        Adam.over(policy.parameters()),
+        Adam.over(critic.parameters()),
+        Temperature.starting_at(config.entropy_weight, device),
+        Multiplier.starting_at(config.lagrange_start, device),
+        Proposals.seeded(seed),
+        Noise.named(seed, "noise/backup"),
+        Noise.named(seed, "noise/actor"),
+        torch.zeros((), dtype=torch.int64),
+    )

@@ -1,0 +1,197 @@
+"""ReBRAC, Tarasov, Kurenkov, Nikulin and Kolesnikov 2023, *Revisiting the Minimalist Approach*, arXiv:2305.09836.
+
+TD3+BC taken seriously: layer-normalised, deeper critics, and a penalty of its own for the critics. Every update:
+
+    ã'  = clip(π̄(s') + clip(ε, ±c), ±1),  ε ~ N(0, σ²)                        → parts.td3.TargetNoise.smoothed
+    d'  = ‖ã' − a'‖², the sum over action dimensions; a' is the data's next    → losses.policy.summed_squared_distance
+    B   = min_j Q̄_j(s',ã') − β₂·d', without d' where the data has no a'       → losses.value.penalised_value
+    y   = r + γ·B, or r where the episode terminated                           → losses.value.bootstrap_target
+    L_Q = Σ_j mean (Q_j(s,a) − y)²                                             → losses.value.squared_error
+
+and every `policy_delay`-th also, in this order:
+
+    λ   = 1 / mean|min_j Q_j(s,π(s))|, a constant                              → losses.policy.value_scale
+    L_π = mean ( β₁·‖π(s) − a‖² − λ·min_j Q_j(s,π(s)) )                        → losses.policy.penalised_climb
+    Q̄   ← Q̄ + τ_polyak·(Q − Q̄),  π̄ ← π̄ + τ_polyak·(π − π̄)                     → parts.target.Target.follow
+
+Differs from the paper in: the last step of a truncated episode has no next action and is learned from without d'
+(the authors drop the row), rows whose successor is unknown (`td_valid` false) are left out of L_Q; layer normalisation
+sits before the ReLU, not after; the target actor follows the actor after its step, not before; observations are
+normalised unless the run asks not to (data.normalize_observations). Continuous actions only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.settings import Settings
+from understudy.core.spec import Box
+from understudy.core.state import Static
+from understudy.losses.policy import penalised_climb, summed_squared_distance, value_scale
+from understudy.losses.value import bootstrap_target, mean_over, penalised_value, squared_error
+from understudy.nn.actor import Actor
+from understudy.nn.critic import QEnsemble
+from understudy.nn.init import Init
+from understudy.nn.mlp import NetworkSettings
+from understudy.parts.optim import Adam
+from understudy.parts.target import Target
+from understudy.parts.td3 import DeterministicActorSettings, TargetNoise, policy_action
+
+
+class PolicySettings(DeterministicActorSettings):
+    """The shape of the policy."""
+
+    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    """Units of each hidden layer."""
+    init: Init = "small_output"
+    """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default` or `orthogonal`."""
+
+
+class CriticSettings(NetworkSettings):
+    """The shape of both critics."""
+
+    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    """Units of each hidden layer."""
+    init: Init = "small_output"
+    """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default` or `orthogonal`."""
+    layer_norm: bool = True
+    """Layer normalisation after each hidden layer: what keeps values of unseen actions from exploding."""
+
+
+class Config(Settings):
+    """Behaviour-regularised actor-critic, revisited."""
+
+    ACTIONS: ClassVar = (Box,)
+    name: Literal["rebrac"] = "rebrac"
+    """The algorithm."""
+    actor_penalty: float = Field(0.01, ge=0)
+    """β₁: price of the policy's distance to the data's action. 0.001 to 0.1, per dataset."""
+    critic_penalty: float = Field(0.01, ge=0)
+    """β₂: price of the target action's distance to the data's next action, in units of reward. 0 to 0.5."""
+    policy_critic: Literal["min", "first"] = "min"
+    """What the policy climbs: the smaller of both critics, or the first one, as TD3+BC does."""
+    normalize_q: bool = True
+    """λ = 1/mean|Q|, so that β₁ does not depend on the units of rewards; otherwise 1."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target networks move whenever they move."""
+    policy_delay: int = Field(2, ge=1)
+    """Updates of the critics for each update of the actor and of all targets."""
+    target_noise: float = Field(0.2, ge=0)
+    """σ of the noise on target actions, in units of half the action range."""
+    target_noise_clip: float = Field(0.5, ge=0)
+    """c: that noise is cut to ±c."""
+    actor_learning_rate: float = Field(1e-3, gt=0)
+    """Adam's step size for π."""
+    critic_learning_rate: float = Field(1e-3, gt=0)
+    """Adam's step size for Q."""
+    actor: PolicySettings = PolicySettings()
+    """The policy network."""
+    critic: CriticSettings = CriticSettings()
+    """Both critics."""
+
+
+@final
+@dataclass
+class ReBRAC:
+    config: Static[Config]
+    policy: Actor
+    policy_target: Target[Actor]
+    critic: QEnsemble
+    critic_target: Target[QEnsemble]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    noise: TargetNoise
+    updates: int = 0
+    """How many there have been; on it depends whose turn it is."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(("td_valid", "next_action", "next_action_valid"), gamma=self.config.gamma)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
+        step, inputs = self.prepare(data)
+        return step(data, *inputs)
+
+    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]:
+        """Whose turn it is, and this update's noise."""
+        self.updates += 1
+        due = self.updates % self.config.policy_delay == 0
+        return self.update_all if due else self.update_critics, (self.noise.draw(data.action),)
+
+    def update_critics(self, data: Transitions, noise: Tensor) -> Metrics:
+        """One gradient step of both critics."""
+        config = self.config
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        with torch.no_grad():
+            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state), noise)
+            next_value = self.critic_target.network(next_state, next_action).amin(0)
+        distance, known = (
+            summed_squared_distance(next_action, data.extra["next_action"]),
+            data.extra["next_action_valid"],
+        )
+        backup = penalised_value(next_value, distance, config.critic_penalty, known)
+        target = bootstrap_target(data.reward, config.gamma, data.terminated, backup)
+        q = self.critic(state, data.action)
+        loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        self.critic_optimizer.minimise(loss, config.critic_learning_rate)
+        return {
+            "loss/critic": loss.detach(),
+            "value/q": self._climbed(q.detach()).mean(),
+            "value/target": target.mean(),
+            "value/penalty": config.critic_penalty * mean_over(distance, known),
+        }
+
+    def update_all(self, data: Transitions, noise: Tensor) -> Metrics:
+        """One gradient step of the critics and of the actor, and of all targets."""
+        config = self.config
+        metrics = self.update_critics(data, noise)
+        state = self.policy.view(data.obs)
+        action = policy_action(self.policy, state)
+        member = 0 if config.policy_critic == "first" else None
+        q = self._climbed(self.critic.frozen(state, action, member))
+        scale = value_scale(q) if config.normalize_q else torch.ones_like(metrics["value/q"])
+        distance = summed_squared_distance(action, data.action)
+        loss = penalised_climb(q, scale, distance, config.actor_penalty).mean()
+        self.policy_optimizer.minimise(loss, config.actor_learning_rate)
+        self.critic_target.follow(self.critic, config.polyak)
+        self.policy_target.follow(self.policy, config.polyak)
+        return metrics | {
+            "loss/actor": loss.detach(),
+            "value/q_policy_gap": q.detach().mean() - metrics["value/q"],
+            "policy/bc_distance": distance.detach().mean() / self.policy.spec.box.size,
+            "weight/q": scale,
+        }
+
+    def _climbed(self, q: Tensor) -> Tensor:
+        """What the policy climbs [B], from the values of every critic [K, B]."""
+        if q.dim() == 1:
+            return q
+        return q[0] if self.config.policy_critic == "first" else q.amin(0)
+
+
+def build(config: Config, blueprint: Blueprint) -> ReBRAC:
+    spec, seed = blueprint.spec, blueprint.seed
+    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
+    for network in (policy, critic):
+        network.to(blueprint.device)
+    return ReBRAC(
+        config,
+        policy,
+        Target.of(policy),
+        critic,
+        Target.of(critic),
+        Adam.over(policy.parameters()),
+        Adam.over(critic.parameters()),
+        TargetNoise(config.target_noise, config.target_noise_clip, stream(seed, "target_noise")),
+    )

@@ -1,0 +1,162 @@
+"""TD3+BC, Fujimoto and Gu 2021, *A Minimalist Approach to Offline Reinforcement Learning*, arXiv:2106.06860.
+
+TD3 whose actor is also asked to stay near the data. Every update:
+
+    ã'  = clip(π̄(s') + clip(ε, ±c), ±1),  ε ~ N(0, σ²)               → parts.td3.TargetNoise.smoothed
+    y   = r + γ·min_j Q̄_j(s',ã'), or r where the episode terminated  → losses.value.bootstrap_target
+    L_Q = Σ_j mean (Q_j(s,a) − y)²                                    → losses.value.squared_error
+
+and every `policy_delay`-th also, in this order:
+
+    λ   = α / mean|Q₁(s,π(s))|, a constant                            → losses.policy.value_scale
+    d   = ‖π(s) − a‖²/A, the mean over action dimensions              → losses.policy.squared_distance
+    L_π = mean ( d − λ·Q₁(s,π(s)) )                                   → losses.policy.penalised_climb
+    Q̄   ← Q̄ + τ_polyak·(Q − Q̄),  π̄ ← π̄ + τ_polyak·(π − π̄)            → parts.target.Target.follow
+
+Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
+dropped from the data. Defaults are the paper's. Continuous actions only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import stream
+from understudy.core.settings import Settings
+from understudy.core.spec import Box
+from understudy.core.state import Static
+from understudy.losses.policy import penalised_climb, squared_distance, value_scale
+from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.nn.actor import Actor
+from understudy.nn.critic import QEnsemble
+from understudy.nn.init import Init
+from understudy.nn.mlp import NetworkSettings
+from understudy.parts.optim import Adam
+from understudy.parts.target import Target
+from understudy.parts.td3 import DeterministicActorSettings, TargetNoise, policy_action
+
+
+class PolicySettings(DeterministicActorSettings):
+    """The shape of the policy."""
+
+    init: Init = "default"
+    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+
+
+class CriticSettings(NetworkSettings):
+    """The shape of both critics."""
+
+    init: Init = "default"
+    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+
+
+class Config(Settings):
+    """TD3 with behaviour cloning."""
+
+    ACTIONS: ClassVar = (Box,)
+    name: Literal["td3bc"] = "td3bc"
+    """The algorithm."""
+    alpha: float = Field(2.5, ge=0)
+    """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is TD3."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target networks move whenever they move."""
+    policy_delay: int = Field(2, ge=1)
+    """Updates of the critics for each update of the actor and of all targets."""
+    target_noise: float = Field(0.2, ge=0)
+    """σ of the noise on target actions, in units of half the action range."""
+    target_noise_clip: float = Field(0.5, ge=0)
+    """c: that noise is cut to ±c."""
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for π."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for Q."""
+    actor: PolicySettings = PolicySettings()
+    """The policy network."""
+    critic: CriticSettings = CriticSettings()
+    """Both critics."""
+
+
+@final
+@dataclass
+class TD3BC:
+    config: Static[Config]
+    policy: Actor
+    policy_target: Target[Actor]
+    critic: QEnsemble
+    critic_target: Target[QEnsemble]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    noise: TargetNoise
+    updates: int = 0
+    """How many there have been; on it depends whose turn it is."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(("td_valid",), gamma=self.config.gamma)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
+        step, inputs = self.prepare(data)
+        return step(data, *inputs)
+
+    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]:
+        """Whose turn it is, and this update's noise."""
+        self.updates += 1
+        due = self.updates % self.config.policy_delay == 0
+        return self.update_all if due else self.update_critics, (self.noise.draw(data.action),)
+
+    def update_critics(self, data: Transitions, noise: Tensor) -> Metrics:
+        """One gradient step of both critics."""
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        with torch.no_grad():
+            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state), noise)
+            next_value = self.critic_target.network(next_state, next_action).amin(0)
+        target = bootstrap_target(data.reward, self.config.gamma, data.terminated, next_value)
+        q = self.critic(state, data.action)
+        loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        self.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
+        return {"loss/critic": loss.detach(), "value/q": q.detach()[0].mean(), "value/target": target.mean()}
+
+    def update_all(self, data: Transitions, noise: Tensor) -> Metrics:
+        """One gradient step of the critics and of the actor, and of all targets."""
+        metrics = self.update_critics(data, noise)
+        state = self.policy.view(data.obs)
+        action = policy_action(self.policy, state)
+        q = self.critic.frozen(state, action, member=0)
+        scale, distance = self.config.alpha * value_scale(q), squared_distance(action, data.action)
+        loss = penalised_climb(q, scale, distance, 1.0).mean()
+        self.policy_optimizer.minimise(loss, self.config.actor_learning_rate)
+        self.critic_target.follow(self.critic, self.config.polyak)
+        self.policy_target.follow(self.policy, self.config.polyak)
+        return metrics | {
+            "loss/actor": loss.detach(),
+            "value/q_policy_gap": q.detach().mean() - metrics["value/q"],
+            "policy/bc_distance": distance.detach().mean(),
+            "weight/q": scale,
+        }
+
+
+def build(config: Config, blueprint: Blueprint) -> TD3BC:
+    spec, seed = blueprint.spec, blueprint.seed
+    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
+    for network in (policy, critic):
+        network.to(blueprint.device)
+    return TD3BC(
+        config,
+        policy,
+        Target.of(policy),
+        critic,
+        Target.of(critic),
+        Adam.over(policy.parameters()),
+        Adam.over(critic.parameters()),
+        TargetNoise(config.target_noise, config.target_noise_clip, stream(seed, "target_noise")),
+    )
