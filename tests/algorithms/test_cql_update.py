@@ -98,6 +98,18 @@ def test_only_the_smaller_target_critic_counts() -> None:
         assert torch.equal(found[0], found[1])
 
 
+def test_the_actor_climbs_the_smaller_critic() -> None:
+    """Critics that hold still: one raised out of sight is not seen, by however much; a lowered one is alone."""
+    for member in (0, 1):
+        found = []
+        for by in (1e3, 2e3):
+            learning = fresh(critic_learning_rate=1e-30)
+            learning.algorithm.critic.mlp.layers()[-1].bias[member] += by
+            found.append(float(learning.update()["loss/actor"]))
+        assert found[0] == found[1]
+        assert abs(found[0]) < 100
+
+
 def after(updates: int, **changes: Any) -> tuple[Learning, Metrics]:
     learning = fresh(**changes)
     return learning, learning.update(updates)
@@ -108,6 +120,7 @@ def after(updates: int, **changes: Any) -> tuple[Learning, Metrics]:
 def test_the_multiplier_rises_while_the_gap_is_above_its_threshold(form: str, gap: float, rises: bool) -> None:
     learning, metrics = after(5, lagrange=True, lagrange_gap=gap, lagrange_form=form, lagrange_start=0.0)
     assert float(metrics["penalty/lagrange"]) != 1.0
+    assert "penalty/lagrange" not in after(1)[1]
     assert (float(learning.algorithm.multiplier.value()) > 1.0) == rises
 
 

@@ -100,7 +100,7 @@ def test_whole_numbers_too_large_for_float32_are_kept(tmp_path: Path) -> None:
     convert(str(tmp_path / "x.npz"), tmp_path / "y")
     episodes = list(open_store(tmp_path / "y").recording().episodes())
     kept = np.concatenate([episode.observations["state"] for episode in episodes])
-    np.testing.assert_array_equal(kept, large)
+    np.testing.assert_array_equal(kept, columns["observations"])
 
 
 def test_errors_name_what_is_converted(tmp_path: Path) -> None:

@@ -183,8 +183,7 @@ class CQL:
             "value/q": q.detach().mean(),
             "value/q_policy_gap": of_policy.mean() - q.detach().mean(),
             "penalty/gap": gap.detach().mean(),
-            "penalty/lagrange": multiplier,
-        }
+        } | ({"penalty/lagrange": multiplier} if config.lagrange else {})
 
     def _update_actor(self, data: Transitions, state: Tensor) -> Metrics:
         """π climbs critics that hold still; while warming up it clones."""
