@@ -139,7 +139,7 @@ def test_an_earlier_run_can_play(tmp_path: Path) -> None:
     [
         ({"env": "Pendulm-v1"}, "no environment 'Pendulm-v1'. Did you mean 'Pendulum-v1'?"),
         ({"env": "os:Pendulum-v1"}, "not a registered environment id"),
-        ({"env": "CartPole-v1"}, "'CartPole-v1': "),
+        ({"env": "CartPole-v1"}, "noise is for continuous actions, 'CartPole-v1' has none"),
         ({"env": "MountainCarContinuous-v0"}, "has no scripted controller"),
     ],
 )
