@@ -19,8 +19,9 @@ from understudy.data.stores.store import open_store, write_store
 from understudy.data.transforms import Choosing, choose
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.dataset.loading import make_dataset
+from worlds import takes_boxes
 
-ALGORITHMS = sorted(algorithm_names())
+ALGORITHMS = [name for name in sorted(algorithm_names()) if takes_boxes(name)]
 
 
 def stop_after(updates: int, config: Path) -> Ending:
