@@ -51,6 +51,7 @@ def test_the_data_is_poor(play: Dataset) -> None:
     ],
 )
 def test_it_balances_the_pole(play: Dataset, cloned: float, algorithm: str, changes: dict[str, Any]) -> None:
+    """Measured: 490 to 500; the data 45, cloning 67. Broken: α = 0 171, γ = 0 40, no target updates 52."""
     found = learned_return(play, algorithm, 1500, **changes)
-    assert found > float(play.returns().mean()) + 150
-    assert found > cloned + 100
+    assert found > float(play.returns().mean()) + 300
+    assert found > cloned + 250
