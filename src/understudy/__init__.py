@@ -1,23 +1,49 @@
 """Understudy learns control policies from experience that others already had, and then from its own."""
 
-from understudy.core.batch import Transitions
-from understudy.core.errors import UnderstudyError
-from understudy.core.spec import Box, Discrete, Spec
-from understudy.data.dataset import Dataset
-from understudy.data.episode import Episode
-from understudy.data.recipes import Recipe
-from understudy.data.scores import normalized_score
-from understudy.data.stores.recorder import Recorder
-from understudy.data.stores.store import write_store
-from understudy.data.transforms import Transforms
-from understudy.nn.actor import Actor
-from understudy.run.config import RunConfig, load_config
-from understudy.run.dataset.loading import load_dataset, make_dataset
-from understudy.run.evaluate import Evaluation, evaluate_policy
-from understudy.run.policies import load_policy
-from understudy.run.session import Run, predict, resume, train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy.core.batch import Transitions
+    from understudy.core.errors import UnderstudyError
+    from understudy.core.spec import Box, Discrete, Spec
+    from understudy.data.dataset import Dataset
+    from understudy.data.episode import Episode
+    from understudy.data.recipes import Recipe
+    from understudy.data.scores import normalized_score
+    from understudy.data.stores.recorder import Recorder
+    from understudy.data.stores.store import write_store
+    from understudy.data.transforms import Transforms
+    from understudy.nn.actor import Actor
+    from understudy.run.config import RunConfig, load_config
+    from understudy.run.dataset.loading import load_dataset, make_dataset
+    from understudy.run.evaluate import Evaluation, evaluate_policy
+    from understudy.run.policies import load_policy
+    from understudy.run.prediction import predict
+from understudy.run.session import Run, resume, train
 
 __version__ = "0.1.0"
+
+HOMES = {
+    "understudy.core.batch": "Transitions",
+    "understudy.core.errors": "UnderstudyError",
+    "understudy.core.spec": "Box Discrete Spec",
+    "understudy.data.dataset": "Dataset",
+    "understudy.data.episode": "Episode",
+    "understudy.data.recipes": "Recipe",
+    "understudy.data.scores": "normalized_score",
+    "understudy.data.stores.recorder": "Recorder",
+    "understudy.data.stores.store": "write_store",
+    "understudy.data.transforms": "Transforms",
+    "understudy.nn.actor": "Actor",
+    "understudy.run.config": "RunConfig load_config",
+    "understudy.run.dataset.loading": "load_dataset make_dataset",
+    "understudy.run.evaluate": "Evaluation evaluate_policy",
+    "understudy.run.policies": "load_policy",
+    "understudy.run.session": "Run predict resume train",
+}
+"""Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
+command could neither answer `--help` nor Ctrl-C."""
 
 __all__ = [
     "Actor",
@@ -45,3 +71,15 @@ __all__ = [
     "train",
     "write_store",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names.split():
+            found = globals()[name] = getattr(import_module(home), name)
+            return found
+    raise AttributeError(f"module 'understudy' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -43,6 +43,11 @@ class Learner:
     """Episodes held out, if any."""
     reward: Static[RewardTransform]
 
+    @property
+    def prepared(self) -> Prepared:
+        """Its data, as another learner could use them."""
+        return Prepared(self.dataset, self.validation)
+
     def update(self) -> Metrics:
         """The whole of training, in two lines."""
         data = self.source.next(self.algorithm.policy)
@@ -56,11 +61,11 @@ class Learner:
         return policy
 
 
-def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
-    """Dataset, source and algorithm of a run."""
+def build_learner(config: RunConfig, reporter: Reporter = SILENT, prepared: Prepared | None = None) -> Learner:
+    """Dataset, source and algorithm of a run. `prepared`: its data, if they are in memory already."""
     device = check_config(config)
     keep_freed_memory()
-    prepared = resolve_dataset(config.data, config.env.id, reporter)
+    prepared = prepared or resolve_dataset(config.data, config.env.id, reporter)
     dataset = prepared.train
     torch.set_num_threads(config.threads)
     check_fits(dataset.spec, dataset.name, spec_of(config.env.id), config.env.id)
@@ -72,7 +77,7 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT) -> Learner:
         config.seed,
         device,
     )
-    algorithm: Algorithm = find_algorithm(config.algo.model_dump()["name"]).build(config.algo, blueprint)
+    algorithm: Algorithm = find_algorithm(config.algorithm).build(config.algo, blueprint)
     source = OfflineSource.build(
         dataset.with_rewards(reward),
         algorithm.demand,
@@ -99,6 +104,10 @@ def _moments(settings: Transforms, dataset: Dataset) -> dict[str, Moments]:
         (size,) = dataset.spec.observation[name].shape
         known = moments.get(name, unit_moments((size,)))
         std = known.std.clone()
+        if beyond := [number for number in numbers if not -size <= number < size]:
+            raise ConfigError(
+                "data.hide_columns", f"no such column of '{name}'", got=beyond[0], expected=f"{-size} to {size - 1}"
+            )
         std[column_numbers(numbers, size, "data.hide_columns")] = torch.inf
         moments[name] = Moments(known.mean, std)
     return moments
@@ -112,7 +121,7 @@ def check_config(config: RunConfig) -> torch.device:
     if not isinstance(spec.action, getattr(config.algo, "ACTIONS", (Box,))):
         raise ConfigError(
             f"environment '{config.env.id}'",
-            f"its actions are not for {config.algo.model_dump()['name']}",
+            f"its actions are not for {config.algorithm}",
             got=spec.action.describe(),
         )
     recipe = config.data.recipe
@@ -155,11 +164,6 @@ def settled_data(config: RunConfig) -> RunConfig:
         path = str(Path(path).resolve())
     changes = {"path": path, "recipe": None if recipe is None else resolve_recipe(recipe)}
     origin = str(Path(config.init_from).resolve()) if config.init_from else ""
-    return config.model_copy(update={"data": config.data.model_copy(update=changes), "init_from": origin})
-
-
-def sealed_data(config: RunConfig, learner: Learner) -> RunConfig:
-    """The config with the fingerprint of its data written in."""
-    fingerprint = Prepared(learner.dataset, learner.validation).fingerprint
-    data = config.data.model_copy(update={"fingerprint": fingerprint})
-    return config.model_copy(update={"data": data})
+    stages = tuple(settled_data(stage) for stage in config.stages)
+    data = config.data.model_copy(update=changes)
+    return config.model_copy(update={"data": data, "init_from": origin, "stages": stages})

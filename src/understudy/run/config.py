@@ -13,6 +13,7 @@ from understudy.core.settings import Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.packaged import config_names, read_packaged
+from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
@@ -86,6 +87,8 @@ class RunConfig(Settings):
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
     """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
+    stages: tuple["RunConfig", ...] = ()
+    """Runs that come first, each starting from the policy of the one before: [{algo: bc, steps: 1000}]."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     steps: int = Field(1_000_000, ge=1)
@@ -117,6 +120,11 @@ class RunConfig(Settings):
         if any(ord(character) < 32 for character in out):
             raise ValueError("control characters in a directory name")
         return out
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name."""
+        return str(self.algo.model_dump()["name"])
 
     def to_yaml(self) -> str:
         return dump_yaml(self.model_dump(mode="json"))
@@ -173,16 +181,18 @@ def _read_named(name: str) -> tuple[dict[str, Any], str]:
     return parse_yaml(read_packaged(name), name), name
 
 
-def parse_config(data: dict[str, Any]) -> RunConfig:
+def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     """Validate plain data; the algorithm's name decides which settings `algo` may have."""
     data = dict(data)
+    place = f"{where}.algo" if where else "algo"
     algo = data.get("algo", {})
     if isinstance(algo, str):
         algo = {"name": algo}
     if not isinstance(algo, dict) or "name" not in algo:
-        raise ConfigError("algo", "which algorithm is missing", expected="algo: {name: iql, …}")
-    data["algo"] = find_algorithm(str(algo["name"])).Config.parse(algo, "algo")
-    return RunConfig.parse(data)
+        raise ConfigError(place, "which algorithm is missing", expected="algo: {name: iql, …}")
+    stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
+    parsed = find_algorithm(str(algo["name"])).Config.parse(algo, place)
+    return RunConfig.parse({**data, "algo": parsed, "stages": stages}, where)
 
 
 def read_resolved(path: Path) -> RunConfig:

@@ -45,6 +45,11 @@ class InterruptedRunError(UnderstudyError):
             f"run '{run}'", f"stopped and saved at update {updates:,}", do=f"Go on with: understudy resume {run}"
         )
         self.exit_code = 128 + signal_number
+        self._told = (updates, signal_number)
+
+    def of(self, run: Path) -> "InterruptedRunError":
+        """The same, told of the run whose stage was interrupted."""
+        return InterruptedRunError(run, *self._told)
 
 
 @final
@@ -204,9 +209,12 @@ def config_digest(config: RunConfig) -> str:
         "tensorboard": True,
         "keep_checkpoints": True,
         "init_from": True,
+        "stages": True,
         "data": {"path"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)
+    if config.stages:
+        content["stages"] = [[config_digest(stage), stage.steps] for stage in config.stages]
     return sha256_bytes(json_bytes(content))
 
 

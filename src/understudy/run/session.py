@@ -5,25 +5,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.core.errors import ConfigError, DataError, RunError
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import read_json, write_json
-from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK
 from understudy.core.state import restore
-from understudy.envs.gym import as_actions
 from understudy.nn.actor import Actor
-from understudy.run.build import Learner, build_learner, sealed_data, settled_data
+from understudy.run.birth import birth, shares_data, stage_runs
+from understudy.run.build import Learner, build_learner, settled_data
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
+from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
 from understudy.run.inherit import inherit_policy
-from understudy.run.loop import Loop, config_digest, evaluate
+from understudy.run.loop import InterruptedRunError, Loop, config_digest, evaluate
 from understudy.run.meta import describe_run, versions
 from understudy.run.policies import load_policy
+from understudy.run.prediction import predict
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
 
@@ -93,19 +92,44 @@ def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **sett
         resolved = config
     if not resolved.out:
         raise ConfigError("out", "is required when a RunConfig is given")
-    run = RunDir(resolved.out)
+    return _begin(resolved, reporter, None)
+
+
+def _begin(config: RunConfig, reporter: Reporter, prepared: Prepared | None) -> Run:
+    """A run from its birth to its end. `prepared`: its data, if they are in memory already."""
+    run = RunDir(config.out)
     run.check_free()
     with run.locked():
         run.check_free()
-        resolved = settled_data(resolved)
-        learner = build_learner(resolved, reporter)
-        if resolved.init_from:
-            inherit_policy(learner.algorithm, resolved.init_from, reporter)
-        resolved = sealed_data(resolved, learner)
+        config, learner = birth(settled_data(config), reporter, prepared)
         run.clear_leftovers()
-        run.create(resolved, birth_facts(resolved, learner))
-        Loop(resolved, run, learner, 0, reporter).train()
+        run.create(config, birth_facts(config, learner))
+        _inherit(config, run, learner, reporter)
+        Loop(config, run, learner, 0, reporter).train()
     return Run(run.path)
+
+
+def _inherit(config: RunConfig, run: RunDir, learner: Learner, reporter: Reporter) -> None:
+    """Give a run that has not begun the policy it starts from, after the stages that come first."""
+    origin = config.init_from
+    for number, stage in enumerate(stage_runs(config, run.path), 1):
+        reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.steps:,} updates")
+        try:
+            done = _finish(stage, reporter, learner.prepared if shares_data(stage, config) else None)
+        except InterruptedRunError as error:
+            raise error.of(run.path) from None
+        reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
+        origin = str(done.path)
+    if origin:
+        inherit_policy(learner.algorithm, origin, reporter)
+
+
+def _finish(stage: RunConfig, reporter: Reporter, prepared: Prepared | None) -> Run:
+    """A stage that has ended, whatever it takes."""
+    run = RunDir(stage.out)
+    if run.finished:
+        return Run(run.path)
+    return resume(run.path, reporter=reporter) if run.config_file.exists() else _begin(stage, reporter, prepared)
 
 
 def resume(
@@ -136,12 +160,12 @@ def resume(
         elif run.meta_file.exists():
             _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
         learner = build_learner(config, reporter)
-        if checkpoint is None and config.init_from:
-            inherit_policy(learner.algorithm, config.init_from, reporter)
-        if checkpoint is not None:
+        run.clear_leftovers()
+        if checkpoint is None:
+            _inherit(config, run, learner, reporter)
+        else:
             restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
             point_latest(run.checkpoints, updates)
-        run.clear_leftovers()
         run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
         run.write_config(config)
         if not run.meta_file.exists():
@@ -198,58 +222,6 @@ def _check_same_versions(facts: dict[str, Any], where: str, accept: bool, report
         )
     if changed:
         reporter.say(f"accepted other versions: {', '.join(changed)}")
-
-
-def predict(
-    policy: Actor, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
-) -> NDArray[Any]:
-    """Actions [B, A] for a batch of observations, [A] for a single one."""
-    named = obs if isinstance(obs, Mapping) else {next(iter(policy.spec.observation)): obs}
-    single, batch = False, {}
-    for name, group in policy.spec.observation.items():
-        if name not in named:
-            raise DataError("observation", f"group '{name}' is missing", got=sorted(map(str, named)))
-        values = _numeric(named[name], group.dtype, f"observation '{name}'")
-        if values.shape == group.shape:
-            single, values = True, values[None]
-        if values.shape[1:] != group.shape or values.ndim == 0:
-            raise DataError(
-                f"observation '{name}'",
-                "wrong shape",
-                got=list(values.shape),
-                expected=f"{list(group.shape)} or [B, {', '.join(map(str, group.shape))}]",
-            )
-        batch[name] = torch.from_numpy(values)
-    if policy.spec.masked and ACTION_MASK in named:
-        mask = _numeric(named[ACTION_MASK], "bool", f"observation '{ACTION_MASK}'")
-        batch[ACTION_MASK] = torch.from_numpy(np.atleast_2d(mask))
-    unknown = sorted(set(map(str, named)) - {*policy.spec.observation, ACTION_MASK})
-    if unknown or len({len(values) for values in batch.values()}) != 1:
-        raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
-    count = len(next(iter(batch.values())))
-    action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
-    actions = as_actions(action.numpy(), policy.spec.action)
-    return actions[0] if single else actions
-
-
-def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
-    """A copy in the policy's dtype; what is not finite there (float32 overflow included) is refused."""
-    try:
-        given = np.asarray(values)
-    except ValueError as error:
-        raise DataError(where, f"not an array ({error})") from error
-    if given.dtype.kind not in "fiub":
-        raise DataError(where, "not numeric", got=given.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        array = np.array(given, dtype=dtype)
-    if array.dtype.kind == "u" and (array != given).any():
-        raise DataError(
-            where, f"does not fit {dtype}", got=f"values from {given.min()} to {given.max()}", expected="0 to 255"
-        )
-    if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")
-    return array
 
 
 def _text(value: Any) -> str:

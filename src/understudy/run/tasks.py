@@ -22,7 +22,7 @@ def with_task_changes(data: Mapping[str, Any], task: object, suite: str) -> dict
     for name in changes:
         find_task(str(name), suite)
     plain = {key: value for key, value in data.items() if key != "tasks"}
-    return _merged(plain, changes.get(task, {})) if isinstance(task, str) else plain
+    return laid_over(plain, changes.get(task, {})) if isinstance(task, str) else plain
 
 
 def filled_from_task(data: Mapping[str, Any], suite: Suite, task: Task) -> dict[str, Any]:
@@ -75,10 +75,10 @@ def _group(data: Mapping[str, Any], key: str) -> dict[str, Any]:
     return group
 
 
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """`above` laid over `below`, group by group."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        merged[key] = _merged(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        merged[key] = laid_over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
     return merged

@@ -1,0 +1,66 @@
+"""Actions for observations that come from outside: checked, batched, in environment units."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.core.errors import DataError
+from understudy.core.rng import stream
+from understudy.core.spec import ACTION_MASK
+from understudy.envs.gym import as_actions
+from understudy.nn.actor import Actor
+
+
+def predict(
+    policy: Actor, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
+) -> NDArray[Any]:
+    """Actions [B, A] for a batch of observations, [A] for a single one."""
+    named = obs if isinstance(obs, Mapping) else {next(iter(policy.spec.observation)): obs}
+    single, batch = False, {}
+    for name, group in policy.spec.observation.items():
+        if name not in named:
+            raise DataError("observation", f"group '{name}' is missing", got=sorted(map(str, named)))
+        values = _numeric(named[name], group.dtype, f"observation '{name}'")
+        if values.shape == group.shape:
+            single, values = True, values[None]
+        if values.shape[1:] != group.shape or values.ndim == 0:
+            raise DataError(
+                f"observation '{name}'",
+                "wrong shape",
+                got=list(values.shape),
+                expected=f"{list(group.shape)} or [B, {', '.join(map(str, group.shape))}]",
+            )
+        batch[name] = torch.from_numpy(values)
+    if policy.spec.masked and ACTION_MASK in named:
+        mask = _numeric(named[ACTION_MASK], "bool", f"observation '{ACTION_MASK}'")
+        batch[ACTION_MASK] = torch.from_numpy(np.atleast_2d(mask))
+    unknown = sorted(set(map(str, named)) - {*policy.spec.observation, ACTION_MASK})
+    if unknown or len({len(values) for values in batch.values()}) != 1:
+        raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
+    count = len(next(iter(batch.values())))
+    action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
+    actions = as_actions(action.numpy(), policy.spec.action)
+    return actions[0] if single else actions
+
+
+def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
+    """A copy in the policy's dtype; what is not finite there (float32 overflow included) is refused."""
+    try:
+        given = np.asarray(values)
+    except ValueError as error:
+        raise DataError(where, f"not an array ({error})") from error
+    if given.dtype.kind not in "fiub":
+        raise DataError(where, "not numeric", got=given.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = np.array(given, dtype=dtype)
+    if array.dtype.kind == "u" and (array != given).any():
+        raise DataError(
+            where, f"does not fit {dtype}", got=f"values from {given.min()} to {given.max()}", expected="0 to 255"
+        )
+    if not np.isfinite(array).all():
+        place = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")
+    return array

@@ -1,0 +1,50 @@
+"""Stages: runs that come first, each starting from the policy of the one before. BC, then IQL from there.
+
+In a config a stage says only what is its own; whatever it leaves out is the run's. In the run directory it is a run
+like any other (`stages/1-bc`), so it has its logs and checkpoints, and a killed chain goes on in the stage it was in.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.core.errors import ConfigError
+from understudy.run.tasks import ORIGINS, has_origin, laid_over
+
+FOLDER = "stages"
+OWN = ("algo", "steps", "stages", "init_from", "out")
+"""What a stage does not take over from the run."""
+
+
+def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The stages of a config's plain data, each with what it leaves out taken from the run."""
+    stages = run.get("stages", [])
+    if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
+        raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, steps: 1000}]")
+    return [_completed(stage, run, f"stages.{number}") for number, stage in enumerate(stages)]
+
+
+def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
+    for key in ("algo", "steps"):
+        if key not in stage:
+            raise ConfigError(f"{where}.{key}", "is required")
+    for key in ("stages", "init_from", "out", "tasks", "suite"):
+        if stage.get(key):
+            raise ConfigError(f"{where}.{key}", "is the whole run's", do="Leave it out of the stage.")
+    common = {key: value for key, value in run.items() if key not in OWN}
+    if isinstance(stage.get("data"), dict) and has_origin(stage["data"]) and isinstance(common.get("data"), dict):
+        common["data"] = {key: value for key, value in common["data"].items() if key not in ORIGINS}
+    return {**laid_over(common, stage), "algo": _with_actor(stage["algo"], run.get("algo"))}
+
+
+def _with_actor(algo: object, heir: object) -> object:
+    """A stage hands its policy on, so it has the run's policy network unless it says otherwise."""
+    named = {"name": algo} if isinstance(algo, str) else algo
+    if isinstance(named, dict) and isinstance(heir, dict) and "actor" in heir:
+        return {"actor": heir["actor"], **named}
+    return named
+
+
+def stage_folder(run: Path, number: int, algorithm: str) -> Path:
+    """Where stage 1, 2, … of a run lies."""
+    return run / FOLDER / f"{number}-{algorithm}"

@@ -1,0 +1,124 @@
+"""BC first, then IQL from there, as one run: the same as two runs by hand, and a kill in any stage changes nothing."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forks import finish, forks, go_on
+from small import SHORT, content, leftovers, short_config, short_settings
+
+import understudy as us
+from learners import differences
+from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.state import capture
+from understudy.run.config import parse_config, read_resolved
+from worlds import PENDULUM_RECIPE, tiny_config
+
+CLONE = {"algo": {"name": "bc"}, "steps": 8}
+
+
+def staged(folder: Path, *stages: dict[str, Any], name: str = "run", **changes: Any) -> us.RunConfig:
+    settings = short_settings("iql", folder / name, **changes)
+    return parse_config({**settings, "stages": list(stages)})
+
+
+def test_it_is_what_two_runs_by_hand_are(tmp_path: Path) -> None:
+    together = us.train(staged(tmp_path, CLONE))
+    actor = short_settings("iql", tmp_path)["algo"]["actor"]
+    by_hand = short_settings("bc", tmp_path / "bc", steps=8, algo={"name": "bc", "actor": actor})
+    first = us.train(parse_config(by_hand))
+    then = us.train(parse_config(short_settings("iql", tmp_path / "iql", init_from=str(first.path))))
+    stage = us.Run(together.path / "stages" / "1-bc")
+    assert differences(capture(stage.policy()), capture(first.policy())) == []
+    assert differences(capture(together.policy()), capture(then.policy())) == []
+    assert together.evaluations() == then.evaluations()
+    alone = us.train(parse_config(short_settings("iql", tmp_path / "alone")))
+    assert differences(capture(together.policy()), capture(alone.policy()))
+
+
+def test_three_stages_hand_on_one_after_the_other(tmp_path: Path) -> None:
+    again = {"algo": {"name": "bc"}, "steps": 4, "source": {"batch_size": 4}}
+    run = us.train(staged(tmp_path, CLONE, again))
+    assert sorted(path.name for path in (run.path / "stages").iterdir()) == ["1-bc", "2-bc"]
+    second = us.Run(run.path / "stages" / "2-bc")
+    assert second.config.init_from == str(run.path / "stages" / "1-bc")
+    assert (second.config.source.batch_size, second.config.steps) == (4, 4)
+    assert run.config.source.batch_size == 8
+
+
+def test_a_stage_takes_over_what_it_does_not_say(tmp_path: Path) -> None:
+    recipe = {"env": SHORT, "episodes": 2, "seed": 1, "behaviours": [{"policy": "random"}]}
+    stage = {**CLONE, "data": {"recipe": recipe, "best_episodes": 0.5}}
+    config = staged(tmp_path, CLONE, stage, seed=5, data={"recipe": PENDULUM_RECIPE, "normalize_observations": False})
+    first, second = config.stages
+    assert (first.seed, first.env, first.data) == (5, config.env, config.data)
+    assert second.data.recipe is not None
+    assert second.data.recipe.episodes == 2
+    assert not second.data.normalize_observations
+    actors = {str(part.algo.model_dump()["actor"]) for part in (config, first, second)}
+    assert len(actors) == 1
+
+
+def test_a_path_replaces_a_recipe(tmp_path: Path) -> None:
+    (stage,) = staged(tmp_path, {**CLONE, "data": {"path": "other.npz"}}).stages
+    assert (stage.data.path, stage.data.recipe) == ("other.npz", None)
+
+
+def test_the_config_a_run_keeps_is_the_config_it_had(tmp_path: Path) -> None:
+    run = us.train(staged(tmp_path, CLONE))
+    kept = read_resolved(run.path / "config.yaml")
+    assert parse_config(kept.model_dump(mode="json")) == kept
+    assert kept.stages[0].data.fingerprint == kept.data.fingerprint != ""
+
+
+@pytest.mark.parametrize("moment", [1, 5, 9, 15])
+def test_a_kill_in_any_stage_changes_nothing(tmp_path: Path, moment: int) -> None:
+    """Updates 1 to 8 are the stage's, 9 to 20 the run's own; saved every 4."""
+    whole = short_config(tmp_path, name="whole", stages=[CLONE])
+    finish(whole, tmp_path / "whole")
+    config = short_config(tmp_path, name="killed", stages=[CLONE])
+    assert go_on(config, tmp_path / "killed", stop_at=moment, stop_signal=signal.SIGKILL).code == -signal.SIGKILL
+    finish(config, tmp_path / "killed")
+    for part in ("", "stages/1-bc"):
+        assert content(tmp_path / "killed" / part) == content(tmp_path / "whole" / part)
+    assert leftovers(tmp_path / "killed") == []
+
+
+def test_an_interrupted_stage_is_told_as_the_run(tmp_path: Path) -> None:
+    config = short_config(tmp_path, stages=[CLONE])
+    ending = forks().run("train", str(config), "--quiet", stop_at=3)
+    assert ending.code == 128 + signal.SIGTERM
+    assert f"understudy resume {tmp_path / 'run'}\n" in ending.err
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        (3, "stages: wrong value"),
+        ([{"algo": "bc"}], "stages.0.steps: is required"),
+        ([{"steps": 3}], "stages.0.algo: is required"),
+        ([CLONE, {"algo": "bcc", "steps": 1}], "bcc"),
+        ([{"algo": {"name": "bc", "rate": 1}, "steps": 1}], "stages.0.algo.rate: no such setting of bc"),
+        ([{**CLONE, "steps": 0}], "stages.0.steps: wrong value"),
+        ([{**CLONE, "stpes": 2}], "stages.0.stpes: no such setting"),
+        ([{**CLONE, "stages": [CLONE]}], "stages.0.stages: is the whole run's"),
+        ([{**CLONE, "out": "elsewhere"}], "stages.0.out: is the whole run's"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(tmp_path: Path, stages: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told.replace(".", r"\.")):
+        parse_config({**short_settings("iql", tmp_path / "run"), "stages": stages})
+
+
+def test_a_policy_that_cannot_be_handed_on_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    narrow = {"algo": {"name": "bc", "actor": {"hidden": [4]}}, "steps": 8}
+    with pytest.raises(UnderstudyError, match=r"stages\.0: its network has another shape"):
+        us.train(staged(tmp_path, narrow))
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:
+    origin = us.train(tiny_config("bc", tmp_path / "bc", steps=4, algo={"name": "bc", "actor": {"hidden": [8]}}))
+    run = us.train(staged(tmp_path, CLONE, init_from=str(origin.path)))
+    assert us.Run(run.path / "stages" / "1-bc").config.init_from == str(origin.path)
