@@ -46,7 +46,7 @@ class Config(Settings):
 class BC:
     config: Static[Config]
     policy: Actor
-    optimizer: Adam
+    policy_optimizer: Adam
 
     @property
     def demand(self) -> Demand:
@@ -63,7 +63,7 @@ class BC:
             losses = negative_log_likelihood(log_prob)
         weights = self.config.weights
         loss = weighted_mean(losses, data.extra[weights].float()) if weights else losses.mean()
-        self.optimizer.minimise(loss, self.config.learning_rate)
+        self.policy_optimizer.minimise(loss, self.config.learning_rate)
         return {"loss/actor": loss.detach()}
 
 

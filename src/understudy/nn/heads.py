@@ -55,6 +55,11 @@ class TanhMeanGaussian(nn.Module):
         """log π(a|s) [B]."""
         return normal_log_density(action, self.mode(features), self._clipped_log_std()).sum(-1)
 
+    def entropy(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        """Of the Gaussian [B], before its samples are cut."""
+        spread = self._clipped_log_std() + 0.5 * math.log(2.0 * math.pi * math.e)
+        return spread.sum().expand(len(features))
+
     def _clipped_log_std(self) -> Tensor:
         return self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 
@@ -79,6 +84,12 @@ class SquashedGaussian(nn.Module):
         mean, log_std = self._split(features)
         pre_tanh = torch.atanh(action.clamp(-ACTION_LIMIT, ACTION_LIMIT))
         return (normal_log_density(pre_tanh, mean, log_std) - tanh_log_slope(pre_tanh)).sum(-1)
+
+    def entropy(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        """−log π(a|s) [B] of one sampled action each: it has no closed form."""
+        mean, _ = self._split(features)
+        _, log_prob = self.draw(features, torch.randn(mean.shape, generator=rng).to(mean.device))
+        return -log_prob
 
     @staticmethod
     def draw(features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,6 +140,11 @@ class Categorical(nn.Module):
     def log_prob(self, features: Tensor, action: Tensor) -> Tensor:
         """log π(a|s) [B] of whole numbers [B]."""
         return torch.log_softmax(features, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        """−Σ π log π [B]; an action of probability 0 adds nothing."""
+        log_probs = torch.log_softmax(features, -1)
+        return -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
 
 
 def forbid(logits: Tensor, mask: Tensor) -> Tensor:

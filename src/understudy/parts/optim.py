@@ -22,16 +22,21 @@ class Adam:
     first_moments: list[Tensor]
     second_moments: list[Tensor]
     count: Tensor
+    norm: Static[Tensor]
+    """Of the last gradient, over all parameters: [] to look at."""
 
     @classmethod
     def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
         owned: list[Tensor] = list(parameters)
         first, second = ([torch.zeros_like(p, requires_grad=False) for p in owned] for _ in range(2))
-        return cls(owned, first, second, torch.zeros((), device=owned[0].device))
+        count, norm = (torch.zeros((), device=owned[0].device) for _ in range(2))
+        return cls(owned, first, second, count, norm)
 
     @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float | Tensor) -> None:
         gradients = torch.autograd.grad(loss, self.parameters)
+        norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+        self.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
         self.count.add_(1)
         if torch.compiler.is_compiling():
             self._step(gradients, learning_rate)

@@ -27,6 +27,7 @@ from understudy.run.config import RunConfig
 from understudy.run.evaluate import Evaluation, evaluate_policy
 from understudy.run.guard import Guard
 from understudy.run.meta import versions
+from understudy.run.monitor import Monitor
 from understudy.run.plots import draw_run
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import Reporter
@@ -64,9 +65,11 @@ class Loop:
         self.reporter = reporter
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard)
         self.guard = Guard.over(learner, updates)
+        self.monitor = Monitor.over(learner, config.seed)
         self.saved = updates
         evaluations = run.evaluations()
         self.best = max((line["eval/return_mean"] for line in evaluations), default=float("-inf"))
+        self.warned = False
         self.losses = ""
         self.score = ""
 
@@ -114,10 +117,22 @@ class Loop:
             raise error
 
     def _log(self, metrics: Metrics) -> None:
+        metrics = {**metrics, **self.monitor.look(self.learner.algorithm)}
         values = {name: float(value) for name, value in metrics.items()}
         self.sinks.log(self.updates, values)
+        self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
         self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
+
+    def _warn(self, values: dict[str, float]) -> None:
+        """Once, when the critics first believe in more than any return can be."""
+        if values.get("alarm/diverging") and not self.warned:
+            self.warned = True
+            self.reporter.say(
+                f"update {self.updates:,}: |Q| reached {values['value/q_largest']:.3g}, and no return can be beyond "
+                f"{self.monitor.bound:.3g} (largest reward/(1 − γ)): the critics diverge. Lower the learning rates, or "
+                "choose a more conservative setting."
+            )
 
     def _evaluate(self) -> None:
         evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes)

@@ -46,13 +46,13 @@ def draw_returns(
 
 
 def _draw_losses(metrics: list[dict[str, Any]], path: Path) -> Path:
-    names = [name for name in metrics[-1] if name != "updates"]
+    names = list(dict.fromkeys(name for line in metrics for name in line if name != "updates"))
     rows = (len(names) + 2) // 3
     figure = Figure(figsize=(10.5, 2.4 * rows), dpi=120, layout="constrained")
     panels = figure.subplots(rows, 3, squeeze=False).flatten()
-    updates = [line["updates"] for line in metrics]
     for panel, name in zip(panels, names, strict=False):
-        panel.plot(updates, [line[name] for line in metrics], color=PALETTE[0], linewidth=1.2)
+        lines = [line for line in metrics if name in line]  # a delayed actor has no loss at some logs
+        panel.plot([line["updates"] for line in lines], [line[name] for line in lines], color=PALETTE[0], linewidth=1.2)
         panel.set_title(name, fontsize=9)
         panel.grid(alpha=0.25)
     for panel in panels[len(names) :]:

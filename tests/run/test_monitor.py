@@ -1,0 +1,150 @@
+"""The numbers a person watches: right, on the same rows at every log, and without any effect on what is learned."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from small import short_settings
+
+import understudy as us
+from learners import differences
+from understudy.algorithms import algorithm_names
+from understudy.algorithms.td3bc import TD3BC
+from understudy.core.protocols import Demand
+from understudy.core.state import capture
+from understudy.data.rewards import RewardTransform
+from understudy.nn.heads import Categorical, SquashedGaussian, forbid
+from understudy.run.build import Learner, build_learner
+from understudy.run.config import parse_config
+from understudy.run.monitor import Monitor, largest_return
+from understudy.run.progress import Reporter
+from worlds import CARTPOLE_RECIPE, random_dataset, takes_boxes, tiny_config
+
+
+def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> Learner:
+    return build_learner(tiny_config(algorithm, folder, **changes))
+
+
+def looked(learner: Learner) -> dict[str, float]:
+    return {name: float(value) for name, value in Monitor.over(learner, 0).look(learner.algorithm).items()}
+
+
+@pytest.mark.parametrize("algorithm", sorted(filter(takes_boxes, algorithm_names())))
+def test_looking_changes_nothing(algorithm: str, tmp_path: Path) -> None:
+    """With dropout, whose stream must not move."""
+    settings = short_settings(algorithm, tmp_path)
+    one, other = (build_learner(parse_config(settings)) for _ in range(2))
+    monitor = Monitor.over(one, 0)
+    for _ in range(3):
+        one.update()
+        other.update()
+        monitor.look(one.algorithm)
+    assert differences(capture(one), capture(other)) == []
+    assert one.policy.training == other.policy.training
+
+
+def test_values_are_those_of_the_critics(tmp_path: Path) -> None:
+    """Asked by hand about every row of a dataset of no more rows than are looked at."""
+    recipe = {"env": "Pendulum-v1", "episodes": 2, "seed": 0, "behaviours": [{"policy": "random"}]}
+    learner = tiny_learner("td3bc", tmp_path, data={"recipe": recipe})
+    learner.update()
+    seen, algorithm, dataset = looked(learner), learner.algorithm, learner.dataset
+    assert isinstance(algorithm, TD3BC)
+    rows = dataset.rows(torch.arange(dataset.steps), Demand())
+    chosen = torch.as_tensor(us.predict(learner.policy, rows.obs["state"])) / 2.0
+    with torch.no_grad():
+        state = learner.policy.view(rows.obs)
+        data, policy = (algorithm.critic(state, action) for action in (rows.action / 2.0, chosen))
+    assert seen["value/q_data"] == pytest.approx(float(data.mean()), rel=1e-5)
+    assert seen["value/q_policy"] == pytest.approx(float(policy.mean()), rel=1e-5)
+    assert seen["value/q_gap"] == pytest.approx(float(policy.mean() - data.mean()), abs=1e-5)
+    assert seen["value/q_largest"] == pytest.approx(max(float(part.abs().max()) for part in (data, policy)), rel=1e-5)
+
+
+def test_choices_and_masks_are_understood(tmp_path: Path) -> None:
+    """In the battle every policy action must be legal, or its value would be asked for nothing."""
+    recipe = {"env": "UnderstudyBattle-v0", "episodes": 3, "seed": 0, "behaviours": [{"policy": "random"}]}
+    world = {"data": {"recipe": recipe}, "env": {"id": "UnderstudyBattle-v0"}}
+    for algorithm in ("iql", "discrete_cql"):
+        seen = looked(tiny_learner(algorithm, tmp_path / algorithm, **world))
+        assert {"value/q_data", "value/q_policy", "policy/entropy"} <= seen.keys()
+        assert 0.0 <= seen["policy/entropy"] <= math.log(10)
+
+
+def test_an_action_that_is_forbidden_adds_no_entropy() -> None:
+    logits = forbid(torch.zeros(1, 4), torch.tensor([[True, False, True, False]]))
+    assert float(Categorical(4).entropy(logits, None)) == pytest.approx(math.log(2))
+
+
+def test_the_entropy_of_a_squashed_gaussian_is_that_of_its_density() -> None:
+    """Against −∫ p log p on a grid, of a ∈ (−1, 1)."""
+    head = SquashedGaussian(1)
+    features = torch.tensor([[0.3, -0.4]]).expand(20_000, 2)
+    grid = torch.linspace(-1 + 1e-4, 1 - 1e-4, 20_001).unsqueeze(1)
+    log_density = head.log_prob(features[:1].expand(len(grid), 2), grid)
+    exact = float(-torch.trapezoid(log_density.exp() * log_density, grid.squeeze(1)))
+    found = head.entropy(features, torch.Generator().manual_seed(0)).mean()
+    assert float(found) == pytest.approx(exact, abs=0.02)
+
+
+def test_the_entropy_of_a_gaussian_is_known(tmp_path: Path) -> None:
+    learner = tiny_learner("bc", tmp_path)
+    log_std = dict(learner.policy.named_parameters())["head.log_std"]
+    with torch.no_grad():
+        log_std.fill_(-0.7)
+    assert looked(learner)["policy/entropy"] == pytest.approx(-0.7 + 1.4189385, rel=1e-5)
+
+
+def test_the_entropy_of_a_uniform_choice_is_known(tmp_path: Path) -> None:
+    learner = tiny_learner("bc", tmp_path, data={"recipe": CARTPOLE_RECIPE}, env={"id": "CartPole-v1"})
+    with torch.no_grad():
+        learner.policy.trunk.flat.zero_()
+    assert looked(learner)["policy/entropy"] == pytest.approx(math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "transform", "bound"),
+    [
+        (0.99, RewardTransform(), 300.0),
+        (0.9, RewardTransform(), 30.0),
+        (0.9, RewardTransform(scale=10.0, shift=-5.0), 350.0),
+        (0.9, RewardTransform(shift=4.0), 60.0),
+        (1.0, RewardTransform(), 3.0 * 20),
+    ],
+)
+def test_the_largest_return_is_that_of_the_largest_reward_forever(
+    gamma: float, transform: RewardTransform, bound: float
+) -> None:
+    """Rewards from −3 to 2, episodes of 20 steps."""
+    dataset = random_dataset()
+    dataset.rewards.copy_(torch.linspace(-3, 2, dataset.steps))
+    assert largest_return(dataset, transform, gamma) == pytest.approx(bound, rel=1e-5)
+
+
+def test_gradient_norms_are_those_of_the_last_update(tmp_path: Path) -> None:
+    learner = tiny_learner("bc", tmp_path)
+    assert looked(learner)["gradient/policy"] == 0.0
+    twin = tiny_learner("bc", tmp_path)
+    batch = twin.source.next(twin.policy)
+    log_prob = twin.policy.log_prob(twin.policy.view(batch.obs), batch.action)
+    gradients = torch.autograd.grad(-log_prob.mean(), list(twin.policy.parameters()))
+    learner.update()
+    expected = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
+    assert looked(learner)["gradient/policy"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_diverging_run_says_so_once_and_every_log_holds_it(tmp_path: Path) -> None:
+    """A step size of 3 throws the critics far beyond what rewards of at most 17, each worth half the one before, give."""
+    algo = {"name": "td3bc", "critic_learning_rate": 3.0, "gamma": 0.5, "actor": {"hidden": [16]}, "critic": {"hidden": [16]}}
+    console = Console(record=True, width=300)
+    config = tiny_config("td3bc", tmp_path / "run", algo=algo, log_every=5)
+    run = us.train(config, reporter=Reporter(console=console))
+    assert console.export_text().count("the critics diverge") == 1
+    assert run.metrics()[-1]["alarm/diverging"] == 1.0
+    calm = us.train(tiny_config("td3bc", tmp_path / "calm", log_every=5))
+    assert {line["alarm/diverging"] for line in calm.metrics()} == {0.0}
+    assert np.isfinite([value for line in calm.metrics() for value in line.values()]).all()
