@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
-from understudy.run.session import Run, resume, train
+    from understudy.run.session import Run, resume, train
 
 __version__ = "0.1.0"
 
@@ -40,7 +40,8 @@ HOMES = {
     "understudy.run.dataset.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
     "understudy.run.policies": "load_policy",
-    "understudy.run.session": "Run predict resume train",
+    "understudy.run.prediction": "predict",
+    "understudy.run.session": "Run resume train",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
 command could neither answer `--help` nor Ctrl-C."""

@@ -40,7 +40,7 @@ def message(told: dict[str, Any], kind: str) -> str:
     [
         ("pendulum_medium", "Pendulum-v1", ["action-scale"], ["actions_from=[-1, 1]"]),
         ("pendulum_expert", "Pendulum-v1", ["action-scale"], ["actions_from=[-1, 1]"]),
-        ("pendulum_out_of_range", "Pendulum-v1", ["physics", "out-of-range"], ["actions=clip"]),
+        ("pendulum_out_of_range", "Pendulum-v1", ["physics", "out-of-range"], []),
         ("halfcheetah_cs285", "", ["time-limit-as-terminal"], ["time_limit=1000"]),
         (
             "halfcheetah_cs285",

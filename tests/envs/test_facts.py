@@ -4,7 +4,7 @@ import gymnasium
 import pytest
 
 from understudy.core.errors import ConfigError
-from understudy.envs.facts import ENDING, ENDLESS, can_terminate, time_limit
+from understudy.envs.facts import ENDING, ENDLESS, can_terminate, registered, time_limit
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,23 @@ def test_no_time_limit() -> None:
 
 @pytest.mark.parametrize(
     ("env_id", "can"),
-    [("Pendulum-v1", False), ("HalfCheetah-v4", False), ("Swimmer-v5", False), ("Hopper-v2", True), ("Taxi-v3", None)],
+    [
+        ("Pendulum-v1", False),
+        ("HalfCheetah-v4", False),
+        ("Swimmer-v5", False),
+        ("Hopper-v2", True),
+        ("Taxi-v3", None),
+        ("AdroitHandDoor-v1", False),
+        ("FetchPushDense-v4", False),
+        ("UnderstudyKitchenSlider-v0", True),
+    ],
 )
 def test_what_can_terminate(env_id: str, can: bool | None) -> None:
     assert can_terminate(env_id) is can
 
 
 def test_every_name_is_registered() -> None:
+    registered("AdroitHandDoor-v1")  # imports the package that brings these
     known = {env_id.rpartition("-v")[0] for env_id in gymnasium.registry}
     assert known >= ENDING | ENDLESS
     assert not ENDING & ENDLESS

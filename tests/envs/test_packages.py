@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,24 @@ def test_a_missing_package_is_told(env_id: str, package: str, install: str, monk
     monkeypatch.setitem(sys.modules, package, None)  # what Python sees when a package is not there
     with pytest.raises(MissingPackageError, match=rf"environment '{env_id}': needs {package} .*{install}"):
         make_env(env_id)
+
+
+def test_only_one_notice_is_kept_back(tmp_path: Path) -> None:
+    """What gymnasium-robotics says of Adroit at every import; whatever else is said on stderr is heard."""
+    (tmp_path / "farama_notifications.py").write_text(
+        "import warnings\nfrom importlib.metadata import version\n"
+        "warnings.warn('a warning')\n"
+        "adroit = 'AdroitHandRelocateDense-v1, AdroitHandHammerDense-v1 environment\\'s reward functions were "
+        "updated in v1.2.1 without an environment version update.\\nanother word'\n"
+        "notifications = {'gymnasium_robotics': {version('gymnasium-robotics'): adroit}}\n"
+    )
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom understudy.envs.gym import make_env\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}make_env('PointMaze_UMaze-v3')"], check=True, capture_output=True, text=True
+    )
+    assert "another word\n" in done.stderr
+    assert "UserWarning: a warning" in done.stderr
+    assert "Adroit" not in done.stderr
 
 
 def test_a_misspelt_maze_is_told_the_closest() -> None:

@@ -19,13 +19,14 @@ from small import register_worlds
 from torch.utils.tensorboard import SummaryWriter
 
 from understudy.algorithms import algorithm_names, find_algorithm
+from understudy.cli import commands
 from understudy.cli.main import main as understudy
 from understudy.data import scores
 from understudy.data.stores import store
 from understudy.run import session
 from understudy.run.meta import versions
 
-PRELOADED = (SummaryWriter, scores, store, session)
+PRELOADED = (SummaryWriter, commands, scores, store, session)
 """What the command imports when it needs it; here once, so that no child waits for it."""
 
 

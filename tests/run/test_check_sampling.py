@@ -41,6 +41,15 @@ def test_any_other_word_means_nothing(pendulum: list[Episode], word: str) -> Non
     assert f"comes from '{word}', which cannot be used here" in found(report, "note")["no-env"]
 
 
+def test_a_name_says_nothing_of_the_arguments_an_environment_was_made_with(pendulum: list[Episode]) -> None:
+    named = [replace(episode, observations={"other": episode.observations["state"]}) for episode in pendulum]
+    report = check(named, env="Pendulum-v1")
+    assert report.passed
+    assert report.env_id == ""
+    assert "but shows other groups of observations: got other." in found(report, "note")["no-env"]
+    assert not check(named, "Pendulum-v1", env="Pendulum-v1").passed
+
+
 def test_an_environment_that_was_asked_for_must_exist(pendulum: list[Episode]) -> None:
     assert "With --env ID" in found(check(pendulum), "note")["no-env"]
     with pytest.raises(ConfigError, match="Did you mean 'Pendulum-v1'"):
@@ -140,6 +149,7 @@ def test_unknown_finals_and_following_rewards_are_not_made_up(pendulum: list[Epi
 
 def test_every_mending_is_a_setting_of_fixes() -> None:
     examples = {
+        "episode_steps": "episode_steps=1000",
         "drop_columns": "drop_columns={state: [27, -1], other: [0]}",
         "time_limit": "time_limit=1000",
         "late_rewards": "late_rewards=true",

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.stopping import stoppable
+
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Environment = Annotated[
     str,
@@ -27,7 +29,8 @@ def check(
     from understudy.run.dataset.check import check_file
     from understudy.run.progress import Reporter
 
-    report = check_file(data, env, Reporter())
+    with stoppable(f"dataset '{data}'", "It was only read."):
+        report = check_file(data, env, Reporter())
     if as_json:
         print(json.dumps(report.to_json(data), allow_nan=False))
     else:

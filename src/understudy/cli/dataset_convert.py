@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from understudy.cli.learn import Quiet
+from understudy.cli.stopping import stoppable
 from understudy.core.errors import ConfigError
+from understudy.core.wording import counted
 
 Source = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data has.")]
@@ -24,6 +26,10 @@ def convert(
     env: Environment = "",
     float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
     minari: Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")] = "",
+    drop_unknown_finals: Annotated[
+        bool,
+        typer.Option("--drop-unknown-finals", help="Leave out last steps whose next observation was not recorded."),
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
@@ -38,20 +44,21 @@ def convert(
         if change.startswith("data."):
             raise ConfigError(change, "transforms have no 'data.' here", do=f"Say {change.removeprefix('data.')}.")
         apply_override(words, change)
-    done = run(
-        source,
-        target,
-        space=space_of_env(env) if env else None,
-        transforms=Transforms.parse(words),
-        precision="float32" if float32 else "source",
-        minari_id=minari,
-        env=env,
-        reporter=Reporter(quiet=quiet),
-    )
-    if not quiet:
-        print(
-            f"{done.episodes:,} episodes, {done.steps:,} steps written to {done.path}, fingerprint {done.fingerprint}"
+    with stoppable(f"dataset '{target}'", "Nothing was written."):
+        done = run(
+            source,
+            target,
+            space=space_of_env(env) if env else None,
+            transforms=Transforms.parse(words),
+            precision="float32" if float32 else "source",
+            minari_id=minari,
+            env=env,
+            drop_unknown_finals=drop_unknown_finals,
+            reporter=Reporter(quiet=quiet),
         )
+    if not quiet:
+        size = f"{counted(done.episodes, 'episode')}, {counted(done.steps, 'step')}"
+        print(f"{size} written to {done.path}, fingerprint {done.fingerprint}")
 
 
 def download(

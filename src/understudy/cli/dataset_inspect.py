@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.stopping import stoppable
+
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
 
@@ -36,8 +38,9 @@ def inspect(
     from understudy.run.dataset.loading import space_of_env
     from understudy.run.dataset.plots import draw_survey
 
-    recording = open_recording(data)
-    seen = look(recording, space_of_env(env) if env else None, read_range(reference) if reference else None)
+    with stoppable(f"dataset '{data}'", "It was only read."):
+        recording = open_recording(data)
+        seen = look(recording, space_of_env(env) if env else None, read_range(reference) if reference else None)
     drawn = "" if plot is None else f"drawn: {draw_survey(seen.survey, plot)}"
     if as_json:
         print(json.dumps(seen.to_json(), allow_nan=False))

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.stopping import stoppable
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.wording import counted
 
 ConfigName = Annotated[str, typer.Argument(help="A config by name (iql/pendulum) or a path to a .yaml file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Settings to change, as key=value.")]
@@ -122,9 +124,11 @@ def collect(
     recipe = load_config(config, overrides or []).data.recipe
     if recipe is None:
         raise ConfigError("data.recipe", "this config has no recipe to play")
-    dataset = record_recipe(recipe, out, Reporter(quiet=quiet))
+    with stoppable(f"dataset '{out}'", "Finished episodes are kept: the same command goes on after them."):
+        dataset = record_recipe(recipe, out, Reporter(quiet=quiet))
     if not quiet:
-        print(f"{dataset.episodes} episodes, {dataset.steps:,} steps, mean return {dataset.returns().mean():.1f}")
+        size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
+        print(f"{size}, mean return {dataset.returns().mean():.1f}")
         print(f"written to {out}, fingerprint {dataset.fingerprint}")
 
 

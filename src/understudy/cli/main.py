@@ -1,40 +1,19 @@
-"""The command's words, and what happens when something goes wrong: one sentence, an exit code, no traceback."""
+"""The command, and what happens when something goes wrong: one sentence, an exit code, no traceback."""
 
 import sys
 import traceback
-from typing import Annotated
 
-import typer
-
-from understudy.cli import dataset, describe, learn
+from understudy.cli.stopping import stoppable
 from understudy.core.errors import UnderstudyError
-
-app = typer.Typer(
-    name="understudy",
-    help="Learn control policies from experience that others already had.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-learn.register(app)
-describe.register(app)
-dataset.register(app)
-
-
-@app.callback()
-def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when something goes wrong.")] = False,
-) -> None:
-    """Learn control policies from experience that others already had."""
 
 
 def main() -> None:
     """Entry point of the command."""
     try:
-        app([word for word in sys.argv[1:] if word != "--debug"], prog_name="understudy")
-    except KeyboardInterrupt:
-        sys.exit(130)
+        with stoppable("understudy", ""):
+            from understudy.cli.commands import app  # takes its time, in which Ctrl-C shall be heard
+
+            app([word for word in sys.argv[1:] if word != "--debug"], prog_name="understudy")
     except BrokenPipeError:
         sys.exit(141)
     except Exception as error:

@@ -5,11 +5,16 @@ from gymnasium.envs.registration import EnvSpec
 
 from understudy.envs.gym import make_env
 
-ENDLESS = {"Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup"}
+ENDLESS = {
+    *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup"),
+    *(f"AdroitHand{task}{kind}" for task in ("Door", "Hammer", "Relocate") for kind in ("", "Sparse")),
+    *(f"Fetch{task}{kind}" for task in ("Reach", "Push", "Slide", "PickAndPlace") for kind in ("", "Dense")),
+}
 """Nothing ends these but the time limit: a stored terminal is a time limit in disguise."""
 ENDING = {
     *("CartPole", "MountainCar", "MountainCarContinuous", "Acrobot", "InvertedPendulum", "InvertedDoublePendulum"),
     *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
+    *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
 }
 
 

@@ -1,9 +1,12 @@
 """Gymnasium environments: made by registered id, described by a spec, observed in named groups."""
 
+import io
 import operator
 import re
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,15 @@ from understudy.core.errors import ConfigError, DataError, MissingPackageError, 
 from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, Spec
 
 Env = gymnasium.Env[Any, Any]
+Keys = tuple[str, ...]
+"""What leads to a part of a nested Dict."""
 
 PACKAGES = (
     (
-        re.compile(r"((PointMaze|AntMaze)_|FrankaKitchen|AdroitHand|Fetch[A-Z]|HandReach|HandManipulate).*-v\d+"),
+        re.compile(
+            r"((PointMaze|AntMaze)_|FrankaKitchen|UnderstudyKitchen|AdroitHand|Fetch[A-Z]|HandReach|HandManipulate)"
+            r".*-v\d+"
+        ),
         "gymnasium_robotics",
         "understudy[robotics]",
     ),
@@ -28,10 +36,7 @@ PACKAGES = (
 )
 """Ids that Gymnasium knows once a package is imported: pattern, package, how to install. Nobody else names imports."""
 
-for _name, _opponent in {"UnderstudyBattle-v0": "random", "UnderstudyBattleScripted-v0": "scripted"}.items():
-    gymnasium.register(
-        _name, "understudy.envs.battle.env:BattleEnv", max_episode_steps=100, kwargs={"opponent": _opponent}
-    )
+NOTICE = re.compile(r"AdroitHand\w+-v1, .* reward functions were updated in v1\.2\.1 ")
 
 
 def make_env(name: str) -> Env:
@@ -58,17 +63,27 @@ def make_env(name: str) -> Env:
 
 
 def _register(name: str) -> None:
-    """Import the package an id belongs to, if it is one of those we know and was not imported yet."""
-    if name in gymnasium.registry:
-        return
+    """Import the package an id belongs to, if it is one of those we know."""
     for pattern, package, install in PACKAGES:
         if pattern.fullmatch(name):
             try:
-                import_module(package)
+                with _without_notice():
+                    import_module(package)
             except ImportError as error:
                 raise MissingPackageError(
                     f"environment '{name}'", f"needs {package} ({error})", do=f"Run: pip install '{install}'"
                 ) from error
+
+
+@contextmanager
+def _without_notice() -> Iterator[None]:
+    """gymnasium-robotics tells on stderr, at every import, what changed in Adroit; all else it says comes through."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    finally:
+        sys.stderr.write("".join(line for line in said.getvalue().splitlines(True) if not NOTICE.match(line)))
 
 
 def _clear_model_file(env: Env) -> None:
@@ -109,9 +124,42 @@ def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
 
 
 def _groups(space: "gymnasium.Space[Any]", name: str) -> dict[str, Group]:
-    if isinstance(space, spaces.Dict):
-        return {key: _group(part, name) for key, part in space.spaces.items()}
-    return {"state": _group(space, name)}
+    """Every part by its name; two parts of one name are refused, for one of them would be lost."""
+    groups: dict[str, Group] = {}
+    for path, part in _parts(space, ()):
+        key = group_name(path)
+        if key in groups:
+            raise ConfigError(
+                f"environment '{name}'",
+                "two parts of its observation would have the same name",
+                got=f"'{key}' twice",
+                do="Wrap the environment so that keys differ in more than signs other than letters and digits.",
+            )
+        groups[key] = _group(part, name)
+    return groups
+
+
+def _parts(space: "gymnasium.Space[Any]", path: Keys) -> Iterator[tuple[Keys, "gymnasium.Space[Any]"]]:
+    """Everything in a nested Dict that is none, with the keys that lead to it."""
+    if not isinstance(space, spaces.Dict):
+        yield path, space
+        return
+    for key, part in space.spaces.items():
+        yield from _parts(part, (*path, key))
+
+
+def group_name(path: Keys) -> str:
+    """The keys of a nested Dict as one name of letters, digits and `_`, as Minari's files are read; `state` if none."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", "_".join(map(str, path))) or "state"
+
+
+def _named(raw: Any, path: Keys = ()) -> Iterator[tuple[str, Any]]:
+    """Everything in a nested mapping that is none, by the name of its group."""
+    if not isinstance(raw, Mapping):
+        yield group_name(path), raw
+        return
+    for key, part in raw.items():
+        yield from _named(part, (*path, key))
 
 
 def _group(space: "gymnasium.Space[Any]", name: str) -> Group:
@@ -121,7 +169,10 @@ def _group(space: "gymnasium.Space[Any]", name: str) -> Group:
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         return Group(space.shape, _stored_dtype(space.dtype))
     raise ConfigError(
-        f"environment '{name}'", "observations not supported", got=space, expected="Box, Discrete, or a Dict of them"
+        f"environment '{name}'",
+        "observations not supported",
+        got=space,
+        expected="Box, Discrete, or a Dict of them (also nested)",
     )
 
 
@@ -131,7 +182,7 @@ def _stored_dtype(dtype: Any) -> str:
 
 def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
     """An environment's observation as named groups of the spec's dtype, shape-checked and finite."""
-    named = raw if isinstance(raw, Mapping) else {"state": raw}
+    named = dict(_named(raw))
     groups = {}
     for name, group in spec.observation.items():
         if name not in named:

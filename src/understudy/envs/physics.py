@@ -1,7 +1,8 @@
 """Physics: do stored steps follow from each other in this environment, and if not as they are, then how?
 
 Each step is replayed from its stored observation, once per *reading* of the actions: as recorded, as if recorded in
-[-1, 1], and clipped to the bounds. The reading that repeats the data is what the data mean.
+[-1, 1], clipped to the bounds, and if none of these repeats the data, as if recorded in the symmetric range that fits
+best. The reading that repeats the data is what the data mean.
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,11 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import Box
+from understudy.envs.action_range import fitted_range, mapped
 from understudy.envs.poses import Floats
 from understudy.envs.replay import Predictions, Stepper
 
-Name = Literal["recorded", "unit", "clipped"]
+Name = Literal["recorded", "unit", "clipped", "scaled"]
 Grade = Literal["exact", "close", "different"]
 
 TOLERANCE = 1e-5
@@ -122,7 +124,11 @@ class Physics:
     readings: Mapping[Name, Reading]
     actions: Name
     """The reading that explains the data best, which is not to say well: see `grade`."""
+    reach: float | None
+    """Actions were recorded in [-reach, reach]; absent: in the environment's own units."""
     grade: Grade
+    cutting: Grade | None
+    """How well the steps repeat whose actions lie outside the bounds, once cut to them; absent: there is none."""
     rewards: Literal["recorded", "late", "different", "unknown"]
     terminals: Terminals | None
     breaks: tuple[int, ...]
@@ -150,6 +156,14 @@ def compare(stepper: Stepper, steps: Steps) -> Physics | None:
         if _explains_better(reading, readings[best], scale):
             best = name
     grade = _grade(readings[best].observation, scale.tolerance, scale.step)
+    reach = 1.0 if best == "unit" else None
+    if grade != "exact" and (fitted := _fitted(stepper, steps)) is not None:
+        again = _play(stepper, steps, mapped(_flat(steps.actions), fitted, _box(stepper)))
+        reading = _reading(steps, again)
+        fit = _grade(reading.observation, scale.tolerance, scale.step)
+        if fit != "different" and _explains_better(reading, readings[best], scale):
+            played["scaled"], readings["scaled"] = again, reading
+            best, grade, reach = "scaled", fit, fitted
     known = grade in {"exact", "close"}
     return Physics(
         env_id=stepper.env_id,
@@ -159,7 +173,9 @@ def compare(stepper: Stepper, steps: Steps) -> Physics | None:
         step=scale.step,
         readings=readings,
         actions=best,
+        reach=reach,
         grade=grade,
+        cutting=_cutting(stepper, steps, played.get("clipped"), scale),
         rewards=_judge_rewards(readings[best], scale) if known else "unknown",
         terminals=_terminals(steps, played[best]) if known else None,
         breaks=_breaks(steps, played[best], scale, grade),
@@ -197,13 +213,41 @@ def _readings(stepper: Stepper, steps: Steps) -> list[tuple[Name, NDArray[Any]]]
     readings: list[tuple[Name, NDArray[Any]]] = [("recorded", steps.actions)]
     box = stepper.action_space
     if isinstance(box, Box):
-        actions = _wide(steps.actions).reshape(len(steps.actions), -1)
+        actions = _flat(steps.actions)
         if (np.abs(box.centre) > 0).any() or (box.half_range != 1).any():
-            readings.append(("unit", box.centre + box.half_range * actions))
+            readings.append(("unit", mapped(actions, 1.0, box)))
         clipped = np.clip(actions, box.low, box.high)
         if not np.array_equal(clipped, actions):
             readings.append(("clipped", clipped))
     return readings
+
+
+def _flat(actions: NDArray[Any]) -> Floats:
+    return _wide(actions).reshape(len(actions), -1)
+
+
+def _box(stepper: Stepper) -> Box:
+    assert isinstance(stepper.action_space, Box)
+    return stepper.action_space
+
+
+def _fitted(stepper: Stepper, steps: Steps) -> float | None:
+    """The symmetric range that explains the motion, if it is another than the environment's and [-1, 1]."""
+    reach = fitted_range(stepper, _wide(steps.observations), steps.actions, _wide(steps.next_observations))
+    if reach is None or reach == 1:
+        return None
+    box = _box(stepper)
+    return None if (box.centre == 0).all() and np.allclose(box.half_range, reach, rtol=1e-3) else reach
+
+
+def _cutting(stepper: Stepper, steps: Steps, clipped: Predictions | None, scale: "_Scale") -> Grade | None:
+    if clipped is None:
+        return None
+    box, actions = _box(stepper), _flat(steps.actions)
+    outside = ((actions < box.low) | (actions > box.high)).any(axis=1) & clipped.replayed
+    if not outside.any():
+        return None
+    return _grade(_errors(_off(steps, clipped)[outside].max(axis=1)), scale.tolerance, scale.step)
 
 
 def _play(stepper: Stepper, steps: Steps, actions: NDArray[Any]) -> Predictions:

@@ -94,8 +94,11 @@ def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> f
 
 
 def _gradient_norms(algorithm: Algorithm) -> Metrics:
-    adams = {name: part for name, part in vars(algorithm).items() if isinstance(part, Adam)}
-    return {f"gradient/{name.removesuffix('_optimizer')}": adam.norm.clone() for name, adam in adams.items()}
+    norms: Metrics = {}
+    for field, part in vars(algorithm).items():
+        adams = part if isinstance(part, dict) else {field.removesuffix("_optimizer"): part}
+        norms |= {f"gradient/{name}": adam.norm.clone() for name, adam in adams.items() if isinstance(adam, Adam)}
+    return norms
 
 
 @contextmanager

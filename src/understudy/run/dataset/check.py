@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from understudy.core.errors import DataError
+from understudy.core.wording import counted
 from understudy.data.episode import Episode
 from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
@@ -20,17 +21,21 @@ from understudy.data.surveys.survey import Survey, survey
 from understudy.data.transforms import Mending
 from understudy.envs.physics import Physics
 from understudy.envs.poses import POSES
-from understudy.run.dataset.end_findings import end_findings, ends_are_settled
+from understudy.run.dataset.end_findings import end_findings, ends_are_settled, joints
 from understudy.run.dataset.fit_findings import Dropped, Fit, fit
-from understudy.run.dataset.replay_findings import clips_itself, replay_findings, settled_kinds
+from understudy.run.dataset.replay_findings import judged_excess, replay_findings, settled_kinds
 from understudy.run.dataset.replay_sample import GROUP, Replay, gather, replay
 from understudy.run.dataset.world import World, open_world, recorded_world
 from understudy.run.progress import SILENT, Reporter
 
-SETTING = re.compile(r"(drop_columns=\{[^}]*\}|actions_from=\[[^]]*\]|(?:time_limit|late_rewards|actions)=\w+)")
+SETTING = re.compile(
+    r"(drop_columns=\{[^}]*\}|actions_from=\[[^]]*\]|(?:episode_steps|time_limit|late_rewards|actions)=\w+)"
+)
 """A setting of `data:` inside the words of a fix."""
 FOR_ITS_OWN = {"action-scale", "out-of-range", "no-such-action", "untried-actions"}
 """What only means something against the environment the data was made for."""
+MORE = "With --env ID, bounds, time limits and physics are checked too."
+UNCUT = 1 << 60
 LONG = 200_000
 """Steps from which on a check takes long enough to show how far it is."""
 
@@ -59,12 +64,16 @@ class Report:
 
     @property
     def settings(self) -> list[str]:
-        """What mends the errors, as key=value, each key once and in the order they are applied."""
+        """What mends the errors, as key=value, each key once and in the order they are applied.
+
+        Rewards that only look late count as well: whoever writes a new copy shall not keep them so.
+        """
         first: dict[str, str] = {}
         if not self.fits:
             return []
         for finding in self.findings:
-            setting = SETTING.match(finding.fix) if finding.level == "error" else None
+            mends = finding.level == "error" or finding.kind == "late-rewards"
+            setting = SETTING.match(finding.fix) if mends else None
             if setting is not None:
                 first.setdefault(setting[0].partition("=")[0], setting[0])
         return [first[key] for key in Mending.model_fields if key in first]
@@ -101,10 +110,31 @@ def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT) -> Re
     """Check anything that can be opened; what cannot be is an error like the others."""
     world = open_world(env_id) if env_id else None
     try:
-        recording = open_recording(source)
+        return _check(open_recording(source), world, reporter)
     except DataError as error:
-        return _unreadable(source, env_id, error)
-    return _check(recording, world, reporter)
+        cut = _cut_by_the_clock(source, world, reporter)
+        return cut or _unreadable(source, env_id, error)
+
+
+def _cut_by_the_clock(source: str, world: World | None, reporter: Reporter) -> Report | None:
+    """A file that marks no end at all: read whole to see where it breaks off, then cut there, or at the time limit."""
+    if world is None or world.time_limit is None:
+        return None
+    try:
+        whole = _check(open_recording(source, episode_steps=UNCUT), world, reporter)
+    except DataError:
+        return None
+    fixes = [SETTING.match(finding.fix) for finding in whole.findings if finding.kind == "longer-than-limit"]
+    steps = next((int(fix[0].partition("=")[2]) for fix in fixes if fix is not None), world.time_limit)
+    told = f"as {world.env_id} does" if steps == world.time_limit else f"where they break off in {world.env_id}"
+    message = (
+        f"dataset '{whole.name}': marks no end of any episode. What follows is said of episodes that are cut after "
+        f"every {counted(steps, 'step')}, {told}."
+    )
+    report = _check(open_recording(source, episode_steps=steps), world, reporter)
+    return replace(
+        report, findings=[Finding("error", "no-boundary", message, f"episode_steps={steps}"), *report.findings]
+    )
 
 
 def check_dataset(recording: Recording, env_id: str | None = None, reporter: Reporter = SILENT) -> Report:
@@ -127,6 +157,14 @@ def _checked(recording: Recording, given: World | None, reporter: Reporter) -> R
         facts = survey(_watched(recording, "surveying", reporter), space)
     except DataError as error:
         return _unreadable(recording.name, env_id, error)
+    if (
+        given is None
+        and world is not None
+        and facts.observations.keys() != world.spec.observation.keys()
+        and facts.episodes
+    ):
+        own = [_made_otherwise(facts, world)]
+        world, env_id = None, ""
     found = findings(facts)
     played, fits = None, True
     if world is not None and facts.episodes:
@@ -141,14 +179,22 @@ def _checked(recording: Recording, given: World | None, reporter: Reporter) -> R
 
 def _own_world(recording: Recording) -> tuple[World | None, list[Finding]]:
     """What the file says it came from is only a word: it must be registered here, or it counts for nothing."""
-    more = "With --env ID, bounds, time limits and physics are checked too."
     if not recording.env:
-        return None, [Finding("note", "no-env", more)]
+        return None, [Finding("note", "no-env", MORE)]
     world, why_not = recorded_world(recording.env)
     if world is None:
-        message = f"It says it comes from '{recording.env}', which cannot be used here ({why_not.rstrip('.')}). {more}"
+        message = f"It says it comes from '{recording.env}', which cannot be used here ({why_not.rstrip('.')}). {MORE}"
         return None, [Finding("note", "no-env", message)]
     return world, [Finding("note", "env", f"It says it comes from {world.env_id}: checked against that.")]
+
+
+def _made_otherwise(facts: Survey, world: World) -> Finding:
+    """A name says nothing of the arguments an environment was made with (FrankaKitchen's tasks)."""
+    message = (
+        f"It says it comes from {world.env_id}, but shows other groups of observations: got "
+        f"{', '.join(sorted(facts.observations))}. It was made with other arguments: not checked against that. {MORE}"
+    )
+    return Finding("note", "no-env", message)
 
 
 def _unreadable(name: str, env_id: str, error: DataError) -> Report:
@@ -183,7 +229,8 @@ def _replayed(
         return None, [Finding("note", "no-replay", message)]
     if not fits:
         return None, []
-    sample = gather(_watched(recording, "sampling", reporter), facts, dropped.get(GROUP, ()))
+    watched = _watched(recording, "sampling", reporter)
+    sample = gather(watched, facts, dropped.get(GROUP, ()), world.time_limit)
     played = replay(world.stepper, sample) if sample is not None else None
     if played is None:
         message = (
@@ -198,7 +245,8 @@ def _judged(found: list[Finding], facts: Survey, world: World, fitting: Fit, pla
     if not (fitting.observations and fitting.actions):
         return [*fitting.findings, *(finding for finding in found if finding.kind not in FOR_ITS_OWN)]
     terminals = played.physics.terminals if played is not None else None
-    ends = end_findings(facts, world, terminals)
+    late = any(f.kind == "late-rewards" for f in found) or (played is not None and played.physics.rewards == "late")
+    ends = end_findings(facts, world, terminals, joints(facts, world, played), late=late)
     settled = {"time-feature"}
     if ends_are_settled(world, terminals) or any(finding.kind == "time-limit-as-terminal" for finding in ends):
         settled.add("time-limit-as-terminal")
@@ -207,16 +255,8 @@ def _judged(found: list[Finding], facts: Survey, world: World, fitting: Fit, pla
     kept = [finding for finding in found if finding.kind not in settled | known]
     if played is None:
         return [*fits, *ends, *kept]
-    kept = [_cut_by_the_environment(finding, played.physics) for finding in kept]
+    kept = [judged_excess(f, played.physics) if f.kind == "out-of-range" else f for f in kept]
     return [*fits, *ends, *replay_findings(facts, world, played), *kept]
-
-
-def _cut_by_the_environment(finding: Finding, physics: Physics) -> Finding:
-    """Of several ways to mend actions out of range, the replay knows the right one."""
-    if finding.kind != "out-of-range" or not clips_itself(physics):
-        return finding
-    told = f"{finding.message} {physics.env_id} cuts them itself: `clip` changes no motion."
-    return replace(finding, message=told, fix="actions=clip")
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from understudy.core.wording import counted
 from understudy.data.surveys.findings import Finding
 from understudy.run.dataset.check import SETTING, Report
 
@@ -27,7 +28,7 @@ def screen(report: Report, width: int) -> Iterator[Text]:
 def _title(report: Report) -> Text:
     against = f" against {report.env_id}" if report.env_id else ""
     facts = report.survey
-    size = f": {facts.episodes:,} episodes, {facts.steps:,} steps" if facts is not None else ""
+    size = f": {counted(facts.episodes, 'episode')}, {counted(facts.steps, 'step')}" if facts is not None else ""
     return Text(report.name, "bold").append(f"{against}{size}", "not bold")
 
 
@@ -47,14 +48,10 @@ def remedy(finding: Finding) -> str:
 
 def verdict(report: Report) -> Text:
     errors, warnings = report.count("error"), report.count("warning")
-    counts = f"{_many(errors, 'error')}, {_many(warnings, 'warning')}"
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
     return Text(f"PASS: {counts}", "bold green") if report.passed else Text(f"FAIL: {counts}", "bold red")
 
 
 def by_hand(report: Report) -> int:
     """Errors that no setting mends."""
     return sum(f.level == "error" and SETTING.match(f.fix) is None for f in report.findings)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from understudy.core.wording import counted
 from understudy.data.surveys.action_tally import BoxActions, DiscreteActions
 from understudy.data.surveys.column_tally import ColumnSurvey
 from understudy.data.surveys.coverage import CELLS
@@ -67,7 +68,9 @@ def _title(facts: Survey) -> Text:
         shares.append(f"{_share(rest, facts.episodes)} unmarked")
     if unknown:
         shares.append(f"{_share(unknown, facts.episodes)} without final observation")
-    text.append(f"{facts.episodes:,} episodes, {facts.steps:,} steps; {', '.join(shares)}", "not bold")
+    text.append(
+        f"{counted(facts.episodes, 'episode')}, {counted(facts.steps, 'step')}; {', '.join(shares)}", "not bold"
+    )
     return text
 
 
@@ -76,7 +79,8 @@ def _notes(facts: Survey) -> Iterator[RenderableType]:
         yield Padding(Text(note, "dim"), (0, 0, 0, 2))
     if len(facts.notes) > MOST_NOTES:
         yield Padding(
-            Text(f"… and {len(facts.notes) - MOST_NOTES} more notes of the reader (--json)", "dim"), (0, 0, 0, 2)
+            Text(f"… and {counted(len(facts.notes) - MOST_NOTES, 'more note')} of the reader (--json)", "dim"),
+            (0, 0, 0, 2),
         )
 
 
@@ -207,7 +211,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
         yield Text("Nothing to complain about.", "green")
         return
     counts = {level: sum(finding.level == level for finding in found) for level in LEVELS}
-    told = [f"{count} {level}{'' if count == 1 else 's'}" for level, count in counts.items() if count]
+    told = [counted(count, level) for level, count in counts.items() if count]
     yield Text(", ".join(told), "bold")
     for finding in found:
         if finding.level != "note":

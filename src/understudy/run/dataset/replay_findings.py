@@ -1,15 +1,17 @@
 """What a replay says of a dataset: whether the physics agree, and what actions and rewards really mean."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from understudy.core.spec import Box
+from understudy.core.wording import counted
 from understudy.data.surveys.action_tally import BoxActions
 from understudy.data.surveys.findings import Finding
 from understudy.data.surveys.survey import Survey
 from understudy.envs.physics import MUCH, Errors, Physics
-from understudy.run.dataset.replay_sample import Replay
+from understudy.run.dataset.replay_sample import LOST, Replay, suspected_ends
 from understudy.run.dataset.world import World
 
 
@@ -17,7 +19,7 @@ def replay_findings(survey: Survey, world: World, replay: Replay) -> list[Findin
     physics = replay.physics
     found = [*_grade(survey, replay)]
     if physics.grade != "different":
-        found += [*_scale(survey, world, replay), *_rewards(survey, replay), *_breaks(survey, replay)]
+        found += [*_scale(survey, world, replay), *_rewards(survey, replay), *_breaks(survey, world, replay)]
     return found
 
 
@@ -27,7 +29,7 @@ def settled_kinds(replay: Replay) -> set[str]:
     if physics.grade == "different":
         return set()
     kinds = {"action-scale", "declared-space"}
-    if physics.actions == "unit":
+    if physics.reach is not None:
         kinds.add("out-of-range")
     if physics.rewards in ("recorded", "late"):
         kinds.add("late-rewards")
@@ -58,8 +60,9 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
         yield Finding("warning", "physics", message, fix)
     elif physics.grade == "different":
         message = (
-            f"{_where(survey)}: does not match {physics.env_id}: stepped from {physics.replayed:,} stored states, it "
-            f"ends up {errors.median:.2g} away from what was recorded (median), while a step moves {physics.step:.2g}."
+            f"{_where(survey)}: does not match {physics.env_id}: stepped from "
+            f"{counted(physics.replayed, 'stored state')}, it ends up {errors.median:.2g} away from what was recorded "
+            f"(median), while a step moves {physics.step:.2g}."
         )
         told = fix or "Is it the right environment? Were observations normalised or filtered when they were recorded?"
         yield Finding("error", "physics", message, told)
@@ -71,8 +74,8 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
         yield Finding("warning", "physics", message, fix)
     else:
         message = (
-            f"{_where(survey)}: repeats in {physics.env_id}: {physics.replayed:,} of {physics.rows:,} sampled steps "
-            f"replayed, off by {_quantiles(errors)}{rewards}."
+            f"{_where(survey)}: repeats in {physics.env_id}: {physics.replayed:,} of "
+            f"{counted(physics.rows, 'sampled step')} replayed, off by {_quantiles(errors)}{rewards}."
         )
         yield Finding("note", "physics", message)
 
@@ -83,21 +86,21 @@ def _hardly_moves(physics: Physics) -> bool:
 
 
 def _scale(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
-    physics, actions = replay.physics, survey.actions
-    if physics.actions != "unit" or not isinstance(actions, BoxActions) or not isinstance(world.spec.action, Box):
+    physics, actions, reach = replay.physics, survey.actions, replay.physics.reach
+    if reach is None or not isinstance(actions, BoxActions) or not isinstance(world.spec.action, Box):
         return
-    plain, unit = physics.readings["recorded"], physics.readings["unit"]
+    range_ = f"[{-reach:g}, {reach:g}]"
     message = (
-        f"{_where(survey)}: actions were recorded in [-1, 1], and {physics.env_id} takes {_bounds(world.spec.action)}: "
-        f"read so, its steps repeat to {unit.observation.median:.1g} (median); as they are, to "
-        f"{plain.observation.median:.1g}."
+        f"{_where(survey)}: actions were recorded in {range_}, and {physics.env_id} takes "
+        f"{_bounds(world.spec.action)}: read so, its steps repeat to {physics.best.observation.median:.1g} (median); "
+        f"as they are, to {physics.readings['recorded'].observation.median:.1g}."
     )
-    yield Finding("error", "action-scale", message, "actions_from=[-1, 1]")
-    if replay.sample.outside_unit:
-        outside = replay.sample.outside_unit
+    yield Finding("error", "action-scale", message, f"actions_from={range_}")
+    if outside := replay.sample.beyond(reach):
         message = (
-            f"{_where(survey)}: {outside:,} of {survey.steps:,} actions ({outside / survey.steps:.1%}) lie outside the "
-            f"range they were recorded in: got up to {actions.largest:,.6g}, expected [-1, 1]."
+            f"{_where(survey)}: {outside:,} of {counted(survey.steps, 'action')} ({outside / survey.steps:.1%}) "
+            f"{'lies' if outside == 1 else 'lie'} outside the range they were recorded in: got up to "
+            f"{actions.largest:,.6g}, expected {range_}."
         )
         yield Finding("error", "out-of-range", message, "actions=clip")
 
@@ -141,19 +144,22 @@ def _cut_after_rewarding(replay: Replay) -> bool:
     return whole is not None and inner is not None and MUCH * max(inner.most, replay.physics.tolerance) < whole.most
 
 
-def _breaks(survey: Survey, replay: Replay) -> Iterator[Finding]:
-    breaks = np.asarray(replay.physics.breaks, np.int64)
-    if not len(breaks):
+def _breaks(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
+    """Those at the time limit of episodes that are too long are told as such."""
+    steps = replay.sample.numbers[np.asarray(replay.physics.breaks, np.int64)]
+    for lost in LOST:
+        steps = np.setdiff1d(steps, suspected_ends(survey, world.time_limit, lost))
+    if not len(steps):
         return
-    steps = replay.sample.numbers[breaks]
     last = np.cumsum(survey.lengths) - 1
     episode = int(np.searchsorted(last, steps[0]))
     row = int(steps[0] - (last[episode] - survey.lengths[episode] + 1))
     ends = int(np.isin(steps, last).sum())
-    told = f"; {ends:,} are the last of their episode" if ends else ""
+    told = f" ({ends:,} at the end of an episode)" if ends else ""
     message = (
-        f"{_where(survey)}: {len(breaks):,} of {replay.physics.replayed + len(breaks):,} replayed steps do not lead to "
-        f"the observation stored after them{told}. The first: episode {survey.numbers[episode]}, row {row}."
+        f"{_where(survey)}: {counted(len(steps), 'replayed step')} of {replay.physics.replayed + len(steps):,} "
+        f"{'leads' if len(steps) == 1 else 'lead'} elsewhere than to the observation stored next{told}. The first: "
+        f"episode {survey.numbers[episode]}, row {row}."
     )
     fix = (
         "Are boundaries right? Where final observations are lost, leave `next_observations` out: they count as unknown."
@@ -161,10 +167,14 @@ def _breaks(survey: Survey, replay: Replay) -> Iterator[Finding]:
     yield Finding("warning", "breaks", message, fix)
 
 
-def clips_itself(physics: Physics) -> bool:
-    """The environment cuts actions to its bounds: cutting them in the data changes no motion."""
-    if physics.grade == "different" or "clipped" not in physics.readings:
-        return False
-    return physics.readings["clipped"].observation.median <= max(
-        physics.best.observation.median * 10, physics.tolerance
-    )
+def judged_excess(finding: Finding, physics: Physics) -> Finding:
+    """Of several ways to mend actions out of range, the replay knows the right one, or that cutting is not it."""
+    if physics.cutting is None:
+        return finding
+    if physics.cutting == "different":
+        told = f"{finding.message} Cut to the bounds, such steps do not lead in {physics.env_id} where they led."
+        fix = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
+        return replace(finding, message=told, fix=fix)
+    itself = f"{physics.env_id} cuts them itself"
+    how = "They were cut before they were played" if physics.actions == "clipped" else itself
+    return replace(finding, message=f"{finding.message} {how}: `clip` changes no motion.", fix="actions=clip")

@@ -7,10 +7,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.spec import Discrete
+from understudy.core.spec import Box, Discrete
+from understudy.data.assemble import outside_box
 from understudy.data.episode import Array
 from understudy.data.recording import Recording
-from understudy.data.surveys.action_tally import chosen
+from understudy.data.surveys.action_tally import BoxActions, chosen
 from understudy.data.surveys.blocks import Block, Faults, blocks_of
 from understudy.data.surveys.survey import Survey
 from understudy.envs.physics import Errors, Grade, Physics, Steps, compare, sample_rows
@@ -20,6 +21,10 @@ from understudy.run.dataset.world import quiet_versions
 GROUP = "state"
 """Every environment that can set its state shows it in this group."""
 SAMPLE = 500
+OUTSIDE = 50
+"""So many steps with actions out of range are replayed, chosen or not: to see what the environment makes of them."""
+LOST = (0, 1)
+"""Steps that recorders lose at a time limit: those that wait for the next observation lose one."""
 OPEN_ENDS = 50
 """So many last steps of episodes that did not terminate are replayed besides the terminal ones."""
 
@@ -32,8 +37,12 @@ class Sample:
     steps: Steps
     numbers: NDArray[np.int64]
     """[N] counted through the whole recording."""
-    outside_unit: int
-    """Of all steps of the recording: those with an action outside [-1, 1]."""
+    reach: NDArray[np.float32]
+    """The largest |component| of every action of the recording, not only of these."""
+
+    def beyond(self, reach: float) -> int:
+        """Of all steps of the recording: those with an action outside [-reach, reach]."""
+        return int((self.reach > reach * (1 + 1e-5)).sum())
 
 
 @final
@@ -50,16 +59,22 @@ class Replay:
     """Other versions of the environment, where this one does not repeat the data exactly."""
 
 
-def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...]) -> Sample | None:
-    """At most SAMPLE steps without the dropped columns; None if there is no step at all."""
-    wanted = wanted_steps(survey)
+def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...], limit: int | None = None) -> Sample | None:
+    """About SAMPLE steps without the dropped columns; None if there is no step at all. `limit`: the environment's."""
+    suspected = [suspected_ends(survey, limit, lost) for lost in LOST]
+    wanted = np.unique(np.concatenate([wanted_steps(survey), *suspected]))
     parts: list[dict[str, Array]] = []
-    seen = outside = 0
+    numbers, reaches = [], []
+    seen, missing = 0, _missing(survey)
     for block in blocks_of(recording, Faults()):
         first, last = np.searchsorted(wanted, [seen, seen + len(block.actions)])
-        if first < last:
-            parts.append(_rows(block, wanted[first:last] - seen))
-        outside += _outside_unit(block)
+        beyond = _outside(block, survey)[:missing] if missing else np.empty(0, np.intp)
+        rows = np.union1d(wanted[first:last] - seen, beyond).astype(np.int64)
+        if len(rows):
+            parts.append(_rows(block, rows))
+            numbers.append(rows + seen)
+        reaches.append(_reach(block))
+        missing -= len(beyond)
         seen += len(block.actions)
     if not parts:
         return None
@@ -72,7 +87,7 @@ def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...]) -> Sa
         columns["actions"] = chosen(columns["actions"], survey.space.count)[0]
     if survey.facts.get("rewards") == "absent":
         del columns["rewards"], columns["following_rewards"]
-    return Sample(Steps(**columns), wanted, outside)
+    return Sample(Steps(**columns), np.concatenate(numbers), np.concatenate(reaches))
 
 
 def wanted_steps(survey: Survey) -> NDArray[np.int64]:
@@ -84,6 +99,21 @@ def wanted_steps(survey: Survey) -> NDArray[np.int64]:
     )
     rows = sample_rows(survey.steps, last[survey.terminated], SAMPLE - len(some))
     return np.union1d(rows, some).astype(np.int64)
+
+
+def suspected_ends(survey: Survey, limit: int | None, lost: int = 0) -> NDArray[np.int64]:
+    """In episodes longer than the limit: steps after which an episode ended, if several were joined to one.
+
+    `lost`: so many steps at the end of each were not written.
+    """
+    if limit is None or limit <= lost:
+        return np.empty(0, np.int64)
+    period = limit - lost
+    starts = (np.cumsum(survey.lengths) - survey.lengths)[survey.lengths > limit]
+    inner = (survey.lengths[survey.lengths > limit] - 1) // period
+    first = np.repeat(np.cumsum(inner) - inner, inner)
+    ends = np.repeat(starts, inner) + period * (np.arange(len(first)) - first + 1) - 1
+    return ends[np.unique(np.linspace(0, len(ends) - 1, OPEN_ENDS).astype(int))] if len(ends) else ends
 
 
 def _rows(block: Block, rows: NDArray[np.int64]) -> dict[str, Array]:
@@ -103,9 +133,26 @@ def _rows(block: Block, rows: NDArray[np.int64]) -> dict[str, Array]:
     }
 
 
-def _outside_unit(block: Block) -> int:
+def _reach(block: Block) -> NDArray[np.float32]:
     actions = block.actions.reshape(len(block.actions), -1)
-    return 0 if actions.dtype.kind != "f" else int((np.abs(actions) > 1 + 1e-5).any(axis=1).sum())
+    if actions.dtype.kind != "f":
+        return np.zeros(len(actions), np.float32)
+    return np.asarray(np.abs(actions).max(axis=1, initial=0.0), np.float32)
+
+
+def _missing(survey: Survey) -> int:
+    """How many steps with actions out of range have to be looked for, since chance brings too few."""
+    actions = survey.actions
+    outside = actions.outside if isinstance(actions, BoxActions) else 0
+    return OUTSIDE if 0 < outside * SAMPLE < OUTSIDE * survey.steps else 0
+
+
+def _outside(block: Block, survey: Survey) -> NDArray[np.intp]:
+    """Steps of a block with an action outside the space."""
+    space = survey.space
+    if not isinstance(space, Box) or block.actions.dtype.kind != "f":
+        return np.empty(0, np.intp)
+    return np.flatnonzero(outside_box(block.actions.reshape(len(block.actions), -1), space))
 
 
 def replay(stepper: Stepper, sample: Sample) -> Replay | None:
@@ -130,7 +177,9 @@ def _without_breaks(stepper: Stepper, steps: Steps, physics: Physics) -> Physics
     again = compare(stepper, steps.take(kept)) if physics.breaks else None
     if again is None:
         return physics
-    return replace(again, rows=physics.rows, terminals=physics.terminals, breaks=physics.breaks)
+    return replace(
+        again, rows=physics.rows, cutting=physics.cutting, terminals=physics.terminals, breaks=physics.breaks
+    )
 
 
 def _inner_rewards(stepper: Stepper, steps: Steps) -> Errors | None:

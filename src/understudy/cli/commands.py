@@ -1,0 +1,26 @@
+"""All commands of `understudy`, under one roof."""
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli import dataset, describe, learn
+
+app = typer.Typer(
+    name="understudy",
+    help="Learn control policies from experience that others already had.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+learn.register(app)
+describe.register(app)
+dataset.register(app)
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when something goes wrong.")] = False,
+) -> None:
+    """Learn control policies from experience that others already had."""

@@ -1,0 +1,15 @@
+"""Worlds of this library's own in Gymnasium's registry: whoever imports `understudy.envs` can make them by id."""
+
+import gymnasium
+
+for _name, _opponent in {"UnderstudyBattle-v0": "random", "UnderstudyBattleScripted-v0": "scripted"}.items():
+    gymnasium.register(
+        _name, "understudy.envs.battle.env:BattleEnv", max_episode_steps=100, kwargs={"opponent": _opponent}
+    )
+for _name, _last in {"Slider": "slide cabinet", "Burner": "bottom burner"}.items():
+    gymnasium.register(  # FrankaKitchen with the four tasks of D4RL's sets, and not all seven
+        f"UnderstudyKitchen{_name}-v0",
+        "gymnasium_robotics.envs.franka_kitchen:KitchenEnv",
+        max_episode_steps=280,
+        kwargs={"tasks_to_complete": ["microwave", "kettle", "light switch", _last]},
+    )

@@ -1,0 +1,68 @@
+"""Ctrl-C at any time: one sentence and exit code 130, also while Python still imports half of the world."""
+
+import ast
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that takes a few seconds to check."""
+    rng, rows = np.random.default_rng(0), 400_000
+    path = tmp_path_factory.mktemp("log") / "log.npz"
+    np.savez(
+        path,
+        observations=rng.standard_normal((rows, 20)).astype(np.float32),
+        actions=rng.uniform(-1, 1, (rows, 4)).astype(np.float32),
+        rewards=rng.standard_normal(rows),
+        terminals=np.zeros(rows, bool),
+        timeouts=np.arange(rows) % 100 == 99,
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("number", "wait"), [(signal.SIGINT, 0.0), (signal.SIGINT, 0.6), (signal.SIGINT, 2.0), (signal.SIGTERM, 0.6)]
+)
+def test_a_check_that_is_stopped(log: Path, number: signal.Signals, wait: float) -> None:
+    script = "from understudy.cli.main import main; print('here', flush=True); main()"
+    words = [sys.executable, "-c", script, "dataset", "check", str(log)]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    time.sleep(wait + 0.05)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert out == ""
+    assert err.splitlines()[-1] in ("understudy: stopped.", f"dataset '{log}': stopped. It was only read.")
+    assert "Traceback" not in err
+    assert child.returncode == 128 + number
+
+
+def test_the_library_is_imported_piece_by_piece() -> None:
+    """Otherwise a second of torch would go by before anybody listens to Ctrl-C."""
+    script = "import sys, understudy.cli.main; print({'torch', 'numpy', 'gymnasium', 'typer'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_public_names_are_where_their_list_says() -> None:
+    assert understudy.__file__ is not None
+    tree = ast.parse(Path(understudy.__file__).read_text(encoding="utf-8"))
+    typed = {
+        (node.module, name.name) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    listed = {(home, name) for home, names in understudy.HOMES.items() for name in names.split()}
+    assert {pair for pair in typed if str(pair[0]).startswith("understudy.")} == listed
+    assert {name for _, name in listed} == set(understudy.__all__) <= set(dir(understudy))
+    assert all(getattr(understudy, name) is not None for name in understudy.__all__)
+    with pytest.raises(AttributeError, match="module 'understudy' has no attribute 'trian'"):
+        understudy.trian  # noqa: B018
