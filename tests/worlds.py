@@ -84,6 +84,10 @@ def takes_boxes(algorithm: str) -> bool:
     return Box in getattr(find_algorithm(algorithm).Config, "ACTIONS", (Box,))
 
 
+def takes_choices(algorithm: str) -> bool:
+    return Discrete in getattr(find_algorithm(algorithm).Config, "ACTIONS", (Box,))
+
+
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of a few seconds at most, as plain data."""
     network = {"hidden": [16, 16]}

@@ -9,11 +9,14 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
+from understudy.envs.battle.env import BattleEnv  # noqa: F401 (registered by its name here)
 from understudy.run.checkpoint import list_checkpoints
 from worlds import tiny_settings
 
 SHORT = "Short/Pendulum-v0"
 """Pendulum with episodes of ten steps."""
+BATTLE = "Short/Battle-v0"
+"""Ten steps of a battle: choices, and not all of them legal."""
 BROKEN = "Broken/Pendulum-v0"
 """Pendulum whose fourth reward is NaN."""
 
@@ -33,18 +36,19 @@ def register_worlds() -> None:
     """Make the worlds known to Gymnasium, once per process."""
     if SHORT not in gymnasium.registry:
         gymnasium.register(SHORT, "small:PendulumEnv", max_episode_steps=10)
+        gymnasium.register(BATTLE, "small:BattleEnv", max_episode_steps=10)
         gymnasium.register(BROKEN, "small:BrokenPendulum", max_episode_steps=10)
 
 
 register_worlds()
 
 
-def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
+def short_settings(algorithm: str, out: Path, *, world: str = SHORT, **changes: Any) -> dict[str, Any]:
     """A run of about a tenth of a second: 12 updates, logs, evaluations and saves on different beats."""
-    recipe = {"env": SHORT, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
+    recipe = {"env": world, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
     small = {
         "data": {"recipe": recipe},
-        "env": {"id": SHORT},
+        "env": {"id": world},
         "source": {"batch_size": 8},
         "steps": 12,
         "log_every": 2,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from forks import Ending, finish, forks
-from small import content, leftovers, short_config, short_settings
+from small import BATTLE, SHORT, content, leftovers, short_config, short_settings
 
 from understudy.algorithms import algorithm_names
 from understudy.data.dataset import Dataset
@@ -19,9 +19,11 @@ from understudy.data.stores.store import open_store, write_store
 from understudy.data.transforms import Choosing, choose
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.dataset.loading import make_dataset
-from worlds import takes_boxes
+from worlds import takes_boxes, takes_choices
 
 ALGORITHMS = [name for name in sorted(algorithm_names()) if takes_boxes(name)]
+IN_WORLDS = [(name, SHORT) for name in ALGORITHMS]
+IN_WORLDS += [(name, BATTLE) for name in sorted(algorithm_names()) if takes_choices(name)]
 
 
 def stop_after(updates: int, config: Path) -> Ending:
@@ -29,10 +31,10 @@ def stop_after(updates: int, config: Path) -> Ending:
     return forks().run("train", config, stop_at=updates, stop_signal=signal.SIGTERM)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "world"), IN_WORLDS)
 @pytest.mark.parametrize("updates", [1, 5, 8], ids=["first update", "off every beat", "on a save"])
-def test_interrupted_run_equals_uninterrupted_one(algorithm: str, updates: int, tmp_path: Path) -> None:
-    whole, halves = short_config(tmp_path, algorithm, "whole"), short_config(tmp_path, algorithm, "halves")
+def test_interrupted_run_equals_uninterrupted_one(algorithm: str, world: str, updates: int, tmp_path: Path) -> None:
+    whole, halves = (short_config(tmp_path, algorithm, name, world=world) for name in ("whole", "halves"))
     finish(whole, tmp_path / "whole", no_plots=True)
     assert stop_after(updates, halves).code == 128 + signal.SIGTERM
     assert list_checkpoints(tmp_path / "halves" / "checkpoints")[-1] == updates
