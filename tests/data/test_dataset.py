@@ -94,18 +94,18 @@ def test_moments_are_those_of_numpy_in_float64() -> None:
         copy_of(e, observations={"state": (1e3 + rng.standard_normal((21, 3)) * scale).astype(np.float32)})
         for e in random_episodes(50)
     ]
-    slots = np.concatenate([e.observations["state"] for e in episodes]).astype(np.float64)
+    seen = np.concatenate([e.observations["state"][:-1] for e in episodes]).astype(np.float64)
     moments = build(episodes).moments()["state"]
-    np.testing.assert_allclose(moments.mean, slots.mean(0), rtol=1e-7)
-    np.testing.assert_allclose(moments.std, slots.std(0), rtol=1e-6)
+    np.testing.assert_allclose(moments.mean, seen.mean(0), rtol=1e-7)
+    np.testing.assert_allclose(moments.std, seen.std(0), rtol=1e-6)
 
 
-def test_moments_leave_out_what_stands_in_for_unknown_observations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost final observation is stored as a copy of the last one, which must not count twice."""
+def test_moments_are_of_the_observations_that_were_acted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CORL takes them: a final observation, known or copied to stand in for a lost one, is no row's own."""
     episodes = [*random_episodes(2, steps=1), *random_episodes(3, steps=4, seed=1)]
     lost = [copy_of(e, observations={"state": e.observations["state"][:-1]}, final_known=False) for e in episodes[::2]]
     mixed = [lost[0], episodes[1], lost[1], episodes[3], lost[2]]
-    seen = np.concatenate([e.observations["state"] for e in mixed]).astype(np.float64)
+    seen = np.concatenate([e.observations["state"][: len(e)] for e in mixed]).astype(np.float64)
     for rows in (1 << 16, 3, 1):
         monkeypatch.setattr("understudy.data.dataset.CHUNK_ROWS", rows)
         moments = build(mixed).moments()["state"]

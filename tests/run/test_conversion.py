@@ -205,7 +205,7 @@ def test_a_killed_collection_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     left = open_recording(tmp_path / "x")
     assert left.layout == "unfinished store"
-    assert left.notes == ("an unfinished recording: its 3 whole episodes are used",)
+    assert left.notes == ("an unfinished recording, read as far as it is whole: 3 episodes",)
     assert record_recipe(recipe, tmp_path / "x").fingerprint == whole.fingerprint
     assert store_recipe(tmp_path / "x")["episodes"] == 6
 

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,38 +70,6 @@ def publish_directory(draft: Path, final: Path) -> None:
     sync_directory(draft)
     draft.rename(final)
     sync_directory(final.parent)
-
-
-@contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A draft to fill; left in peace it becomes `path`, left by an error it is removed.
-
-    What a dead process of our number left there is not built upon: in a container every process may have the same.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    discard(draft)
-    try:
-        draft.mkdir()
-        yield draft
-        publish_directory(draft, path)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A draft to write and sync; left in peace it becomes `path`, left by an error it is removed."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        yield draft
-        draft.rename(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
 
 
 def remove_directory(path: Path) -> None:

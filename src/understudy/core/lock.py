@@ -9,6 +9,17 @@ from understudy.core.errors import UnderstudyError
 LOCK = ".lock"
 
 
+def hold_folder(folder: Path) -> int:
+    """A lock on the folder itself, which puts no file into it; BlockingIOError, if another holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
 def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: str) -> int:
     """The lock of an existing folder; it is held until the handle is closed. Held by another, it is a `refusal`."""
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)

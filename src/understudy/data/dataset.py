@@ -58,6 +58,7 @@ class Dataset:
         index: EpisodeIndex,
         *,
         name: str,
+        env: str = "",
         mask: Tensor | None = None,
         extra: Mapping[str, Tensor] | None = None,
         fingerprint: str | None = None,
@@ -73,6 +74,8 @@ class Dataset:
         """Further columns, a row per step."""
         self.index = index
         self.name = name
+        self.env = env
+        """The environment it says it came from: a word to show and to write down, no part of the content."""
         self._pager = pager
         self._reward_map: Callable[[Tensor], Tensor] | None = None
         self._added: frozenset[str] = frozenset()
@@ -96,6 +99,7 @@ class Dataset:
         action_space: ActionSpace,
         *,
         name: str = "episodes",
+        env: str = "",
         precision: Precision = "float32",
     ) -> "Dataset":
         """Check every episode and lay them out as columns."""
@@ -118,6 +122,7 @@ class Dataset:
             join([episode.rewards for episode in checked]),
             EpisodeIndex.of(checked),
             name=name,
+            env=env,
             mask=join_masks(checked),
             extra={column: join([episode.extra[column] for episode in checked]) for column in checked[0].extra},
         )
@@ -182,7 +187,7 @@ class Dataset:
 
     def recording(self) -> Recording:
         """The same episodes as a stream."""
-        return Recording(self.name, self.steps, self._play, self.spec.action, "store")
+        return Recording(self.name, self.steps, self._play, self.spec.action, "store", self.env)
 
     def _play(self) -> Iterator[Episode]:
         seen = 0
@@ -213,14 +218,17 @@ class Dataset:
         return returns
 
     def moments(self) -> dict[str, Moments]:
-        """Mean and standard deviation of each group over all known observations, in float64, in bounded memory."""
+        """Mean and standard deviation of each group over the observations of all steps, in float64, in bounded memory.
+
+        Final observations are no step's, and D4RL's flat files lack most of them: they are left out, as in CORL.
+        """
         return {name: self._moments(column.cpu().numpy()) for name, column in self.observations.items()}
 
     def _moments(self, column: Array) -> Moments:
         """One pass: block means and squared deviations, merged (Chan, Golub and LeVeque 1979)."""
         count, mean = 0, torch.zeros(column.shape[1:], dtype=torch.float64)
         squares = torch.zeros_like(mean)
-        for block in self._known(column):
+        for block in self._acted_on(column):
             values = torch.from_numpy(block).double()
             block_mean = values.mean(0)
             shift, total = block_mean - mean, count + len(values)
@@ -229,16 +237,16 @@ class Dataset:
             count = total
         return Moments(mean.float(), (squares / count).sqrt().float())
 
-    def _known(self, column: Array) -> Iterator[Array]:
-        """The slots of a column in pieces, without those that only stand in for an unknown final observation."""
-        stand_ins = (self.index.ends + np.arange(self.episodes))[~self.index.final_known]
+    def _acted_on(self, column: Array) -> Iterator[Array]:
+        """The slots of a column in pieces, without the final one of each episode."""
+        finals = self.index.ends + np.arange(self.episodes)
         start = 0
         for block in self.blocks(column):
-            first, last = np.searchsorted(stand_ins, (start, start + len(block)))
-            known = np.delete(block, stand_ins[first:last] - start, axis=0) if first < last else block
+            first, last = np.searchsorted(finals, (start, start + len(block)))
+            kept = np.delete(block, finals[first:last] - start, axis=0) if first < last else block
             start += len(block)
-            if len(known):
-                yield known
+            if len(kept):
+                yield kept
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
@@ -270,6 +278,7 @@ class Dataset:
             self.rewards.to(device),
             self.index,
             name=self.name,
+            env=self.env,
             mask=None if self.mask is None else self.mask.to(device),
             extra={name: column.to(device) for name, column in self.extra.items()},
         )

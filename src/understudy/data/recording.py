@@ -1,11 +1,15 @@
 """A recording: what a reader makes of a stranger's file. Episodes in their own order and precision, one at a time."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
 from understudy.core.spec import ActionSpace
 from understudy.data.episode import Episode
+
+ENVIRONMENT = re.compile(r"[A-Za-z0-9_./-]{1,200}")
+"""No colon: Gymnasium imports what stands before one."""
 
 
 @final
@@ -32,3 +36,8 @@ class Recording:
 
     def episodes(self) -> Iterator[Episode]:
         return self.play()
+
+
+def environment_name(word: object) -> str:
+    """What a file says of its environment, if it can be the name of one; empty otherwise."""
+    return word if isinstance(word, str) and ENVIRONMENT.fullmatch(word) else ""

@@ -1,6 +1,6 @@
 """What is changed between a recording and the learner: one chain, always in this order, saved with the run.
 
-Mending (columns, ends, rewards, actions) works episode by episode, so a file of any size can be mended into a store.
+Mending (cuts, columns, ends, rewards, actions) works episode by episode: a file of any size can be mended into a store.
 Choosing (best, some, held out) looks at every episode's return first. Rewards and observations are transformed for
 learning only: returns are always those of the recording, and the observation normaliser is part of the policy.
 """
@@ -17,7 +17,9 @@ from understudy.core.errors import DataError
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
+from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
+from understudy.data.pieces import cut_episodes
 from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
 
@@ -27,6 +29,8 @@ Columns = dict[str, tuple[int, ...]]
 class Mending(Settings):
     """What makes a recording fit its environment. A change here changes what the data is."""
 
+    episode_steps: Annotated[int, Field(ge=1)] | None = None
+    """Episodes that the file joins are cut after so many steps (D4RL version 0 marks no time limits)."""
     drop_columns: Columns = Field({})
     """Columns the recording has and the environment has not, per observation group: {state: [-1]}."""
     time_limit: Annotated[int, Field(ge=1)] | None = None
@@ -85,12 +89,13 @@ class Choice:
 
 
 def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recording:
-    """The same recording, each episode mended on its way."""
+    """The same recording, its episodes cut first, then each mended on its way."""
     if not mending.mends():
         return recording
 
     def play() -> Iterator[Episode]:
-        for number, episode in enumerate(recording.episodes()):
+        limit, episodes = mending.episode_steps, recording.episodes()
+        for number, episode in enumerate(episodes if limit is None else cut_episodes(episodes, limit)):
             mended = mend_episode(episode, mending, space, f"dataset '{recording.name}', episode {number}")
             if len(mended):
                 yield mended
@@ -177,7 +182,7 @@ def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> Choi
         raise DataError(
             where,
             "too few episodes to hold some out",
-            got=f"{len(kept)} episodes, validation {choosing.validation}",
+            got=f"{counted(len(kept), 'episode')}, validation {choosing.validation}",
             expected="at least one on each side",
         )
     shuffled = rng.permutation(kept)

@@ -95,7 +95,7 @@ def test_done_that_is_not_terminal_is_a_cut() -> None:
 def test_an_end_of_unknown_kind_is_never_terminal(name: str) -> None:
     recording = read({name: at(2, 5)})
     assert ends(recording) == [(3, False, False, False)] * 2
-    assert "2 episodes end without the file saying why: read as cut off, not as terminal" in told(recording)
+    assert "2 episode ends without the file saying why: read as cut off, not as terminal" in told(recording)
 
 
 @pytest.mark.parametrize("name", ["episode_id", "episode_ids", "episode_index"])
@@ -103,7 +103,7 @@ def test_ids_are_boundaries_of_unknown_kind(name: str) -> None:
     recording = read({name: np.array([7, 7, 7, 3, 3, 3])})
     assert ends(recording) == [(3, False, False, False)] * 2
     assert recording.layout == "flat+episode_id"
-    assert "2 episodes end without" in told(recording)
+    assert "2 episode ends without" in told(recording)
 
 
 def test_an_id_that_ends_beside_a_terminal_column_is_a_cut() -> None:
@@ -124,7 +124,7 @@ def test_large_ids_stay_apart() -> None:
 def test_ids_that_come_back_are_told_and_interleaved_ones_refused() -> None:
     recording = read(episode_id=np.array([0, 0, 1, 1, 0, 0]))
     assert [e[0] for e in ends(recording)] == [2, 2, 2]
-    assert "1 episode ids come back" in told(recording)
+    assert "1 episode id seen again" in told(recording)
     assert "interleaved" in complaint(episode_id=np.array([0, 1, 0, 1, 0, 1]))
 
 
@@ -160,7 +160,7 @@ def test_successors_put_the_final_observation_back() -> None:
 def test_successors_mark_the_ends_that_nothing_else_marks() -> None:
     recording = read(terminals=at(5), next_observations=STATES + 1)
     assert ends(recording) == [(3, False, True, True), (3, True, False, True)]
-    assert "1 episode ends were found where next_observations is not the next row" in told(recording)
+    assert "Found 1 episode end where next_observations is not the next row" in told(recording)
     assert ends(read(next_observations=STATES + 1)) == [(3, False, False, True)] * 2
     assert ends(read(dones=at(5), next_observations=STATES + 1))[0] == (3, False, True, True)
 

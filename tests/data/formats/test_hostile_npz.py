@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from understudy.core.errors import DataError
@@ -293,6 +293,17 @@ def test_side_arrays_cannot_lie_either(tmp_path: Path) -> None:
         refuse(tmp_path / "x.npz", "refused")
 
 
+@pytest.mark.parametrize(
+    ("count", "told"), [(10_001, "refused: too many arrays: got 10,001, expected at most 10,000"), (60_000, "it lists")]
+)
+def test_a_million_tiny_members_are_not_looked_at(tmp_path: Path, count: int, told: str) -> None:
+    """The directory of an archive is read at once, before anything can be said of its members."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for number in range(count):
+            archive.writestr(zipfile.ZipInfo(f"a{number}.npy"), b"")
+    refuse(tmp_path / "x.npz", told)
+
+
 def test_many_members_that_share_their_bytes_are_a_bomb(tmp_path: Path) -> None:
     """Overlapping members: each is honest, together they unfold without end."""
     content = io.BytesIO()
@@ -353,6 +364,7 @@ def columns(draw: st.DrawFn) -> dict[str, Array]:
 
 @settings(max_examples=250, deadline=None)
 @given(columns(), st.booleans())
+@example({"action": np.zeros(4), "timeout": np.zeros(()), "timeouts": np.zeros(())}, True)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_no_set_of_columns_breaks_out(
     tmp_path_factory: pytest.TempPathFactory, arrays: dict[str, Array], as_file: bool

@@ -73,7 +73,7 @@ def test_what_is_written_is_read_back_to_the_bit(mask: bool, precision: Any) -> 
 def test_a_cut_episode_without_its_final_observation_needs_a_choice() -> None:
     space = Box((-1.0, -1.0), (1.0, 1.0))
     dataset = Dataset.from_episodes(odd_episodes(), space)
-    with pytest.raises(DataError, match="2 episodes lack their final observation"):
+    with pytest.raises(DataError, match="2 episodes without a final observation"):
         write_minari(dataset, "odd-v0")
     write_minari(dataset, "odd-v0", unknown_finals="drop")
     again = Dataset.from_episodes(open_minari("odd-v0").episodes(), space)

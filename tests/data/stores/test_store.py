@@ -16,7 +16,7 @@ import torch
 from understudy.core.errors import DataError
 from understudy.core.files import read_sealed, seal
 from understudy.core.protocols import Demand
-from understudy.core.spec import Box
+from understudy.core.spec import Box, Discrete
 from understudy.data.dataset import DERIVED, Dataset
 from understudy.data.episode import Episode
 from understudy.data.formats.npz_writer import write_npz
@@ -175,6 +175,38 @@ def replace_column(path: Path, name: str, values: np.typing.NDArray[Any]) -> Non
         manifest["columns"][name] = {"dtype": facts.dtype, "shape": list(facts.shape), "sha256": facts.sha256}
 
     forge(path, tell)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["reward", "action", "observation.state"])
+def test_numbers_that_no_recorder_lets_in_are_found(path: Path, name: str, value: float, monkeypatch: Any) -> None:
+    """A seal says that nothing changed since; who sealed it may not have looked."""
+    column = random_dataset().columns()[name].copy()
+    column.reshape(len(column), -1)[77, -1] = value
+    replace_column(path, name, column)
+    monkeypatch.setattr("understudy.data.stores.npy.PIECE", 256)  # more than one piece
+    with pytest.raises(DataError, match=f"column '{name}', row 77.*: not finite: got {value}"):
+        open_store(path)
+    damaged = bytearray((path / f"{name}.npy").read_bytes())
+    damaged[-1] ^= 1
+    (path / f"{name}.npy").write_bytes(damaged)
+    with pytest.raises(DataError, match="sha256 differs"):
+        open_store(path)
+
+
+def test_actions_outside_their_space_are_found(path: Path, tmp_path: Path) -> None:
+    actions = random_dataset().columns()["action"].copy()
+    actions[5] = 7.0
+    replace_column(path, "action", actions)
+    with pytest.raises(DataError, match="column 'action': 1 of 120 actions lie outside the action space"):
+        open_store(path)
+    steps = np.ones(4)
+    episode = Episode({"state": np.ones((5, 1))}, np.array([0, 1, 2, 0]), steps, True, False)
+    other = write_store(Dataset.from_episodes([episode], Discrete(3)), tmp_path / "discrete")
+    for wrong in (-1, 3):
+        replace_column(other, "action", np.array([0, 1, wrong, 0]))
+        with pytest.raises(DataError, match=f"column 'action', row 2: no such action: got {wrong}, expected 0 to 2"):
+            open_store(other)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ Three things mark an end: a flag of the row (`terminals`, `timeouts`, `dones`, `
 `episode_starts` in the next row, and, in files that have neither time limits nor ids, an observation that is not the
 `next_observations` of the row before it. The end of the array says nothing. Of which kind an end is, is only believed
 where the file says so: what is not known to be terminal is never read as terminal, except `dones` alone, with a note.
+Where nothing marks time limits, a clock may: `episode_steps` cuts what is longer, as `pieces` does with whole episodes.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
+from understudy.core.wording import counted
 from understudy.data.episode import check_flags
 from understudy.data.formats.columns import Table
 
@@ -27,10 +29,14 @@ class Boundaries:
     ends: NDArray[np.int64]
     terminated: Flags
     truncated: Flags
+    clocked: Flags
+    """Ends that only the clock knows of."""
     notes: tuple[str, ...]
 
 
-def find_boundaries(table: Table, jumps: Callable[[], Flags], where: str) -> Boundaries:
+def find_boundaries(
+    table: Table, jumps: Callable[[], Flags], where: str, episode_steps: int | None = None
+) -> Boundaries:
     """`jumps()` [n]: rows whose successor is not the next row; asked only where nothing else marks time limits."""
     flags = {role: read_flags(table, role, where) for role in table.flags}
     notes: list[str] = []
@@ -42,17 +48,21 @@ def find_boundaries(table: Table, jumps: Callable[[], Flags], where: str) -> Bou
         marked = _checked(starts, marked, "the next row is not marked as the start of one", where)
     elif not {"truncated", "last"} & flags.keys():
         marked = _with_jumps(marked, jumps(), notes) if table.successors else marked
-    if table.episode is None and "first" not in flags and not marked.any():
+    if table.episode is None and "first" not in flags and not marked.any() and episode_steps is None:
         raise DataError(
             where,
             "has no episode boundary: no terminal, no timeout, no episode_id",
-            do="Add `timeouts` (True at the last step of each episode) or `episode_id`.",
+            do="Add `timeouts` (True at the last step of each episode) or `episode_id`; or, if only a time limit ended "
+            "them, set episode_steps (as in episode_steps=1000).",
         )
     last = np.union1d(np.flatnonzero(marked), [table.rows - 1]).astype(np.int64)
     terminated, truncated = _kinds(flags, marked, last, notes)
     starts = np.concatenate([[0], last[:-1] + 1]).astype(np.int64)
     notes += _kind_notes(table, marked, last, terminated | truncated)
-    return Boundaries(starts, last + 1, terminated, truncated, tuple(notes))
+    found = Boundaries(starts, last + 1, terminated, truncated, np.zeros(len(last), bool), tuple(notes))
+    if episode_steps is not None:
+        found = _cut(found, episode_steps)
+    return found if marked[-1] or _by_row(table) else _unfinished(found)
 
 
 def read_flags(table: Table, role: str, where: str) -> Flags:
@@ -94,7 +104,9 @@ def _id_ends(table: Table, where: str, notes: list[str]) -> Flags:
             do="Sort the rows by episode (stable), so that each episode is one run of rows.",
         )
     if returning:
-        notes.append(f"{returning} episode ids come back later in the file: every run of equal ids is an episode.")
+        notes.append(
+            f"{counted(returning, 'episode id')} seen again later in the file: every run of equal ids is an episode."
+        )
     return ends
 
 
@@ -102,7 +114,7 @@ def _with_jumps(marked: Flags, jumps: Flags, notes: list[str]) -> Flags:
     found = int((jumps & ~marked).sum())
     if found:
         notes.append(
-            f"{found} episode ends were found where next_observations is not the next row (no flag marks them)."
+            f"Found {counted(found, 'episode end')} where next_observations is not the next row (no flag marks them)."
         )
     return marked | jumps
 
@@ -134,19 +146,46 @@ def _done_note(done: Flags, cut: Flags | None) -> str:
     )
 
 
+def _cut(found: Boundaries, limit: int) -> Boundaries:
+    """No episode longer than `limit` rows; the clock starts with every episode."""
+    counts = -((found.starts - found.ends) // limit)
+    whole = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(whole)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = found.starts[whole] + number * limit
+    ends = np.minimum(starts + limit, found.ends[whole])
+    last = ends == found.ends[whole]
+    terminated = found.terminated[whole] & last
+    truncated = ~terminated & ((ends - starts == limit) | found.truncated[whole])
+    longer = counted(int((counts > 1).sum()), "episode")
+    told = f"{longer} longer than episode_steps={limit}: cut there."
+    return Boundaries(starts, ends, terminated, truncated, ~last, (*found.notes, told))
+
+
+def _unfinished(found: Boundaries) -> Boundaries:
+    if found.truncated[-1]:  # the clock struck just there
+        return found
+    steps = counted(int(found.ends[-1] - found.starts[-1]), "step")
+    told = f"The last episode ({steps}) is unfinished: read as cut off, not as terminal."
+    return replace(found, notes=(*found.notes, told))
+
+
+def _by_row(table: Table) -> bool:
+    """Ends show in the row after them."""
+    return table.episode is not None or "first" in table.flags
+
+
 def _kind_notes(table: Table, marked: Flags, last: NDArray[np.int64], known: Flags) -> list[str]:
     """Sentences on ends whose kind the file does not tell."""
     notes = []
     if table.episode is None and not table.successors and table.flags.keys() <= {"terminated"}:
-        notes.append("Nothing in the file marks time limits: an episode may run on across one.")
-    by_row = table.episode is not None or "first" in table.flags
-    unknown = int((~known & (marked[last] | by_row)).sum())
+        notes.append(
+            "Nothing in the file marks time limits: an episode may run on across one. If there is one, set "
+            "episode_steps to it."
+        )
+    unknown = int((~known & (marked[last] | _by_row(table))).sum())
     if unknown:
         notes.append(
-            f"{unknown} episodes end without the file saying why: read as cut off, not as terminal. "
+            f"{counted(unknown, 'episode end')} without the file saying why: read as cut off, not as terminal. "
             "If the world ended there, add `terminals`."
         )
-    if not marked[-1] and not by_row:
-        length = int(last[-1] - (last[-2] if len(last) > 1 else -1))
-        notes.append(f"The last episode ({length} steps) is unfinished: read as cut off, not as terminal.")
     return notes

@@ -140,7 +140,8 @@ def _fits(role: str, name: str, column: Column) -> bool:
 
 
 def _equal(one: Column, other: Column) -> bool:
-    return one.shape == other.shape and np.array_equal(one[:], other[:])
+    """Single numbers are told later, as columns without rows."""
+    return one.shape == other.shape and (one.shape == () or np.array_equal(one[:], other[:]))
 
 
 def _groups(columns: Mapping[str, Column], role: str, taken: dict[str, str], where: str) -> dict[str, str]:

@@ -45,8 +45,8 @@ KNOWN_BUGS: tuple[tuple[re.Pattern[str], str], ...] = (
 def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None = None) -> Recording:
     """A flat HDF5 file as a recording.
 
-    `episode_steps` cuts the episodes of files that mark no timeouts (D4RL version 0), as D4RL itself does by the
-    environment's limit. `layout` overrules what the content looks like.
+    `episode_steps` is the transform of that name, which files without any end (HalfCheetah of version 0) need to be
+    read at all. `layout` overrules what the content looks like.
     """
     where = f"dataset '{path}'"
     if layout not in {"auto", "flat", "pybullet"}:
@@ -65,13 +65,10 @@ def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None 
     space, env = _marked(root)
     if layout == "pybullet" or (layout == "auto" and is_bullet(columns, where)):
         return bullet_recording(columns, path.name, where, tuple(notes))
-    if episode_steps is not None:
-        columns = {**columns, "timeouts": _timeouts(columns, episode_steps, where)}
-        notes.append(f"No timeouts in the file: episodes are cut at {episode_steps} steps.")
-    elif not _has(columns, "truncated") and not _has(columns, "next_observations"):
-        notes.append("If episodes have a time limit, give episode_steps=<limit>, so that they are cut there.")
     notes += _cluster_notes(columns, where)
-    return flat_recording(columns, path.name, where, space=space, env=env, notes=tuple(notes))
+    return flat_recording(
+        columns, path.name, where, space=space, env=env, notes=tuple(notes), episode_steps=episode_steps
+    )
 
 
 def _columns(root: Hdf5Group) -> tuple[dict[str, Column], list[str]]:
@@ -110,37 +107,12 @@ def _marked(root: Hdf5Group) -> tuple[ActionSpace | None, str]:
     return read_mark(root.group("metadata").column(MARK)) if _is_own(root) else (None, "")
 
 
-def _has(columns: Mapping[str, Column], role: str) -> bool:
-    return any(name == known or name.startswith(f"{known}/") for name in columns for known in NAMES[role])
-
-
-def _timeouts(columns: Mapping[str, Column], limit: int, where: str) -> np.typing.NDArray[np.bool_]:
-    """Where a clock that starts anew after every terminal strikes `limit` [N]."""
-    if _has(columns, "truncated"):
-        raise DataError(where, "marks timeouts itself", do="Leave episode_steps out.")
-    if limit < 1:
-        raise DataError(where, "episode_steps cannot be", got=limit, expected="at least 1")
-    terminal = _terminals(columns, where)
-    rows = np.arange(len(terminal))
-    starts = np.maximum.accumulate(np.where(np.append(True, terminal[:-1]), rows, 0))
-    return np.asarray(((rows - starts) % limit == limit - 1) & ~terminal)
-
-
-def _terminals(columns: Mapping[str, Column], where: str) -> np.typing.NDArray[np.bool_]:
-    for name in NAMES["terminated"]:
-        if name in columns:
-            return check_flags(np.asarray(columns[name][:]).reshape(-1), f"{where}, {name}")
-    first = next((column for name, column in columns.items() if name in NAMES["rewards"]), None)
-    if first is None:
-        raise DataError(where, "has neither terminals nor rewards", got=", ".join(columns)[:200])
-    return np.zeros(len(first), bool)
-
-
 def _cluster_notes(columns: Mapping[str, Column], where: str) -> list[str]:
     """AntMaze marks every row at the goal as terminal; each but the first is then an episode of one step."""
-    if not _has(columns, "terminated"):
+    name = next((name for name in NAMES["terminated"] if name in columns), None)
+    if name is None:
         return []
-    terminal = _terminals(columns, where)
+    terminal = check_flags(np.asarray(columns[name][:]).reshape(-1), f"{where}, {name}")
     repeated = int((terminal[1:] & terminal[:-1]).sum())
     if not repeated:
         return []

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from understudy.core.drafts import new_file
 from understudy.core.errors import DataError
-from understudy.core.files import new_file
 from understudy.core.spec import ActionSpace, space_from, space_json
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array, Episode
 from understudy.data.formats.columns import RENAMED
 from understudy.data.formats.hdf5_column import Hdf5Column
-from understudy.data.formats.hdf5_draft import new_hdf5_file
+from understudy.data.formats.hdf5_draft import Sink, new_hdf5_file
+from understudy.data.recording import environment_name
 
 MARK = "understudy"
 """A dataset in `metadata` that holds what D4RL has no column for, as the bytes of a JSON text."""
@@ -41,8 +42,8 @@ def write_d4rl(dataset: Dataset, path: Path, *, env: str = "") -> None:
     if path.exists():
         raise DataError(where, "already exists", do="Choose another name or remove it first.")
     _check_names(dataset, where)
-    with new_file(path) as draft, new_hdf5_file(draft, where) as file:
-        _write(dataset, file, env)
+    with new_file(path) as draft, new_hdf5_file(draft, where) as (file, sink):
+        _write(dataset, file, sink, env or dataset.env)
 
 
 def read_mark(column: Hdf5Column) -> tuple[ActionSpace, str]:
@@ -51,7 +52,7 @@ def read_mark(column: Hdf5Column) -> tuple[ActionSpace, str]:
         raise DataError(column.where, "not what we write there", got=f"{column.dtype} {list(column.shape)}")
     try:
         note: dict[str, Any] = json.loads(column.whole().tobytes())
-        return space_from(note["action"]), str(note["env"])[:200]
+        return space_from(note["action"]), environment_name(note.get("env"))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(column.where, f"not what we write there ({error!r})") from error
 
@@ -62,7 +63,7 @@ def _check_names(dataset: Dataset, where: str) -> None:
             raise DataError(where, "a column's name has another meaning in D4RL files", got=repr(name), do="Rename it.")
 
 
-def _write(dataset: Dataset, file: Any, env: str) -> None:
+def _write(dataset: Dataset, file: Any, sink: Sink, env: str) -> None:
     mark = json.dumps({"format": 1, "action": space_json(dataset.spec.action), "env": env}).encode()
     file["metadata/" + MARK] = np.frombuffer(mark, np.uint8)
     single = list(dataset.spec.observation) == ["state"]
@@ -74,6 +75,7 @@ def _write(dataset: Dataset, file: Any, env: str) -> None:
                 file.create_dataset(name, (dataset.steps, *values.shape[1:]), values.dtype)
             file[name][row : row + len(values)] = values
         row += len(rows["rewards"])
+        sink.tell_trouble()
 
 
 def _blocks(dataset: Dataset) -> Iterator[list[tuple[int, Episode]]]:

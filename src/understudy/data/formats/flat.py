@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace
+from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.boundaries import Boundaries, Flags, find_boundaries, read_flags
 from understudy.data.formats.columns import Column, Table, sort_columns
@@ -35,11 +36,15 @@ def flat_recording(
     env: str = "",
     notes: tuple[str, ...] = (),
     facts: Mapping[str, Any] | None = None,
+    episode_steps: int | None = None,
 ) -> Recording:
-    """The episodes in columns of n rows each; names as in `columns.NAMES`, groups as `observations/<group>`."""
+    """The episodes in columns of n rows each; names as in `columns.NAMES`, groups as `observations/<group>`.
+
+    Longer episodes are cut after `episode_steps`: only here can that be done to a file that marks no end at all.
+    """
     with _in_memory(where):
         table = sort_columns(columns, where)
-        boundaries = find_boundaries(table, lambda: find_jumps(table), where)
+        boundaries = find_boundaries(table, lambda: find_jumps(table), where, episode_steps)
         known = read_flags(table, "final_known", where) if "final_known" in table.flags else None
         reader = FlatReader(table, boundaries, known, where)
         own_notes = reader.notes()
@@ -94,6 +99,8 @@ class FlatReader:
                 block = self._read(first, int(ends[stop - 1]))
                 self._check_chain(block, inner, first)
                 known = self._final_known(block, inner, first)
+                by_clock = self.boundaries.clocked[number:stop]
+                known[by_clock] &= self._elsewhere(block, inner[by_clock])
             for episode, start, end in zip(range(number, stop), starts[number:stop] - first, inner, strict=True):
                 yield self._episode(block, episode, int(start), int(end), bool(known[episode - number]))
             number = stop
@@ -155,10 +162,20 @@ class FlatReader:
         )
         return known
 
+    def _elsewhere(self, block: Mapping[str, Array], ends: NDArray[np.int64]) -> Flags:
+        """Whether the successor of each end that only the clock knows of is another observation than the next row [B].
+
+        Where it is the next row, nobody can tell the episode's own end from the beginning of another.
+        """
+        elsewhere = np.zeros(len(ends), bool)
+        for group in self.table.successors:
+            elsewhere |= differing_rows(block[f"observation.{group}"][ends], block[f"next.{group}"][ends - 1])
+        return elsewhere
+
     @cached_property
     def _sampled(self) -> tuple[int, int]:
         """How many ends were looked at, and how many of them lost their final observation."""
-        ends = self.boundaries.ends[:-1]
+        ends = self.boundaries.ends[:-1][~self.boundaries.clocked[:-1]]
         picked = ends[np.unique(np.linspace(0, len(ends) - 1, SAMPLED_ENDS).astype(int))] if len(ends) else ends
         table = self.table
         lost = [
@@ -217,8 +234,8 @@ class FlatReader:
         open_ends = int((~self.boundaries.terminated).sum())
         if not table.successors and open_ends:
             notes.append(
-                f"No next_observations: the last step of {open_ends} episodes has no successor and is left out of "
-                "bootstrapped losses."
+                f"No next_observations: the last step of {counted(open_ends, 'episode')} has no successor and is left "
+                "out of bootstrapped losses."
             )
         if table.successors and self.known is None and self._sampled[1]:
             looked, lost = self._sampled

@@ -4,7 +4,9 @@ A member's header is read and believed only as far as the archive bears it out; 
 somebody needs them, and members that nobody needs are never read. No pickle is ever opened.
 """
 
+import io
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,14 +24,17 @@ from understudy.data.episode import Array
 from understudy.data.formats.columns import NAMES, Column
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
-from understudy.data.recording import Recording
+from understudy.data.recording import Recording, environment_name
 
 MEMORY_BUDGET = 16 << 30
 SMALL = 64 << 20
+MEMBERS = 10_000
+"""Arrays of one file; a recording has a dozen, an archive made to exhaust memory has a million."""
+DIRECTORY_BYTES = 2 << 20
 EXPANSION_LIMIT = 100
 """Beyond `SMALL`, a file that unpacks to more than this many times its own size is a bomb, not a recording."""
 ABOUT = "about"
-"""A member of our own files: JSON text with the action space."""
+"""A member of our own files: JSON text with the action space and the environment's name."""
 ABOUT_BYTES = 1 << 20
 UNREADABLE = (
     *(ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError),
@@ -38,16 +43,19 @@ UNREADABLE = (
 """What zipfile and NumPy raise on damaged files."""
 
 
-def open_npz(path: Path) -> Recording:
-    """The recording in an .npz file; its arrays are read as they are needed."""
+def open_npz(path: Path, *, episode_steps: int | None = None) -> Recording:
+    """The recording in an .npz file; its arrays are read as they are needed.
+
+    `episode_steps` is the transform of that name, which flat files without any end need to be read at all.
+    """
     where = f"dataset '{path}'"
     members = _members(path, where)
-    space = _space(members, where)
+    space, env = _about(members, where)
     columns: dict[str, Column] = {name: member for name, member in members.items() if name != ABOUT}
     _refuse_strangers(columns, where)
     if is_imitation(columns):
         return imitation_recording(columns, path.name, where)
-    return flat_recording(columns, path.name, where, space=space)
+    return flat_recording(columns, path.name, where, space=space, env=env, episode_steps=episode_steps)
 
 
 @final
@@ -77,6 +85,17 @@ class Member:
             return np.asarray(npy_format.read_array(file, allow_pickle=False))
 
 
+class _Bounded(io.FileIO):
+    """A file whose directory of members, which zipfile reads at once, is small enough to be one of arrays."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            size = os.fstat(self.fileno()).st_size - self.tell()
+        if size > DIRECTORY_BYTES:
+            raise ValueError(f"it lists more than {MEMBERS:,} arrays")
+        return super().read(size)
+
+
 @contextmanager
 def _readable(where: str) -> Iterator[None]:
     """Whatever a damaged archive raises, in our words."""
@@ -90,16 +109,18 @@ def _readable(where: str) -> Iterator[None]:
 
 def _members(path: Path, where: str) -> dict[str, Member]:
     """Every array by name, headers checked."""
-    with _readable(where), zipfile.ZipFile(path) as archive:
+    with _readable(where), _Bounded(path) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
+        if len(infos) > MEMBERS:
+            raise DataError(where, "refused: too many arrays", got=f"{len(infos):,}", expected=f"at most {MEMBERS:,}")
         _check_unpacked_size(sum(info.file_size for info in infos), path.stat().st_size, where)
         members = {}
         for info in infos:
             name = _member_name(info, where)
             if name in members:
                 raise DataError(where, f"holds two arrays named '{name}'")
-            with archive.open(info) as file:
-                members[name] = Member(path, info, *_read_header(file, info, where))
+            with archive.open(info) as member:
+                members[name] = Member(path, info, *_read_header(member, info, where))
     return members
 
 
@@ -141,13 +162,14 @@ def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tu
     return shape, dtype
 
 
-def _space(members: Mapping[str, Member], where: str) -> ActionSpace | None:
-    """The action space, if the file is one of ours."""
+def _about(members: Mapping[str, Member], where: str) -> tuple[ActionSpace | None, str]:
+    """The action space and the environment, if the file is one of ours."""
     member = members.get(ABOUT)
     if member is None or member.shape != () or member.dtype.kind != "U" or member.dtype.itemsize > ABOUT_BYTES:
-        return None
+        return None, ""
     try:
-        return space_from(json.loads(str(member.values))["action"])
+        facts = json.loads(str(member.values))
+        return space_from(facts["action"]), environment_name(facts.get("env"))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
+from understudy.core.drafts import new_file
 from understudy.core.errors import DataError
-from understudy.core.files import new_file
 from understudy.core.spec import space_json
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array
@@ -97,7 +97,8 @@ def _extra_name(name: str, dimensions: int) -> str:
 
 def _write_archive(dataset: Dataset, members: dict[str, Member], file: IO[bytes]) -> None:
     """Every member in blocks; the same dataset gives the same bytes."""
-    about = np.array(json.dumps({"format": 1, "action": space_json(dataset.spec.action)}, sort_keys=True))
+    facts = {"format": 1, "action": space_json(dataset.spec.action), "env": dataset.env}
+    about = np.array(json.dumps(facts, sort_keys=True))
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, member in members.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as target:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import DataError
+from understudy.core.wording import counted
 from understudy.data.episode import Episode
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.episode_lists import episodes_from
@@ -27,15 +28,18 @@ def check_origin(origin: str) -> None:
         open_recording(origin)
 
 
-def open_recording(origin: Origin) -> Recording:
-    """A path, a Minari id, or a list of episodes."""
+def open_recording(origin: Origin, *, episode_steps: int | None = None) -> Recording:
+    """A path, a Minari id, or a list of episodes.
+
+    `episode_steps` is for flat files, which may mark no end at all; any other kind is cut by `mend`.
+    """
     if not isinstance(origin, (str, Path)):
         return episodes_from(origin)
     path = Path(origin)
     if path.is_dir():
         return _open_folder(path)
     if path.is_file():
-        return _open_file(path)
+        return _open_file(path, episode_steps)
     if MINARI_ID.fullmatch(str(origin)):
         return open_minari(str(origin))
     raise DataError(f"dataset '{origin}'", "no such file", expected=f"{KNOWN}, or a Minari id")
@@ -46,14 +50,14 @@ def _open_folder(path: Path) -> Recording:
         return open_store(path).recording()
     if is_unfinished(path):
         dataset = open_unfinished(path)
-        note = f"an unfinished recording: its {dataset.episodes} whole episodes are used"
+        note = f"an unfinished recording, read as far as it is whole: {counted(dataset.episodes, 'episode')}"
         return replace(dataset.recording(), layout="unfinished store", notes=(note,))
     if is_minari(path):
         return open_minari(path)
     raise DataError(f"dataset '{path}'", "a folder that holds no dataset", expected=KNOWN)
 
 
-def _open_file(path: Path) -> Recording:
+def _open_file(path: Path, episode_steps: int | None) -> Recording:
     with path.open("rb") as file:
         start = file.read(8)
     kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "")
@@ -64,7 +68,7 @@ def _open_file(path: Path) -> Recording:
             do="Where you trust it, load it and save its arrays with numpy.savez.",
         )
     if kind == "npz" or path.suffix == ".npz":
-        return open_npz(path)
+        return open_npz(path, episode_steps=episode_steps)
     if kind == "hdf5" or path.suffix in (".hdf5", ".h5"):
-        return open_d4rl(path)
+        return open_d4rl(path, episode_steps=episode_steps)
     raise DataError(f"dataset '{path}'", "unknown kind of file", got=repr(start), expected=KNOWN)

@@ -23,7 +23,16 @@ from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
 from understudy.data.index import EpisodeIndex
 from understudy.data.stores.npy import PIECE, npy_header
-from understudy.data.stores.store import DIMENSIONS, DTYPES, INDEX, MANIFEST, check_columns, check_layout, dataset_of
+from understudy.data.stores.store import (
+    DIMENSIONS,
+    DTYPES,
+    INDEX,
+    MANIFEST,
+    check_columns,
+    check_layout,
+    dataset_of,
+    recorded_env,
+)
 
 JOURNAL = "episodes.jsonl"
 CARD = "recording.json"
@@ -156,11 +165,11 @@ def _entries(journal: Path) -> Iterator[Entry]:
 
 def open_unfinished(path: Path) -> Dataset:
     """The finished episodes of an unfinished recording."""
-    layout, _ = read_card(path)
+    layout, facts = read_card(path)
     entries, _ = whole_episodes(path, layout)
     if not entries:
         raise DataError(f"recording '{path}'", "was stopped before its first episode was finished")
-    return map_episodes(path, layout, entries)
+    return map_episodes(path, layout, entries, recorded_env(facts))
 
 
 def episode_index(entries: Sequence[Entry]) -> EpisodeIndex:
@@ -170,12 +179,12 @@ def episode_index(entries: Sequence[Entry]) -> EpisodeIndex:
     )
 
 
-def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry]) -> Dataset:
+def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry], env: str = "") -> Dataset:
     """Episodes that are known to be whole, mapped."""
     arrays = {name: _map(path, layout, name, entries) for name in layout.rows}
     index = episode_index(entries)
     check_layout(f"recording '{path}'", layout.spec, arrays, index)
-    return dataset_of(layout.spec, arrays, index, str(path))
+    return dataset_of(layout.spec, arrays, index, str(path), env=env)
 
 
 def _map(path: Path, layout: Layout, name: str, entries: Sequence[Entry]) -> Array:

@@ -5,7 +5,8 @@ A column can therefore grow while it is recorded, and its header is put right at
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
@@ -47,8 +48,15 @@ def write_column(file: Path, column: Array, blocks: Iterable[Array]) -> ColumnFa
     return ColumnFacts(column.dtype.name, column.shape, digest.hexdigest())
 
 
-def map_column(file: Path, facts: ColumnFacts, where: str, *, verify: bool) -> Array:
-    """A column file as an array, mapped. The header must be the expected one to the byte; `verify` reads the rest."""
+Judge = Callable[[Array, int], None]
+"""Raises if some rows of a column cannot be; the number is that of the first."""
+
+
+def map_column(file: Path, facts: ColumnFacts, where: str, *, verify: bool, judge: Judge | None = None) -> Array:
+    """A column file as an array, mapped. The header must be the expected one to the byte.
+
+    `verify` reads the rest once: its digest must be that of the manifest, and then `judge` must not object.
+    """
     dtype = np.dtype(facts.dtype)
     header = npy_header(dtype, facts.shape)
     count = int(np.prod(facts.shape, dtype=object))
@@ -61,16 +69,29 @@ def map_column(file: Path, facts: ColumnFacts, where: str, *, verify: bool) -> A
                 "was changed or damaged after it was written: header or size do not match the manifest",
                 expected=f"{facts.dtype} {list(facts.shape)}",
             )
-        if verify and _digest(content) != facts.sha256:
-            raise DataError(where, "was changed or damaged after it was written (sha256 differs)")
+        if verify:
+            _verify(content, facts, where, judge)
     if count == 0:
         return np.empty(facts.shape, dtype)
     # Copy-on-write: torch wants writable memory, and nothing may ever reach the file.
     return np.memmap(file, dtype, mode="c", offset=len(header), shape=facts.shape)
 
 
-def _digest(content: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while piece := content.read(PIECE):
+def _verify(content: BinaryIO, facts: ColumnFacts, where: str, judge: Judge | None) -> None:
+    """Digest and judge in one pass; a damaged file is told as that, whatever its numbers look like."""
+    digest, row = hashlib.sha256(), 0
+    dtype, shape = np.dtype(facts.dtype), facts.shape[1:]
+    size = dtype.itemsize * prod(shape)
+    objection: DataError | None = None
+    while size and (piece := content.read(max(1, PIECE // size) * size)):
         digest.update(piece)
-    return digest.hexdigest()
+        if judge is not None and objection is None:
+            try:
+                judge(np.frombuffer(piece, dtype).reshape(-1, *shape), row)
+            except DataError as error:
+                objection = error
+        row += len(piece) // size
+    if digest.hexdigest() != facts.sha256:
+        raise DataError(where, "was changed or damaged after it was written (sha256 differs)")
+    if objection is not None:
+        raise objection

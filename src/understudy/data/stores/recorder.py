@@ -12,8 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
+from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
-from understudy.core.files import new_folder, sync_directory
+from understudy.core.files import sync_directory
 from understudy.core.lock import LOCK, lock_folder
 from understudy.core.spec import ActionSpace
 from understudy.data.assemble import check_actions, check_same, spec_of_episode
@@ -55,10 +56,13 @@ class Recorder:
         recipe: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
         name: str = "",
+        env: str = "",
     ) -> None:
         self.path = Path(path)
         self.name = name or str(path)
         """What errors call the episodes that are added: where they come from, if that is another place."""
+        self.env = env
+        """The environment they come from, to be written down."""
         self.space = space
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
@@ -169,7 +173,8 @@ class Recorder:
                 os.fsync(handle)
 
     def _facts(self) -> dict[str, Any]:
-        return {"recipe": self.recipe, "precision": self.precision}
+        named = {"env": self.env} if self.env else {}
+        return {"recipe": self.recipe, "precision": self.precision, **named}
 
     def _take_up(self) -> None:
         """Go on with a folder that was left unfinished: cut what is behind its last whole episode."""
@@ -213,7 +218,7 @@ class Recorder:
         for name, array in episode_index(self._entries).arrays().items():
             (self.path / f"{name}.npy").unlink(missing_ok=True)
             facts[name] = write_column(self.path / f"{name}.npy", array, [array])
-        write_manifest(self.path, layout.spec, facts, self.recipe)
+        write_manifest(self.path, layout.spec, facts, self.recipe, self.env)
         for leftover in (JOURNAL, CARD, LOCK):
             (self.path / leftover).unlink()
         sync_directory(self.path)
@@ -250,7 +255,7 @@ def record(
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     with (
         new_folder(path) as draft,
-        Recorder(draft, space, precision=precision, recipe=recipe, name=recording.name) as recorder,
+        Recorder(draft, space, precision=precision, recipe=recipe, name=recording.name, env=recording.env) as recorder,
     ):
         for episode in recording.episodes():
             recorder.add(episode)

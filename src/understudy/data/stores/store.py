@@ -17,14 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError, UnderstudyError
-from understudy.core.files import new_folder, read_sealed, seal, write_bytes
-from understudy.core.spec import Box, Spec
+from understudy.core.files import read_sealed, seal, write_bytes
+from understudy.core.spec import Box, Discrete, Spec
+from understudy.data.assemble import check_actions
 from understudy.data.dataset import Dataset, Pager
 from understudy.data.episode import COLUMN_NAME, Array
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
-from understudy.data.stores.npy import map_column, write_column
+from understudy.data.recording import environment_name
+from understudy.data.stores.npy import Judge, map_column, write_column
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -49,12 +52,12 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
             name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
             for name, column in dataset.columns().items()
         }
-        write_manifest(draft, dataset.spec, columns, recipe)
+        write_manifest(draft, dataset.spec, columns, recipe, dataset.env)
     return path
 
 
 def write_manifest(
-    folder: Path, spec: Spec, columns: Mapping[str, ColumnFacts], recipe: Mapping[str, Any] | None
+    folder: Path, spec: Spec, columns: Mapping[str, ColumnFacts], recipe: Mapping[str, Any] | None, env: str = ""
 ) -> None:
     """The last file of a store: what it holds, sealed."""
     content = {
@@ -67,6 +70,7 @@ def write_manifest(
         },
         "fingerprint": fingerprint(spec, columns),
         "recipe": dict(recipe) if recipe is not None else {},
+        "env": env,
     }
     write_bytes(folder / MANIFEST, seal(content))
 
@@ -76,7 +80,10 @@ def is_store(path: Path) -> bool:
 
 
 def open_store(path: Path, *, verify: bool = True) -> Dataset:
-    """Map a store. `verify` reads every file once and compares its digest before anything is used."""
+    """Map a store. `verify` reads every file once and compares its digest before anything is used.
+
+    In the same pass numbers are found that no recorder lets in: a seal says who was last, not that he was careful.
+    """
     where = f"dataset '{path}'"
     try:
         manifest = read_sealed(path / MANIFEST)
@@ -90,7 +97,13 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
     for name in sorted({file.name.removesuffix(".npy") for file in path.glob("*.npy")} - facts.keys()):
         raise DataError(f"{where}, column '{name}'", "is not described by the manifest")
     columns = {
-        name: map_column(path / f"{name}.npy", facts[name], f"{where}, column '{name}'", verify=verify)
+        name: map_column(
+            path / f"{name}.npy",
+            facts[name],
+            f"{where}, column '{name}'",
+            verify=verify,
+            judge=_judge(spec, name, f"{where}, column '{name}'"),
+        )
         for name in facts
     }
     index = EpisodeIndex(*(np.array(columns.pop(name)) for name in INDEX))
@@ -98,7 +111,35 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
     mapped = {name: column for name, column in columns.items() if isinstance(column, np.memmap)}
     large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
     pager = FileRows(path, mapped) if large else None
-    return dataset_of(spec, columns, index, str(path), fingerprint=fingerprint(spec, facts), pager=pager)
+    env = recorded_env(manifest)
+    return dataset_of(spec, columns, index, str(path), env=env, fingerprint=fingerprint(spec, facts), pager=pager)
+
+
+def _judge(spec: Spec, name: str, where: str) -> Judge:
+    """What rows of a column must be: finite, and actions inside their space."""
+
+    def judge(rows: Array, first: int) -> None:
+        if rows.dtype.kind == "f" and not _all_finite(rows):
+            place = np.argwhere(~np.isfinite(rows))[0]
+            column = f", column {', '.join(map(str, place[1:]))}" if len(place) > 1 else ""
+            raise DataError(f"{where}, row {first + place[0]}{column}", "not finite", got=rows[tuple(place)])
+        if name == "action" and isinstance(spec.action, Discrete) and rows.ndim == 1:
+            wrong = np.flatnonzero((rows < 0) | (rows >= spec.action.count))
+            if len(wrong):
+                expected = f"0 to {spec.action.count - 1}"
+                raise DataError(
+                    f"{where}, row {first + wrong[0]}", "no such action", got=rows[wrong[0]], expected=expected
+                )
+        elif name == "action" and rows.ndim == 2:
+            check_actions(rows, spec.action, where)
+
+    return judge
+
+
+def _all_finite(rows: Array) -> bool:
+    """A sum is quicker than a look at each; only one that is not finite needs the look, for it may be too large."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(rows.sum()) or np.isfinite(rows).all())
 
 
 def dataset_of(
@@ -107,6 +148,7 @@ def dataset_of(
     index: EpisodeIndex,
     name: str,
     *,
+    env: str = "",
     fingerprint: str | None = None,
     pager: Pager | None = None,
 ) -> Dataset:
@@ -119,6 +161,7 @@ def dataset_of(
         tensors["reward"],
         index,
         name=name,
+        env=env,
         mask=tensors.get("mask"),
         extra={name.removeprefix("extra."): column for name, column in tensors.items() if name.startswith("extra.")},
         fingerprint=fingerprint,
@@ -130,6 +173,12 @@ def store_recipe(path: Path) -> dict[str, Any]:
     """The recipe a store was made from; empty if it was not."""
     recipe = read_sealed(path / MANIFEST).get("recipe")
     return recipe if isinstance(recipe, dict) else {}
+
+
+def recorded_env(facts: Mapping[str, Any]) -> str:
+    """The environment in a manifest or card: its own entry, or its recipe's; older ones have neither."""
+    recipe = facts.get("recipe")
+    return environment_name(facts.get("env") or (recipe.get("env") if isinstance(recipe, dict) else ""))
 
 
 def _column_facts(entries: object, where: str) -> dict[str, ColumnFacts]:

@@ -1,18 +1,17 @@
 """From any recording to any format we write, mended and chosen from on the way, in bounded memory."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, DataError
-from understudy.core.files import discard
 from understudy.core.spec import ActionSpace
+from understudy.data import finals
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Precision
+from understudy.data.episode import Episode, Precision
 from understudy.data.formats.d4rl_writer import write_d4rl
 from understudy.data.formats.minari.writer import write_minari
 from understudy.data.formats.npz_writer import write_npz
@@ -46,11 +45,13 @@ def convert(
     precision: Precision = "source",
     minari_id: str = "",
     env: str = "",
+    drop_unknown_finals: bool = False,
     reporter: Reporter = SILENT,
 ) -> Converted:
     """Write `source` as a store, an .npz, a D4RL .hdf5 (by the target's ending) or, with an id, a Minari dataset.
 
-    With `minari_id`, `target` is the folder of Minari datasets.
+    With `minari_id`, `target` is the folder of Minari datasets. `env` is the environment's name, if the source does
+    not tell it. With `drop_unknown_finals` a last step whose successor is not known is left out.
     """
     kind = "minari" if minari_id else FORMATS.get(target.suffix, "")
     if not kind:
@@ -63,11 +64,15 @@ def convert(
         )
     if not minari_id and target.exists():
         raise DataError(str(target), "already exists", do="Choose another name or remove it first.")
-    recording = _chain(open_recording(source), space, transforms or Transforms())
+    transforms = transforms or Transforms()
+    recording = _chain(open_recording(source, episode_steps=transforms.episode_steps), space, transforms)
+    recording = replace(recording, env=env or recording.env)
+    if drop_unknown_finals:
+        recording = replace(recording, play=_whole(recording))
     with _as_store(recording, target, kind, precision, reporter) as dataset:
         path = target
         if kind == "minari":
-            path = write_minari(dataset, minari_id, target, env=env)
+            path = write_minari(dataset, minari_id, target)
         elif kind != "store":
             writers: dict[str, Callable[[Dataset, Path], None]] = {"npz": write_npz, "d4rl": write_d4rl}
             writers[kind](dataset, target)
@@ -86,9 +91,11 @@ def _chain(recording: Recording, space: ActionSpace | None, transforms: Transfor
     if transforms.chooses():
         choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'")
         mended = pick(mended, choice.train)
-    return Recording(
-        mended.name, mended.steps, mended.play, known, mended.layout, mended.env, mended.notes, mended.facts
-    )
+    return replace(mended, space=known)
+
+
+def _whole(recording: Recording) -> Callable[[], Iterator[Episode]]:
+    return lambda: finals.drop_unknown_finals(recording.episodes())
 
 
 @contextmanager
@@ -96,15 +103,9 @@ def _as_store(
     recording: Recording, target: Path, kind: str, precision: Precision, reporter: Reporter
 ) -> Iterator[Dataset]:
     """The recording streamed into a store: the target itself, or one beside it that is removed afterwards."""
-    store = target if kind == "store" else target.with_name(f".{target.name}.{os.getpid()}.store")
-    store.parent.mkdir(parents=True, exist_ok=True)
     assert recording.space is not None
-    if store != target:
-        discard(store)  # of a dead process that had our number
-    try:
+    with ExitStack() as stack:
+        store = target if kind == "store" else stack.enter_context(working_folder(target, "store")) / "store"
         with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
             record(recording, store, recording.space, precision=precision, on_steps=lambda steps: advance(steps, ""))
         yield open_store(store, verify=False)
-    finally:
-        if store != target:
-            shutil.rmtree(store, ignore_errors=True)

@@ -11,6 +11,7 @@ import torch
 from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
 from understudy.core.spec import ActionSpace, Discrete
+from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
 from understudy.data.formats.readers import Origin, open_recording
@@ -64,7 +65,7 @@ def prepare(
     """Read, mend, choose."""
     if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
         return choose_from(open_store(Path(origin)), transforms)
-    recording = open_recording(origin)
+    recording = open_recording(origin, episode_steps=transforms.episode_steps)
     space = space or space_of(recording)
     return choose_from(read(mend(recording, transforms, space), space, precision, reporter), transforms)
 
@@ -75,7 +76,7 @@ def read(recording: Recording, space: ActionSpace, precision: Precision, reporte
     with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
         # One by one: what the file held in wider numbers is let go as soon as it is converted.
         episodes = _counted(recording.episodes(), advance)
-        return Dataset.from_episodes(episodes, space, name=recording.name, precision=precision)
+        return Dataset.from_episodes(episodes, space, name=recording.name, env=recording.env, precision=precision)
 
 
 def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
@@ -113,10 +114,15 @@ def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
     choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
     recording = dataset.recording()
     kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
-    check_memory(replace(recording, steps=int(kept.sum())), "Choose fewer episodes: max_episodes or best_episodes.")
+    do = "Choose fewer episodes (max_episodes, best_episodes), or have `dataset convert` write a store of their own."
+    check_memory(replace(recording, steps=int(kept.sum())), do)
     parts = [
         Dataset.from_episodes(
-            pick(recording, numbers).episodes(), dataset.spec.action, name=dataset.name, precision="source"
+            pick(recording, numbers).episodes(),
+            dataset.spec.action,
+            name=dataset.name,
+            env=dataset.env,
+            precision="source",
         )
         for numbers in (choice.train, choice.validation)
         if len(numbers)
@@ -173,7 +179,7 @@ def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Da
         reporter.task("collecting", recipe.episodes, "episodes", recorder.episodes) as advance,
     ):
         if recorder.episodes:
-            reporter.say(f"{path}: going on after {recorder.episodes} episodes")
+            reporter.say(f"{path}: going on after {counted(recorder.episodes, 'episode')}")
         for episode in play(recipe, policies, advance, first=recorder.episodes):
             recorder.add(episode)
     return open_store(path)

@@ -12,12 +12,12 @@ from understudy.core.files import read_json
 from understudy.data.episode import COLUMN_NAME
 from understudy.data.formats.minari.frames import LOSSY
 from understudy.data.formats.minari.spaces import Action, Leaf, read_action_space, read_observation_space
+from understudy.data.recording import environment_name
 
 METADATA_LIMIT = 16 << 20
 WORDS = ("author", "algorithm_name", "code_permalink", "description", "minari_version", "dataset_id")
 SCORES = ("ref_min_score", "ref_max_score")
 LARGEST_SCORE = 1e30
-ENV_ID = re.compile(r"[A-Za-z0-9_./:-]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _env(data: Mapping[str, Any], notes: list[str]) -> str:
     except (ValueError, AttributeError, RecursionError):
         notes.append("Its env_spec is not readable and ignored.")
         return ""
-    return word if isinstance(word, str) and ENV_ID.fullmatch(word) else ""
+    return environment_name(word)
 
 
 def _facts(data: Mapping[str, Any]) -> dict[str, Any]:

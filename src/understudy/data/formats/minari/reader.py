@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from understudy.core.errors import DataError
+from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.hdf5 import Hdf5Group, open_hdf5_file
 from understudy.data.formats.minari.arrow import arrow_episodes, play_arrow
@@ -123,9 +124,11 @@ class _Reader:
             first = root.group(f"episode_{numbers[0]}")
             notes = [*self._image_notes(first), *self._info_notes(first)]
         if len(numbers) != self.about.episodes:
-            notes.append(f"The metadata tells of {self.about.episodes} episodes; the file holds {len(numbers)}.")
+            notes.append(
+                f"The metadata tells of {counted(self.about.episodes, 'episode')}; the file holds {len(numbers)}."
+            )
         if 0 in steps:
-            notes.append(f"{steps.count(0)} episodes without a step are left out.")
+            notes.append(f"Left out: {counted(steps.count(0), 'episode')} without a step.")
         return [number for number, count in zip(numbers, steps, strict=True) if count], sum(steps), tuple(notes)
 
     def _numbers(self, root: Hdf5Group) -> list[int]:

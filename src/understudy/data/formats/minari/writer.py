@@ -1,17 +1,20 @@
 """Datasets as Minari folders, which `minari.load_dataset` opens: HDF5, lossless, a group per episode."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
-from understudy.core.files import new_folder, write_bytes, write_new
+from understudy.core.files import write_bytes, write_new
 from understudy.core.spec import ActionSpace, Discrete, Group, Spec
+from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array, Episode
+from understudy.data.finals import drop_unknown_finals
 from understudy.data.formats.hdf5_draft import new_hdf5_file
 from understudy.data.formats.minari.reader import MAIN_FILE, check_minari_id, minari_root
 from understudy.data.formats.minari.spaces import IMAGE_SIDE
@@ -51,7 +54,7 @@ def write_minari(
         (draft / "data").mkdir()
         counts = _write_episodes(dataset, draft / "data" / MAIN_FILE, where)
         size = (draft / "data" / MAIN_FILE).stat().st_size
-        metadata = _metadata(dataset, dataset_id, env, counts, size) | dict(facts or {})
+        metadata = _metadata(dataset, dataset_id, env or dataset.env, counts, size) | dict(facts or {})
         write_new(draft / "data" / "metadata.json", json.dumps(metadata).encode())
     return folder
 
@@ -68,8 +71,8 @@ def _check_finals(dataset: Dataset, choice: UnknownFinals, where: str) -> None:
     if lost and choice == "refuse":
         raise DataError(
             where,
-            f"{lost} episodes lack their final observation, which Minari needs",
-            do='unknown_finals="drop" leaves out the last step of each.',
+            f"{counted(lost, 'episode')} without a final observation, which Minari needs",
+            do='To leave out the last step of each, give unknown_finals="drop", or the command --drop-unknown-finals.',
         )
 
 
@@ -84,8 +87,8 @@ def _name_spaces(folder: Path, root: Path) -> None:
 def _write_episodes(dataset: Dataset, path: Path, where: str) -> list[tuple[int, bool]]:
     """Every episode with a step left; the steps of each, and whether its final observation is known."""
     counts: list[tuple[int, bool]] = []
-    with new_hdf5_file(path, where) as file:
-        for episode in _whole(dataset.recording().episodes()):
+    with new_hdf5_file(path, where) as (file, sink):
+        for episode in drop_unknown_finals(dataset.recording().episodes()):
             group = file.create_group(f"episode_{len(counts)}")
             group.attrs["id"] = len(counts)
             group.attrs["total_steps"] = len(episode)
@@ -93,32 +96,10 @@ def _write_episodes(dataset: Dataset, path: Path, where: str) -> list[tuple[int,
             for name, values in _arrays(episode, single=list(dataset.spec.observation) == ["state"]).items():
                 group.create_dataset(name, data=values)
             counts.append((len(episode), episode.final_known))
+            sink.tell_trouble()
     if not counts:
         raise DataError(where, "has no step left to write")
     return counts
-
-
-def _whole(episodes: Iterator[Episode]) -> Iterator[Episode]:
-    """Episodes that end with an observation: cut to the last one that is known, unless the world ended there."""
-    for episode in episodes:
-        if episode.final_known or episode.terminated:
-            yield episode
-        elif len(episode) > 1:
-            yield _shortened(episode)
-
-
-def _shortened(episode: Episode) -> Episode:
-    steps = len(episode) - 1
-    extra = {name: values[:steps] for name, values in episode.extra.items()}
-    return Episode(
-        episode.observations,
-        episode.actions[:steps],
-        episode.rewards[:steps],
-        terminated=False,
-        truncated=episode.truncated,
-        mask=episode.mask,
-        extra=extra,
-    )
 
 
 def _arrays(episode: Episode, *, single: bool) -> dict[str, Array]:
