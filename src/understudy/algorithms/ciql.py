@@ -20,12 +20,16 @@ and with `extraction=ddpg_bc` π climbs Q near the data, as TD3+BC's does (λ = 
 
     L_π = mean −log π(a|s)/A − λ·min_j Q_j(s,π(s))                    → losses.policy.penalised_climb
 
-in discrete actions with Σ_a π(a|s)·min_j Q_j(s,a) over legal ones in the place of Q(s,π(s)), and A = 1.
+in discrete actions with Σ_a π(a|s)·min_j Q_j(s,a) over legal ones in the place of Q(s,π(s)), and A = 1. With
+`extraction=greedy_support` π learns the best discrete action that a clone β̂ of the data finds common enough:
 
-Differs from IQL in α·P and `ddpg_bc` alone: with α = 0 and `awr` it *is* IQL, to the bit. Differs from CQL in: no
+    L_π = mean −log π(a*|s),  a* = argmax min_j Q̄_j(s,a) over β̂(a|s) ≥ share·max β̂(·|s)  → losses.support.supported
+
+Differs from IQL in α·P and extraction alone: with α = 0 and `awr` it *is* IQL, to the bit. Differs from CQL in: no
 action but the data's is ever backed up; log ∫ is sampled around π's action with a width of our own (`parts.negatives`),
 as IQL's policies have no density on the box. Differs from the project in its defaults (there α 1, τ .8, β 1, relu_mean
-with the dataset's actions, softmax weights of positive advantages): all can be set, and those that are wrong warn.
+with the dataset's actions, softmax weights of positive advantages, a density that forgets tanh, a policy that waits for
+1000 updates): all can be set, and those that are wrong warn.
 """
 
 from dataclasses import dataclass
@@ -40,14 +44,8 @@ from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
-from understudy.losses.action_values import expected_value
 from understudy.losses.conservative import cql_h_gap, exact_gap, mean_gap, relu_mean
-from understudy.losses.policy import (
-    negative_log_likelihood,
-    penalised_climb,
-    value_scale,
-    weighted_negative_log_likelihood,
-)
+from understudy.losses.policy import weighted_negative_log_likelihood
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
 from understudy.losses.weights import effective_sample_size
 from understudy.nn.actor import Actor, ActorSettings
@@ -60,6 +58,7 @@ from understudy.parts.advantage_weighting import (
     share_at_ceiling,
     warn_if_known_to_be_wrong,
 )
+from understudy.parts.extraction import BehaviourModel, behaviour_models, climb, raw_log_prob, refuse_idle
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
 from understudy.parts.optim import Adam, cosine_decay
 from understudy.parts.proposals import Proposals
@@ -82,10 +81,18 @@ class Config(WeightingSettings):
     """What `relu_mean` compares with: uniform actions, or those of other rows of the batch."""
     sampled_actions: int = Field(10, ge=1)
     """N: continuous actions of each kind that a penalty draws for a row. Discrete uniform ones are all counted."""
-    extraction: Literal["awr", "ddpg_bc"] = "awr"
-    """`awr` clones good actions of the data; `ddpg_bc` climbs the critics and stays near the data, as TD3+BC."""
+    extraction: Literal["awr", "ddpg_bc", "greedy_support"] = "awr"
+    """`awr` clones good actions of the data; `ddpg_bc` climbs the critics and stays near the data, as TD3+BC;
+    `greedy_support` takes the best of the discrete actions that are common in the data, as BCQ."""
     climb_weight: float = Field(2.5, ge=0)
     """Weight of the (normalised) value against cloning in `ddpg_bc`: 0 is behaviour cloning."""
+    support_share: float = Field(0.3, ge=0, le=1)
+    """Of `greedy_support`: how likely an action must be, against the likeliest. 0 allows all, 1 the likeliest alone."""
+    policy: Literal["head", "raw_seed"] = "head"
+    """`raw_seed` forgets tanh where actions are cloned (with actor.head=squashed), so that 0.8 is acted as tanh(0.8) =
+    0.66. Kept to reproduce others, with a warning."""
+    actor_delay: int = Field(0, ge=0)
+    """Updates for which π stands still while V and Q learn."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
     gamma: float = Field(0.99, ge=0, le=1)
@@ -111,6 +118,8 @@ class Config(WeightingSettings):
     def _fits_together(self) -> Self:
         if self.negatives == "dataset" and self.penalty != "relu_mean":
             raise ValueError(f"negatives=dataset is for penalty=relu_mean; {self.penalty} does not read it")
+        if self.policy == "raw_seed" and (self.extraction != "awr" or self.actor.head != "squashed"):
+            raise ValueError("policy=raw_seed needs extraction=awr and actor.head=squashed")
         return self
 
 
@@ -127,6 +136,8 @@ class CIQL:
     value_optimizer: Adam
     critic_optimizer: Adam
     proposals: Proposals
+    behaviour: list[BehaviourModel]
+    """β̂ of `greedy_support`; other extractions have none."""
     updates: Tensor
     """How many there have been; on it the actor's schedule depends."""
 
@@ -146,7 +157,7 @@ class CIQL:
 
         with torch.no_grad():
             value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
-        metrics = self._clone(data, state, q_target - value) if config.extraction == "awr" else self._climb(data, state)
+        metrics = self._extract(data, state, q_target - value)
 
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         q = self.critic(state, data.action)
@@ -167,30 +178,26 @@ class CIQL:
             "value/advantage": (q_target - value).mean(),
         }
 
-    def _clone(self, data: Transitions, state: Tensor, advantage: Tensor) -> Metrics:
-        """One step of π toward the data's better actions."""
-        weight = advantage_weights(advantage, self.config)
-        log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
-        loss = weighted_negative_log_likelihood(log_prob, weight).mean()
-        self.policy_optimizer.minimise(loss, self._actor_learning_rate())
-        return {
-            "loss/actor": loss.detach(),
-            "weight/effective_share": effective_sample_size(weight) / len(weight),
-            "weight/clipped_share": share_at_ceiling(advantage, self.config),
-        }
-
-    def _climb(self, data: Transitions, state: Tensor) -> Metrics:
-        """One step of π up critics that hold still, near the data."""
-        features = self.policy.features(state, data.extra.get("mask"))
-        if isinstance(self.critic, ActionValues):
-            q, dimensions = expected_value(features, self.critic.every(state).detach().amin(0)), 1
+    def _extract(self, data: Transitions, state: Tensor, advantage: Tensor) -> Metrics:
+        """One step of π."""
+        config, mask = self.config, data.extra.get("mask")
+        if config.extraction == "ddpg_bc":
+            loss, metrics = climb(self.policy, self.critic, state, data.action, mask, config.climb_weight)
+        elif config.extraction == "greedy_support":
+            (behaviour,), share, rate = self.behaviour, config.support_share, config.value_learning_rate
+            loss, metrics = behaviour.cloned_best(
+                self.policy, self.target.network, state, data.action, mask, share, rate
+            )
         else:
-            q, dimensions = self.critic.frozen(state, self.policy.head.mode(features)).amin(0), data.action.shape[1]
-        distance = negative_log_likelihood(self.policy.head.log_prob(features, data.action)) / dimensions
-        scale = self.config.climb_weight * value_scale(q)
-        loss = penalised_climb(q, scale, distance, 1.0).mean()
+            features, weight = self.policy.features(state, mask), advantage_weights(advantage, config)
+            log_prob_of = raw_log_prob if config.policy == "raw_seed" else self.policy.head.log_prob
+            loss = weighted_negative_log_likelihood(log_prob_of(features, data.action), weight).mean()
+            metrics = {
+                "weight/effective_share": effective_sample_size(weight) / len(weight),
+                "weight/clipped_share": share_at_ceiling(advantage, config),
+            }
         self.policy_optimizer.minimise(loss, self._actor_learning_rate())
-        return {"loss/actor": loss.detach(), "loss/cloning": distance.detach().mean(), "weight/q": scale}
+        return metrics | {"loss/actor": loss.detach()}
 
     def _gap(self, data: Transitions, state: Tensor, next_state: Tensor, q: Tensor) -> Tensor:
         """P of each critic and row [K, B], given Q(s,a) [K, B]; [K, 1] of `relu_mean`."""
@@ -208,14 +215,16 @@ class CIQL:
         return mean_gap(others, q) if config.penalty == "mean_gap" else relu_mean(others, q).unsqueeze(1)
 
     def _actor_learning_rate(self) -> float | Tensor:
-        if self.config.actor_schedule == "constant":
-            return self.config.actor_learning_rate
-        return cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+        rate: float | Tensor = self.config.actor_learning_rate
+        if self.config.actor_schedule == "cosine":
+            rate = cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+        return rate if self.config.actor_delay == 0 else rate * (self.updates >= self.config.actor_delay)
 
 
 def build(config: Config, blueprint: Blueprint) -> CIQL:
-    warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean"})
+    warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
     spec, seed = blueprint.spec, blueprint.seed
+    refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, blueprint=blueprint)
     policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
     critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
@@ -233,5 +242,6 @@ def build(config: Config, blueprint: Blueprint) -> CIQL:
         adam[value],
         adam[critic],
         Proposals.seeded(seed),
+        behaviour_models(config.extraction, blueprint, policy.view.size, config.actor),
         torch.zeros((), dtype=torch.int64),
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.envs.battle.player import play_battle
+from understudy.envs.bullet import bound
 from understudy.envs.gym import Env
 from understudy.envs.point_maze import make_waypoint_player
 
@@ -51,6 +52,7 @@ CONTROLLERS: dict[str, Callable[[Env], Controller]] = {
         for places in (("",) if maze == "UMaze" else ("", "_Diverse_G", "_Diverse_GR"))
         for reward in ("", "Dense")
     },
+    "HalfCheetahBulletEnv-v0": lambda env: bound,
     "UnderstudyBattle-v0": lambda env: play_battle,
     "UnderstudyBattleScripted-v0": lambda env: play_battle,
 }

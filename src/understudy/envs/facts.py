@@ -6,7 +6,7 @@ from gymnasium.envs.registration import EnvSpec
 from understudy.envs.gym import make_env
 
 ENDLESS = {
-    *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup"),
+    *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup", "HalfCheetahBulletEnv"),
     *(f"AdroitHand{task}{kind}" for task in ("Door", "Hammer", "Relocate") for kind in ("", "Sparse")),
     *(f"Fetch{task}{kind}" for task in ("Reach", "Push", "Slide", "PickAndPlace") for kind in ("", "Dense")),
 }

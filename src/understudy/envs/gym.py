@@ -23,6 +23,9 @@ Env = gymnasium.Env[Any, Any]
 Keys = tuple[str, ...]
 """What leads to a part of a nested Dict."""
 
+BULLET = re.compile(r"[A-Za-z0-9]+BulletEnv-v\d+")
+"""Ids whose first reset is odd: pybullet-envs-gymnasium 0.6.0 measures progress by the mean place of all bodies, and
+counts the floor among them from the first step on. They are reset once when they are made."""
 PACKAGES = (
     (
         re.compile(
@@ -32,7 +35,7 @@ PACKAGES = (
         "gymnasium_robotics",
         "understudy[robotics]",
     ),
-    (re.compile(r"[A-Za-z0-9]+BulletEnv-v\d+"), "pybullet_envs_gymnasium", "understudy[bullet]"),
+    (BULLET, "pybullet_envs_gymnasium", "understudy[bullet]"),
 )
 """Ids that Gymnasium knows once a package is imported: pattern, package, how to install. Nobody else names imports."""
 
@@ -51,6 +54,8 @@ def make_env(name: str) -> Env:
             warnings.simplefilter("ignore", DeprecationWarning)  # an older version was asked for: data came from it
             env = gymnasium.make(name, disable_env_checker=True)
         _clear_model_file(env)
+        if BULLET.fullmatch(name):
+            env.reset()
         return env
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise MissingPackageError(
