@@ -22,6 +22,8 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/iql_speed.py
+	$(BIN)/python benchmarks/actor_critic_speed.py
+	$(BIN)/python benchmarks/discrete_cql_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
 
 # torch first, at its pinned version, so that nothing else pulls another build of it.

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 from dataset_memory import ACTION, CPU, OBSERVATION, in_memory, on_disk
-from iql_speed import Peer, peer_python
+from interleaved import Peer, peer_python
 from torch import Tensor
 
 from understudy.core.protocols import Carry, Demand, Source
@@ -116,7 +116,8 @@ def main() -> None:
     keep_freed_memory()
     plain, select = bare()
     slow = max(16, options.batches // 20)
-    peers = [] if options.no_peer else [Peer("d3rlpy", peer_python("d3rlpy"), slow, kind="sampling")]
+    python = None if options.no_peer else peer_python("d3rlpy")
+    peers = [] if python is None else [Peer("d3rlpy", python, slow, kind="sampling", threads=1)]
     with stored(not options.no_store) as large:
         runs = {"bare indexing": plain, "index_select": select, **ours(in_memory(ROWS // 1000)), **large}
         speeds: dict[str, list[float]] = {name: [] for name in runs}

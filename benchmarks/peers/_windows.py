@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-THREADS = 2
+THREADS = int(os.environ.get("BENCH_THREADS", "2"))
 
 # The problem that every peer measures.
 ROWS = 1_000_000
@@ -22,6 +22,7 @@ OBSERVATION = 17
 ACTION = 6
 BATCH = 256
 HIDDEN = 256
+EPISODE = 1000
 
 
 def arguments() -> argparse.Namespace:
@@ -29,6 +30,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--windows", type=int, default=5, help="timing windows (without --stdin)")
     parser.add_argument("--updates", type=int, default=1000, help="gradient updates per window")
     parser.add_argument("--stdin", action="store_true", help="one window per line 'go', until EOF")
+    parser.add_argument("--layers", type=int, default=2, help="hidden layers of every network")
     parser.add_argument("--compile", action="store_true", help="compile the update (understudy only)")
     return parser.parse_args()
 
@@ -42,7 +44,7 @@ def machine_busy() -> float:
 
 def serve(name: str, run: Callable[[int], None], options: argparse.Namespace) -> None:
     """Warm ``run`` up, then time it; ``run(n)`` performs n updates and waits for them."""
-    run(options.updates)
+    run(max(options.updates, 10))
     print(json.dumps({"peer": name, "ready": True, "pid": os.getpid()}), flush=True)
     turns = (line for line in sys.stdin if line.strip() == "go") if options.stdin else range(options.windows)
     for _ in turns:
@@ -55,7 +57,8 @@ def serve(name: str, run: Callable[[int], None], options: argparse.Namespace) ->
                     "peer": name,
                     "updates": options.updates,
                     "seconds": round(wall, 4),
-                    "updates_per_second": round(options.updates / wall, 1),
+                    "updates_per_second": round(options.updates / wall, 3),
+                    "updates_per_cpu_second": round(options.updates / cpu, 3),
                     "cores_used": round(cpu / wall, 2),
                     "cores_others": round(max(0.0, busy - cpu) / wall, 2),  # > 0.1: a disturbed window
                 }

@@ -47,7 +47,7 @@ def test_a_restored_learner_knows_whose_turn_it_is(name: str, done: int) -> None
     old, new = fresh(name), fresh(name)
     old.update(done)
     new.algorithm.updates, new.source.drawn = old.algorithm.updates, old.source.drawn
-    assert old.algorithm.prepare(old.batch())[0].__name__ == new.algorithm.prepare(new.batch())[0].__name__
+    assert old.algorithm.turn().__name__ == new.algorithm.turn().__name__
     assert "updates" in capture(old.algorithm)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from understudy.nn.plain_mlp import ALIGNMENT, Layout, plain_mlp
 
 MEMBERS = [None, 1, 2, 3]
-SIZES = [[4, 1], [4, 8, 2], [4, 8, 6, 3], [4, 16, 16]]
+SIZES = [[4, 1], [4, 8, 1], [4, 8, 20], [4, 8, 2], [4, 8, 6, 3], [4, 16, 16]]
 
 
 def network(members: int | None, sizes: list[int], dtype: torch.dtype = torch.float64) -> tuple[Layout, Tensor]:

@@ -119,21 +119,20 @@ class ReBRAC:
 
     def update(self, data: Transitions) -> Metrics:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        step, inputs = self.prepare(data)
-        return step(data, *inputs)
+        return self.turn()(data)
 
-    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]:
-        """Whose turn it is, and this update's noise."""
+    def turn(self) -> Callable[[Transitions], Metrics]:
+        """Count, and say whose turn it is."""
         self.updates += 1
         due = self.updates % self.config.policy_delay == 0
-        return self.update_all if due else self.update_critics, (self.noise.draw(data.action),)
+        return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions, noise: Tensor) -> Metrics:
+    def update_critics(self, data: Transitions) -> Metrics:
         """One gradient step of both critics."""
         config = self.config
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
         with torch.no_grad():
-            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state), noise)
+            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state))
             next_value = self.critic_target.network(next_state, next_action).amin(0)
         distance, known = (
             summed_squared_distance(next_action, data.extra["next_action"]),
@@ -151,10 +150,10 @@ class ReBRAC:
             "value/penalty": config.critic_penalty * mean_over(distance, known),
         }
 
-    def update_all(self, data: Transitions, noise: Tensor) -> Metrics:
+    def update_all(self, data: Transitions) -> Metrics:
         """One gradient step of the critics and of the actor, and of all targets."""
         config = self.config
-        metrics = self.update_critics(data, noise)
+        metrics = self.update_critics(data)
         state = self.policy.view(data.obs)
         action = policy_action(self.policy, state)
         member = 0 if config.policy_critic == "first" else None
@@ -193,5 +192,5 @@ def build(config: Config, blueprint: Blueprint) -> ReBRAC:
         Target.of(critic),
         Adam.over(policy.parameters()),
         Adam.over(critic.parameters()),
-        TargetNoise(config.target_noise, config.target_noise_clip, stream(seed, "target_noise")),
+        TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed),
     )

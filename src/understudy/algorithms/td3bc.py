@@ -23,7 +23,6 @@ from typing import ClassVar, Literal, final
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
@@ -104,20 +103,19 @@ class TD3BC:
 
     def update(self, data: Transitions) -> Metrics:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        step, inputs = self.prepare(data)
-        return step(data, *inputs)
+        return self.turn()(data)
 
-    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]:
-        """Whose turn it is, and this update's noise."""
+    def turn(self) -> Callable[[Transitions], Metrics]:
+        """Count, and say whose turn it is."""
         self.updates += 1
         due = self.updates % self.config.policy_delay == 0
-        return self.update_all if due else self.update_critics, (self.noise.draw(data.action),)
+        return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions, noise: Tensor) -> Metrics:
+    def update_critics(self, data: Transitions) -> Metrics:
         """One gradient step of both critics."""
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
         with torch.no_grad():
-            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state), noise)
+            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state))
             next_value = self.critic_target.network(next_state, next_action).amin(0)
         target = bootstrap_target(data.reward, self.config.gamma, data.terminated, next_value)
         q = self.critic(state, data.action)
@@ -125,9 +123,9 @@ class TD3BC:
         self.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
         return {"loss/critic": loss.detach(), "value/q": q.detach()[0].mean(), "value/target": target.mean()}
 
-    def update_all(self, data: Transitions, noise: Tensor) -> Metrics:
+    def update_all(self, data: Transitions) -> Metrics:
         """One gradient step of the critics and of the actor, and of all targets."""
-        metrics = self.update_critics(data, noise)
+        metrics = self.update_critics(data)
         state = self.policy.view(data.obs)
         action = policy_action(self.policy, state)
         q = self.critic.frozen(state, action, member=0)
@@ -158,5 +156,5 @@ def build(config: Config, blueprint: Blueprint) -> TD3BC:
         Target.of(critic),
         Adam.over(policy.parameters()),
         Adam.over(critic.parameters()),
-        TargetNoise(config.target_noise, config.target_noise_clip, stream(seed, "target_noise")),
+        TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed),
     )

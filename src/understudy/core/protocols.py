@@ -70,14 +70,14 @@ class Algorithm(Protocol):
 
 
 @runtime_checkable
-class Preparing(Protocol):
-    """An algorithm whose update first does what no compiled graph can hold: it counts, and draws random numbers.
+class TakingTurns(Protocol):
+    """An algorithm whose updates are of several kinds, such as one that moves its actor at every second only.
 
-    `prepare` returns the method that is due and what it needs beside the data; that method is tensors in, tensors
-    out, and may be compiled. `update(data)` is the two after each other.
+    `turn` counts, and returns the method that is due, which may be compiled: a graph cannot ask whose turn it is.
+    `update(data)` is `turn()(data)`.
     """
 
-    def prepare(self, data: Transitions) -> tuple[Callable[..., Metrics], tuple[Tensor, ...]]: ...
+    def turn(self) -> Callable[[Transitions], Metrics]: ...
 
     def update(self, data: Transitions) -> Metrics: ...
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
-import torch
 from torch import Tensor
 
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
+from understudy.parts.noise import Noise
 
 
 class DeterministicActorSettings(ActorSettings):
@@ -24,16 +24,17 @@ class TargetNoise:
 
     std: Static[float]
     ceiling: Static[float]
-    stream: torch.Generator
+    stream: Tensor
+    """Where the stream stands, as `Noise` holds it."""
 
-    def draw(self, action: Tensor) -> Tensor:
-        """Unit normals in the shape of `action` [B, A]; `smoothed` scales them."""
-        return torch.randn(action.shape, generator=self.stream).to(action.device)
+    @classmethod
+    def seeded(cls, std: float, ceiling: float, seed: int) -> "TargetNoise":
+        return cls(std, ceiling, Noise.named(seed, "target_noise").state)
 
-    def smoothed(self, action: Tensor, draws: Tensor) -> Tensor:
-        """ã = clip(a + clip(std·draws, ±ceiling), ±1) [B, A]."""
-        noise = (self.std * draws).clamp(-self.ceiling, self.ceiling)
-        return (action + noise).clamp(-1.0, 1.0)
+    def smoothed(self, action: Tensor) -> Tensor:
+        """ã = clip(a + clip(ε, ±ceiling), ±1) [B, A]."""
+        noise = self.std * Noise(self.stream).normal(*action.shape).to(action.device)
+        return (action + noise.clamp(-self.ceiling, self.ceiling)).clamp(-1.0, 1.0)
 
 
 def policy_action(policy: Actor, state: Tensor) -> Tensor:

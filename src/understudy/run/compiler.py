@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 
 import torch
-from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Metrics, Preparing
+from understudy.core.protocols import Metrics, TakingTurns
 
 Update = Callable[[Transitions], Metrics]
 COMPILERS = ("g++", "clang++", "c++")
@@ -30,31 +29,31 @@ def compile_update(update: Update, device: torch.device) -> Update:
         raise ConfigError("compile", f"torch {torch.__version__} is too old for it", do="Use compile=false.") from error
     assert isinstance(update, MethodType)
     owner = update.__self__
-    return _prepared_first(owner, device) if isinstance(owner, Preparing) else _compiled(update, device)
+    return _by_turns(owner, device) if isinstance(owner, TakingTurns) else _compiled(update, device)
 
 
-def _prepared_first(owner: Preparing, device: torch.device) -> Update:
-    """Each kind of update is a graph of its own, compiled when it is first due; preparing stays eager."""
-    graphs: dict[str, Callable[..., Metrics]] = {}
+def _by_turns(owner: TakingTurns, device: torch.device) -> Update:
+    """Each kind of update is a graph of its own, compiled when it is first due."""
+    graphs: dict[str, Update] = {}
 
     def step(data: Transitions) -> Metrics:
-        due, inputs = owner.prepare(data)
+        due = owner.turn()
         if due.__name__ not in graphs:
             graphs[due.__name__] = _compiled(due, device)
-        return graphs[due.__name__](data, *inputs)
+        return graphs[due.__name__](data)
 
     return step
 
 
-def _compiled(method: Callable[..., Metrics], device: torch.device) -> Callable[..., Metrics]:
+def _compiled(method: Update, device: torch.device) -> Update:
     options: dict[str, str | int | bool | Callable[..., object]] = {"guard_filter_fn": _no_guards}
     if device.type == "cpu":
         options["cpp_wrapper"] = True
     compiled = torch.compile(_of_its_own(method), fullgraph=True, options=options)
 
-    def step(data: Transitions, *inputs: Tensor) -> Metrics:
+    def step(data: Transitions) -> Metrics:
         try:
-            return compiled(data, *inputs)
+            return compiled(data)
         except (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ConfigError("compile", f"this run cannot be compiled ({reason})", do="Use compile=false.") from error
@@ -67,7 +66,7 @@ def _no_guards(guards: Sequence[object]) -> list[bool]:
     return [False] * len(guards)
 
 
-def _of_its_own(method: Callable[..., Metrics]) -> Callable[..., Metrics]:
+def _of_its_own(method: Update) -> Update:
     """The same method with its own code object: compiled code is remembered by it, and is this run's alone."""
     assert isinstance(method, MethodType)
     function = method.__func__
