@@ -43,8 +43,9 @@ def register_worlds() -> None:
 register_worlds()
 
 
-def short_settings(algorithm: str, out: Path, *, world: str = SHORT, **changes: Any) -> dict[str, Any]:
+def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of about a tenth of a second: 12 updates, logs, evaluations and saves on different beats."""
+    world = changes.pop("world", SHORT)
     recipe = {"env": world, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
     small = {
         "data": {"recipe": recipe},

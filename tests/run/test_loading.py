@@ -35,5 +35,7 @@ def test_a_few_episodes_of_a_large_store_fit(tmp_path: Path, monkeypatch: pytest
     with_memory(monkeypatch, 3000)
     assert load_dataset(path).episodes == 6
     assert load_dataset(path, transforms=Transforms(max_episodes=2)).episodes == 2
-    with pytest.raises(DataError, match=r"too large to be read into memory.*Choose fewer episodes.*a store of their own"):
+    with pytest.raises(
+        DataError, match=r"too large to be read into memory.*Choose fewer episodes.*a store of their own"
+    ):
         load_dataset(path, transforms=Transforms(max_episodes=5))

@@ -140,8 +140,8 @@ def test_gradient_norms_are_those_of_the_last_update(tmp_path: Path) -> None:
 def test_a_run_whose_values_are_too_large_says_so_once_and_every_log_holds_it(tmp_path: Path) -> None:
     """Rewards of a ten-thousandth can never add up to what critics say that have learned next to nothing."""
     rng = np.random.default_rng(0)
-    columns = {"observations": rng.standard_normal((200, 3)), "actions": rng.uniform(-1, 1, (200, 1))}
-    ends = {"terminals": np.zeros(200, bool), "timeouts": np.arange(1, 201) % 20 == 0}
+    columns: dict[str, Any] = {"observations": rng.standard_normal((200, 3)), "actions": rng.uniform(-1, 1, (200, 1))}
+    ends: dict[str, Any] = {"terminals": np.zeros(200, bool), "timeouts": np.arange(1, 201) % 20 == 0}
     np.savez(tmp_path / "poor.npz", rewards=np.full(200, 1e-4), **columns, **ends)
     console = Console(record=True, width=300)
     config = tiny_config("td3bc", tmp_path / "run", data={"path": str(tmp_path / "poor.npz")}, log_every=5, steps=20)

@@ -75,7 +75,7 @@ def _claim(draft: Path, path: Path) -> int:
         except FileExistsError as error:
             raise DataError(
                 str(path), "another process is writing it", do="Wait for it, or choose another name."
-            ) from (error)
+            ) from error
         except (BlockingIOError, FileNotFoundError):
             continue
         if draft.exists() and os.path.samestat(os.fstat(handle), draft.stat()):

@@ -11,11 +11,13 @@ from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.protocols import Algorithm, Blueprint, Metrics, Moments
 from understudy.core.spec import Box, Spec
 from understudy.core.state import Static, capture
+from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.formats.readers import check_origin
 from understudy.data.rewards import RewardTransform, fit_rewards
 from understudy.data.scores import reference
 from understudy.data.transforms import Transforms, column_numbers
+from understudy.envs.facts import can_terminate
 from understudy.envs.gym import env_spec, make_env
 from understudy.nn.actor import Actor
 from understudy.nn.normalizer import unit_moments
@@ -69,6 +71,7 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT, prepared: Prep
     dataset = prepared.train
     torch.set_num_threads(config.threads)
     check_fits(dataset.spec, dataset.name, spec_of(config.env.id), config.env.id)
+    _warn_of_terminals(dataset, config, reporter)
     reward = fit_rewards(config.data.reward, dataset)
     blueprint = Blueprint(
         dataset.spec,
@@ -146,6 +149,17 @@ def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:
     if not env.fits(data):
         raise DataError(
             f"dataset '{name}'", f"does not fit environment '{env_id}'", got=data.describe(), expected=env.describe()
+        )
+
+
+def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
+    """Time limits stored as terminals teach that the future is worth nothing; here that can be known."""
+    ended, env_id = int(dataset.index.terminated.sum()), config.env.id
+    if ended and can_terminate(env_id) is False:
+        look = f"understudy dataset check {config.data.path or 'DATA'} --env {env_id}"
+        reporter.say(
+            f"{dataset.name}: {counted(ended, 'episode')} of {dataset.episodes} terminated, and {env_id} never does. "
+            f"Time limits stored as terminals? See: {look}"
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
+from understudy.core.wording import counted
 from understudy.data.episode import Episode, check_flags
 from understudy.data.formats.columns import Column
 from understudy.data.recording import Recording
@@ -99,7 +100,7 @@ class BulletReader:
             "d4rl-pybullet stores time limits as terminals: set time_limit=1000 (or the environment's limit).",
         ]
         if single:
-            notes.append(f"{single} episodes of a single row have no step and are left out.")
+            notes.append(f"Left out: {counted(single, 'episode')} of a single row, which is no step.")
         if ended < len(self.ends):
             notes.append("The last episode is unfinished: read as cut off, not as terminal.")
         return notes

@@ -66,6 +66,8 @@ def prepare(
     if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
         return choose_from(open_store(Path(origin)), transforms)
     recording = open_recording(origin, episode_steps=transforms.episode_steps)
+    for note in recording.notes:
+        reporter.say(f"{Path(recording.name).name}: {note}")
     space = space or space_of(recording)
     return choose_from(read(mend(recording, transforms, space), space, precision, reporter), transforms)
 
