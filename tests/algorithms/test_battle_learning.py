@@ -5,6 +5,7 @@ one who is not; all of them often err. Cloning the mixture wins as often as the 
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
+import understudy as us
 from learners import start
-from understudy import Dataset, evaluate_policy, load_config, make_dataset
+from understudy import Dataset, load_config, make_dataset, write_store
 from understudy.core.errors import DataError
+from understudy.core.protocols import Policy
 
 pytestmark = pytest.mark.slow
 
@@ -30,13 +33,12 @@ def mixture() -> Dataset:
 
 
 def victories(dataset: Dataset, algorithm: str, seed: int = 0) -> float:
-    """Share of two hundred battles from fixed starts."""
+    """Of two hundred battles, after learning."""
     torch.set_num_threads(1)
     config = load_config(f"{algorithm}/battle").algo
     learning = start(config, dataset, seed=seed, steps=UPDATES, batch_size=128)
     learning.update(UPDATES)
-    found = evaluate_policy(learning.algorithm.policy, "UnderstudyBattleScripted-v0", 200, 900)
-    return float(np.mean(np.asarray(found.returns) > 5))
+    return won(learning.algorithm.policy)
 
 
 def share_won(dataset: Dataset) -> float:
@@ -48,6 +50,30 @@ def test_iql_chooses_the_good_actions_of_a_battle(mixture: Dataset) -> None:
     found = victories(mixture, "iql")
     assert found > share_won(mixture) + MARGIN
     assert found > victories(mixture, "bc") + MARGIN
+
+
+@pytest.mark.parametrize("algorithm", ["iql", "discrete_cql"])
+def test_a_policy_improves_on_the_clone_it_started_as(mixture: Dataset, algorithm: str, tmp_path: Path) -> None:
+    """Measured: BC 15 to 17 %, from there IQL 37 %, CQL 35 %. With flipped rewards: 5 %."""
+    store = write_store(mixture, tmp_path / "store")
+    run = us.train(
+        us.load_config(
+            f"{algorithm}/battle",
+            [
+                "stages=[{algo: {name: bc, learning_rate: 2e-3}, steps: 2000}]",
+                *(f"data.path={store}", "data.recipe=null", "steps=3000", "eval_every=3000", "eval_episodes=10"),
+                *("tensorboard=false", f"out={tmp_path / 'run'}"),
+            ],
+        )
+    )
+    clone, better = (won(us.load_policy(path)) for path in (run.path / "stages" / "1-bc", run.path))
+    assert better > clone + MARGIN
+
+
+def won(policy: Policy) -> float:
+    """Share of two hundred battles from fixed starts."""
+    found = us.evaluate_policy(policy, "UnderstudyBattleScripted-v0", 200, 900)
+    return float(np.mean(np.asarray(found.returns) > 5))
 
 
 def test_a_flipped_sign_misses_the_margin(mixture: Dataset) -> None:

@@ -19,15 +19,15 @@ class SquashedActorSettings(ActorSettings):
     """`default` (torch's Linear), `orthogonal` or `small_output`."""
 
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 512
 """Rows of a pass: activations that fit the cache, in few passes."""
 
 
 def values_of_many(critic: QEnsemble, state: Tensor, actions: Tensor) -> Tensor:
     """Q_j(s_b, a_mb) [K, M, B] of states [B, S] and M actions for each [M, B, A], all critics at once.
 
-    A pass takes as many actions as keep its activations in the cache: thirty actions of 256 states in eight passes take
-    a fifth less time than in one.
+    A pass takes as many actions as keep its activations in the cache: thirty actions of 256 states in fifteen passes take
+    a sixth less time, compiled, than in one.
     """
     count = max(1, BLOCK_ROWS // len(state))
     blocks = [_values(critic, state, block) for block in torch.split(actions, count)]
