@@ -24,7 +24,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/iql_speed.py
 	$(BIN)/python benchmarks/actor_critic_speed.py
 	$(BIN)/python benchmarks/discrete_cql_speed.py
+	$(BIN)/python benchmarks/sampling_speed.py
+	$(BIN)/python benchmarks/inspect_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
+	$(BIN)/python benchmarks/convert_memory.py
 
 # torch first, at its pinned version, so that nothing else pulls another build of it.
 $(READY): pyproject.toml constraints.txt
