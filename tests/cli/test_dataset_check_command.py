@@ -139,9 +139,9 @@ def test_the_printed_command_mends_what_was_found(
     assert told["convert"] == ""
 
 
-def test_without_an_environment_the_command_asks_for_it() -> None:
+def test_without_an_environment_the_command_asks_for_bounds() -> None:
     spoken = check(real_data("halfcheetah_cs285.npz"))
-    assert "halfcheetah_cs285-mended --env ID time_limit=1000" in spoken.out
+    assert "halfcheetah_cs285-mended --action-low LOW --action-high HIGH time_limit=1000" in spoken.out
     assert "--env" not in report(real_data("cartpole_rllib.npz"))["convert"]
 
 

@@ -212,3 +212,40 @@ def test_a_run_learns_from_a_file_without_any_end(tmp_path: Path) -> None:
     cut = convert(str(source), tmp_path / "cut", transforms=Transforms(episode_steps=5), space=BOX, precision="float32")
     meta = json.loads((tmp_path / "run" / "meta.json").read_text())
     assert cut.fingerprint in json.dumps(meta) + told
+
+
+def test_bounds_can_be_given_without_an_environment(tmp_path: Path) -> None:
+    source = flat_file(tmp_path / "log.npz", timeouts=np.arange(1, 21) % 10 == 0)
+    words = ("dataset", "convert", source, tmp_path / "store", "--action-low", "-3", "--action-high", "3")
+    assert understudy(*words).code == 0
+    assert open_store(tmp_path / "store").spec.action == Box((-3.0,), (3.0,))
+    half = ("dataset", "convert", source, tmp_path / "other", "--action-low", "3")
+    assert "expected --action-low below --action-high" in complaint(*half, code=2)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("word", ["normalize_observations=true", "reward=none", "hide_columns={}"])
+def test_what_is_done_while_learning_is_refused_even_as_its_default(word: str, tmp_path: Path) -> None:
+    source = flat_file(tmp_path / "log.npz", timeouts=np.arange(1, 21) % 10 == 0)
+    words = ("dataset", "convert", source, tmp_path / "store", "--env", "Pendulum-v1", word)
+    assert "is done while learning, not to files" in complaint(*words, code=2)
+
+
+def test_a_folder_of_logs_names_what_it_holds(tmp_path: Path) -> None:
+    flat_file(tmp_path / "a b.npz")
+    assert "Give one of the files in it: a b.npz" in complaint("dataset", "inspect", tmp_path, code=1)
+
+
+def test_nan_is_mended_by_the_command_that_check_prints(tmp_path: Path) -> None:
+    rewards = np.zeros(20, np.float32)
+    rewards[3] = np.nan
+    ends = np.arange(1, 21) % 10 == 0
+    source = flat_file(tmp_path / "log.npz", rew=rewards, act=np.zeros((20, 1), np.float32), timeouts=ends)
+    columns = dict(np.load(source))
+    np.savez(source, **{name: columns[name] for name in columns if name not in ("rewards", "actions")})
+    spoken = understudy("dataset", "check", source)
+    assert spoken.code == 1
+    assert "not_finite=drop" in spoken.out
+    words = ("--action-low", "-1", "--action-high", "1", "not_finite=drop")
+    assert understudy("dataset", "convert", source, tmp_path / "store", *words).code == 0
+    assert open_store(tmp_path / "store").episodes == 1

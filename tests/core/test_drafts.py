@@ -93,3 +93,14 @@ def test_an_error_names_what_was_to_be_written(tmp_path: Path) -> None:
         (tmp_path / "source").read_bytes()
     assert elsewhere.value.filename == str(tmp_path / "source")
     assert names(tmp_path) == []
+
+
+def test_a_place_where_no_folder_can_be_made_is_told_at_once() -> None:
+    with pytest.raises(OSError), new_file(Path("/proc/new.npz")):
+        pass
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(DataError, match=r"'.*taken' is a file, not a folder"), new_file(tmp_path / "taken" / "new.npz"):
+        pass

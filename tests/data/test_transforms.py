@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.data.episode import Episode
+from understudy.data.formats.episode_lists import episodes_from
 from understudy.data.recording import Recording
 from understudy.data.transforms import (
     Choosing,
@@ -24,6 +25,7 @@ from understudy.data.transforms import (
     pick,
     realign_rewards,
 )
+from worlds import random_episodes
 
 BOX = Box((-2.0, 0.0), (2.0, 1.0))
 
@@ -200,3 +202,22 @@ def test_bad_words_are_refused(words: dict[str, Any]) -> None:
 
 def test_column_numbers_count_from_both_ends() -> None:
     assert column_numbers((-1, 0, 2), 3, "x") == [0, 2]
+
+
+def test_episodes_that_are_not_finite_can_be_left_out() -> None:
+    """One with NaN in a state, one with infinity in a reward, one that float32 cannot hold, one whole."""
+    episodes = random_episodes(4)
+    episodes[0].observations["state"][3, 1] = np.nan
+    episodes[1].rewards[0] = np.inf
+    huge = replace(episodes[2], actions=np.full(episodes[2].actions.shape, 1e300))
+    recording = episodes_from([episodes[0], episodes[1], huge, episodes[3]])
+    space = Box((-1.0,) * 2, (1.0,) * 2)
+    kept = list(mend(recording, Mending(not_finite="drop"), space).episodes())
+    assert len(kept) == 1
+    np.testing.assert_array_equal(kept[0].rewards, episodes[3].rewards)
+
+
+def test_what_late_rewards_cost_is_told() -> None:
+    recording = episodes_from(random_episodes(1))
+    mended = mend(recording, Mending(late_rewards=True), Box((-1.0,) * 2, (1.0,) * 2))
+    assert any("counts as cut off" in note for note in mended.notes)

@@ -70,8 +70,9 @@ def test_other_breaks_are_still_told(pendulum: list[Episode]) -> None:
 
 @pytest.mark.parametrize(("truncated", "level"), [(False, "error"), (True, "warning")])
 def test_where_nothing_can_be_replayed_the_marks_decide(truncated: bool, level: str) -> None:
-    lake = [replace(frozen_lake(length), terminated=False) for length in (250, 40)]
-    report = check([lake[0], replace(lake[1], truncated=truncated)], "FrozenLake-v1")
+    """Terminals alone leave open how many time limits lie before one."""
+    unfinished = replace(frozen_lake(40), terminated=False, truncated=truncated)
+    report = check([frozen_lake(250), unfinished], "FrozenLake-v1")
     fix = next(finding.fix for finding in report.findings if finding.kind == "longer-than-limit")
     assert "1 of 2 episodes lasts longer than FrozenLake-v1" in found(report, level)["longer-than-limit"]
     assert "episode_steps=100" in fix
@@ -106,3 +107,12 @@ def test_a_real_file_without_its_marks(tmp_path: Path) -> None:
 
 def save(path: str, columns: dict[str, Any]) -> None:
     np.savez(path, **columns)
+
+
+def test_numbered_episodes_under_a_longer_limit_are_not_called_joined() -> None:
+    """25 demonstrations of a door, each numbered, longer than today's limit; nothing of them can be replayed."""
+    pytest.importorskip("gymnasium_robotics")
+    report = check_file(str(real_data("adroit_door_human.npz")), "AdroitHandDoor-v1")
+    assert "longer-than-limit" not in found(report, "error")
+    assert "25 of 25 episodes last longer" in found(report, "warning")["longer-than-limit"]
+    assert "episode_steps" not in " ".join(report.settings)

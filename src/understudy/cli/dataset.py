@@ -2,9 +2,9 @@
 
 import typer
 
-from understudy.cli import dataset_check, dataset_convert, dataset_inspect
+from understudy.cli import dataset_check, dataset_convert, dataset_corrupt, dataset_inspect
 
-PARTS = (dataset_inspect, dataset_check, dataset_convert)
+PARTS = (dataset_inspect, dataset_check, dataset_convert, dataset_corrupt)
 """Files with a `register(app)`: a new command adds its file here."""
 
 

@@ -24,6 +24,8 @@ def convert(
     target: Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")],
     changes: Annotated[list[str] | None, typer.Argument(help="Transforms, as key=value.")] = None,
     env: Environment = "",
+    action_low: Annotated[float | None, typer.Option("--action-low", help="Without --env: least action.")] = None,
+    action_high: Annotated[float | None, typer.Option("--action-high", help="Without --env: greatest action.")] = None,
     float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
     minari: Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")] = "",
     drop_unknown_finals: Annotated[
@@ -36,7 +38,7 @@ def convert(
     from understudy.data.transforms import Transforms
     from understudy.run.config import apply_override
     from understudy.run.dataset.conversion import convert as run
-    from understudy.run.dataset.loading import space_of_env
+    from understudy.run.dataset.loading import box_of, space_of_env
     from understudy.run.progress import Reporter
 
     words: dict[str, object] = {}
@@ -45,11 +47,13 @@ def convert(
             raise ConfigError(change, "transforms have no 'data.' here", do=f"Say {change.removeprefix('data.')}.")
         apply_override(words, change)
     with stoppable(f"dataset '{target}'", "Nothing was written."):
+        transforms = Transforms.parse(words)
+        bounds = box_of(source, action_low, action_high, transforms.episode_steps)
         done = run(
             source,
             target,
-            space=space_of_env(env) if env else None,
-            transforms=Transforms.parse(words),
+            space=space_of_env(env) if env else bounds,
+            transforms=transforms,
             precision="float32" if float32 else "source",
             minari_id=minari,
             env=env,

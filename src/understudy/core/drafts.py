@@ -15,7 +15,9 @@ from understudy.core.errors import DataError
 from understudy.core.files import publish_directory, sync_directory
 from understudy.core.lock import hold_folder
 
-KINDS = ("draft", "file", "store")
+KINDS = ("draft", "file", "store", "original")
+ATTEMPTS = 100
+"""Nobody is swept so often."""
 
 
 @contextmanager
@@ -38,7 +40,10 @@ def new_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def working_folder(path: Path, kind: str) -> Iterator[Path]:
     """A hidden folder beside `path`, removed afterwards; errors of the file system name `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise DataError(str(path), f"cannot be written: '{error.filename}' is a file, not a folder") from error
     sweep(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{kind}")
     handle = _claim(draft, path)
@@ -68,19 +73,19 @@ def sweep(path: Path) -> None:
 
 def _claim(draft: Path, path: Path) -> int:
     """A new folder, held. Somebody may sweep it before it is: then it is made again."""
-    while True:
+    for _ in range(ATTEMPTS):
         try:
             draft.mkdir()
+        except FileExistsError:
+            break
+        try:
             handle = _hold(draft)
-        except FileExistsError as error:
-            raise DataError(
-                str(path), "another process is writing it", do="Wait for it, or choose another name."
-            ) from error
         except (BlockingIOError, FileNotFoundError):
             continue
         if draft.exists() and os.path.samestat(os.fstat(handle), draft.stat()):
             return handle
         os.close(handle)
+    raise DataError(str(path), "another process is writing it", do="Wait for it, or choose another name.")
 
 
 def _hold(draft: Path) -> int:

@@ -191,5 +191,5 @@ def check_finite(array: Array, where: str) -> None:
             "not finite",
             got=array[tuple(place)],
             expected="a finite float32",
-            do=f"{int((~finite).sum())} such values here; repair or drop these episodes.",
+            do=f"{int((~finite).sum())} such values here; data.not_finite=drop leaves such episodes out.",
         )

@@ -24,11 +24,17 @@ from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
 
 Columns = dict[str, tuple[int, ...]]
+LATE = (
+    "late_rewards: the last action of an episode whose reward was never written is left out, and with it the end: such "
+    "an episode counts as cut off, not as terminated."
+)
 
 
 class Mending(Settings):
     """What makes a recording fit its environment. A change here changes what the data is."""
 
+    not_finite: Literal["refuse", "drop"] = "refuse"
+    """What to do with episodes that hold NaN or infinity; `drop` leaves them out."""
     episode_steps: Annotated[int, Field(ge=1)] | None = None
     """Episodes that the file joins are cut after so many steps (D4RL version 0 marks no time limits)."""
     drop_columns: Columns = Field({})
@@ -96,11 +102,21 @@ def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recordin
     def play() -> Iterator[Episode]:
         limit, episodes = mending.episode_steps, recording.episodes()
         for number, episode in enumerate(episodes if limit is None else cut_episodes(episodes, limit)):
+            if mending.not_finite == "drop" and not is_finite(episode):
+                continue
             mended = mend_episode(episode, mending, space, f"dataset '{recording.name}', episode {number}")
             if len(mended):
                 yield mended
 
-    return replace(recording, play=play)
+    notes = (*recording.notes, LATE) if mending.late_rewards else recording.notes
+    return replace(recording, play=play, notes=notes)
+
+
+def is_finite(episode: Episode) -> bool:
+    """No NaN and no infinity in observations, actions and rewards, as float32 sees them."""
+    columns = (*episode.observations.values(), episode.actions, episode.rewards)
+    with np.errstate(over="ignore"):
+        return all(bool(np.isfinite(np.asarray(column, np.float32)).all()) for column in columns)
 
 
 def mend_episode(episode: Episode, mending: Mending, space: ActionSpace, where: str) -> Episode:

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import read_json, write_json
 from understudy.core.state import restore
+from understudy.data.corruption import corruption_facts
+from understudy.data.stores.store import is_store, store_recipe
 from understudy.nn.actor import Actor
 from understudy.run.birth import birth, shares_data, stage_runs
 from understudy.run.build import Learner, build_learner, settled_data
@@ -177,7 +179,9 @@ def resume(
 
 def birth_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
-    return {**describe_run(dataset_facts(learner)), "config_sha256": config_digest(config)}
+    path = Path(config.data.path)
+    told = corruption_facts(store_recipe(path)) if config.data.path and is_store(path) else {}
+    return {**describe_run({**dataset_facts(learner), **told}), "config_sha256": config_digest(config)}
 
 
 def dataset_facts(learner: Learner) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from understudy.core.errors import DataError, did_you_mean
 from understudy.data.episode import COLUMN_NAME, Array
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "observations": ("observations", "observation", "obs", "states"),
-    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states"),
-    "actions": ("actions", "action", "acts"),
-    "rewards": ("rewards", "reward", "rews", "rewards_flat"),
+    "observations": ("observations", "observation", "obs", "states", "state"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state"),
+    "actions": ("actions", "action", "acts", "act"),
+    "rewards": ("rewards", "reward", "rews", "rew", "rewards_flat"),
     "terminated": ("terminals", "terminal", "terminations", "terminated", "source_terminal"),
     "truncated": ("timeouts", "timeout", "truncations", "truncated"),
     "done": ("dones", "done"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from understudy.core.errors import DataError
 from understudy.core.wording import counted
+from understudy.data.corruption import corruption_facts, corruptions_in
 from understudy.data.episode import Episode
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.episode_lists import episodes_from
@@ -14,9 +15,10 @@ from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_min
 from understudy.data.formats.npz import open_npz
 from understudy.data.recording import Recording
 from understudy.data.stores.journal import is_unfinished, open_unfinished
-from understudy.data.stores.store import is_store, open_store
+from understudy.data.stores.store import is_store, open_store, store_recipe
 
 Origin = str | Path | Sequence[Episode | Mapping[str, Any]]
+SHOWN = 5
 KNOWN = "an .npz file, an HDF5 file (D4RL), a Minari dataset, or a store folder"
 MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5"}
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
@@ -47,14 +49,18 @@ def open_recording(origin: Origin, *, episode_steps: int | None = None) -> Recor
 
 def _open_folder(path: Path) -> Recording:
     if is_store(path):
-        return open_store(path).recording()
+        recording, recipe = open_store(path).recording(), store_recipe(path)
+        notes = tuple(record.sentence() for record in corruptions_in(recipe))
+        return replace(recording, notes=notes, facts=corruption_facts(recipe))
     if is_unfinished(path):
         dataset = open_unfinished(path)
         note = f"an unfinished recording, read as far as it is whole: {counted(dataset.episodes, 'episode')}"
         return replace(dataset.recording(), layout="unfinished store", notes=(note,))
     if is_minari(path):
         return open_minari(path)
-    raise DataError(f"dataset '{path}'", "a folder that holds no dataset", expected=KNOWN)
+    inside = [entry.name for entry in sorted(path.iterdir()) if entry.suffix in (".npz", ".hdf5", ".h5")]
+    do = f"Give one of the files in it: {', '.join(inside[:SHOWN])}{', …' if len(inside) > SHOWN else ''}"
+    raise DataError(f"dataset '{path}'", "a folder that holds no dataset", expected=KNOWN, do=do if inside else "")
 
 
 def _open_file(path: Path, episode_steps: int | None) -> Recording:

@@ -58,7 +58,12 @@ def _broken_episodes(survey: Survey) -> Iterator[Finding]:
         expected = f", expected {fault.expected}" if fault.expected else ""
         more = "" if fault.count == 1 else f" {fault.count:,} episodes are like this."
         message = f"{_where(survey, episode=fault.episode)}: {fault.what}{expected}.{more}"
-        yield Finding("error", fault.kind, message, fault.do or "Repair or drop these episodes.")
+        yield Finding(
+            "error",
+            fault.kind,
+            message,
+            fault.do or "Repair these episodes, or leave them out when you write the file.",
+        )
     if survey.episodes == 0:
         yield Finding("error", "no-episodes", f"{_where(survey)}: has no whole episode.", "There is nothing to learn.")
 
@@ -71,7 +76,8 @@ def _not_finite(survey: Survey) -> Iterator[Finding]:
         within = f", column {place.column}" if column.shape else ""
         where = _where(survey, episode=place.episode, then=f"{_title(name)}, row {place.row}{within}")
         message = f"{where}: not finite: {_many(column.non_finite, 'such value')}, expected finite float32."
-        yield Finding("error", "non-finite", message, "Repair or drop these episodes.")
+        fix = "not_finite=drop leaves these episodes out."
+        yield Finding("error", "non-finite", message, fix)
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:

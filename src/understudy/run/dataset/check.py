@@ -29,7 +29,7 @@ from understudy.run.dataset.world import World, open_world, recorded_world
 from understudy.run.progress import SILENT, Reporter
 
 SETTING = re.compile(
-    r"(drop_columns=\{[^}]*\}|actions_from=\[[^]]*\]|(?:episode_steps|time_limit|late_rewards|actions)=\w+)"
+    r"(drop_columns=\{[^}]*\}|actions_from=\[[^]]*\]|(?:not_finite|episode_steps|time_limit|late_rewards|actions)=\w+)"
 )
 """A setting of `data:` inside the words of a fix."""
 FOR_ITS_OWN = {"action-scale", "out-of-range", "no-such-action", "untried-actions"}
@@ -81,12 +81,13 @@ class Report:
     def command(self, source: str) -> str:
         """The one command that writes a mended copy, or nothing if there is nothing to mend.
 
-        Where no action space is known, the reader has to fill in the environment's ID.
+        Where no action space is known, the reader has to fill in its bounds.
         """
         if not self.settings:
             return ""
         unknown = self.survey is not None and self.survey.space is None and isinstance(self.survey.actions, BoxActions)
-        env = ["--env", self.env_id or "ID"] if self.env_id or unknown else []
+        bounds = ["--action-low", "LOW", "--action-high", "HIGH"] if unknown and not self.env_id else []
+        env = ["--env", self.env_id] if self.env_id else bounds
         target = Path(source).with_suffix("").name + "-mended"
         return shlex.join(["understudy", "dataset", "convert", source, target, *env, *self.settings])
 

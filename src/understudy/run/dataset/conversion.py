@@ -1,15 +1,16 @@
 """From any recording to any format we write, mended and chosen from on the way, in bounded memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import ActionSpace
 from understudy.data import finals
+from understudy.data.corruption import corruption_facts
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
 from understudy.data.formats.d4rl_writer import write_d4rl
@@ -53,6 +54,19 @@ def convert(
     With `minari_id`, `target` is the folder of Minari datasets. `env` is the environment's name, if the source does
     not tell it. With `drop_unknown_finals` a last step whose successor is not known is left out.
     """
+    kind = target_kind(target, minari_id)
+    transforms = transforms or Transforms()
+    recording = _chain(open_recording(source, episode_steps=transforms.episode_steps), space, transforms)
+    recording = replace(recording, env=env or recording.env)
+    if drop_unknown_finals:
+        recording = replace(recording, play=_whole(recording))
+    for note in recording.notes:
+        reporter.say(f"{Path(recording.name).name}: {note}")
+    return write_recording(recording, target, kind, precision=precision, minari_id=minari_id, reporter=reporter)
+
+
+def target_kind(target: Path, minari_id: str) -> str:
+    """What is to be written there: `store`, `npz`, `d4rl` or `minari`. What exists is refused."""
     kind = "minari" if minari_id else FORMATS.get(target.suffix, "")
     if not kind:
         raise ConfigError(
@@ -64,12 +78,23 @@ def convert(
         )
     if not minari_id and target.exists():
         raise DataError(str(target), "already exists", do="Choose another name or remove it first.")
-    transforms = transforms or Transforms()
-    recording = _chain(open_recording(source, episode_steps=transforms.episode_steps), space, transforms)
-    recording = replace(recording, env=env or recording.env)
-    if drop_unknown_finals:
-        recording = replace(recording, play=_whole(recording))
-    with _as_store(recording, target, kind, precision, reporter) as dataset:
+    return kind
+
+
+def write_recording(
+    recording: Recording,
+    target: Path,
+    kind: str,
+    *,
+    precision: Precision = "source",
+    minari_id: str = "",
+    recipe: Mapping[str, Any] | None = None,
+    doing: str = "reading",
+    reporter: Reporter = SILENT,
+) -> Converted:
+    """A recording whose action space is known, in one of the formats; only a store keeps a recipe."""
+    recipe = corruption_facts(recording.facts) if recipe is None else recipe
+    with _as_store(recording, target, kind, precision, recipe, doing, reporter) as dataset:
         path = target
         if kind == "minari":
             path = write_minari(dataset, minari_id, target)
@@ -82,7 +107,7 @@ def convert(
 def _chain(recording: Recording, space: ActionSpace | None, transforms: Transforms) -> Recording:
     """Everything that changes what the data is; what is done for learning stays with the run."""
     for name in LEARNING:
-        if getattr(transforms, name) != Transforms.model_fields[name].default:
+        if name in transforms.model_fields_set:
             raise ConfigError(name, "is done while learning, not to files", do=f"Give it to the run: data.{name}=…")
     if transforms.validation > 0:
         raise ConfigError("validation", "is held out while learning, not in files", do="Give it to the run.")
@@ -100,12 +125,25 @@ def _whole(recording: Recording) -> Callable[[], Iterator[Episode]]:
 
 @contextmanager
 def _as_store(
-    recording: Recording, target: Path, kind: str, precision: Precision, reporter: Reporter
+    recording: Recording,
+    target: Path,
+    kind: str,
+    precision: Precision,
+    recipe: Mapping[str, Any],
+    doing: str,
+    reporter: Reporter,
 ) -> Iterator[Dataset]:
     """The recording streamed into a store: the target itself, or one beside it that is removed afterwards."""
     assert recording.space is not None
     with ExitStack() as stack:
         store = target if kind == "store" else stack.enter_context(working_folder(target, "store")) / "store"
-        with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
-            record(recording, store, recording.space, precision=precision, on_steps=lambda steps: advance(steps, ""))
+        with reporter.task(f"{doing} {Path(recording.name).name}", recording.steps, "steps") as advance:
+            record(
+                recording,
+                store,
+                recording.space,
+                precision=precision,
+                recipe=recipe,
+                on_steps=lambda steps: advance(steps, ""),
+            )
         yield open_store(store, verify=False)

@@ -65,13 +65,19 @@ def _longer(survey: Survey, world: World, joined: int | None) -> Iterator[Findin
     if joined == 0:
         told = f" {world.env_id} goes on from there: they were recorded under another limit."
         yield Finding("warning", "longer-than-limit", message + told)
-    elif joined or not survey.truncated.any():
+    elif joined or not _delimited(survey):
         why = f"they break off every {joined:,} steps" if joined else "no step is marked as a time limit"
         told = f" They are several in one, for {why}: values would be learned across resets."
         yield Finding("error", "longer-than-limit", message + told, f"episode_steps={joined or limit}")
     else:
         fix = f"Recorded under another limit? If boundaries were lost: data.episode_steps={limit}"
         yield Finding("warning", "longer-than-limit", message, fix)
+
+
+def _delimited(survey: Survey) -> bool:
+    """Something marks ends that are no terminals: time limits, or numbers of episodes."""
+    other = ~survey.terminated
+    return bool(survey.truncated.any()) or int(other.sum()) > 1  # the last one may only end with the file
 
 
 def _terminals(survey: Survey, world: World, terminals: Terminals | None) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from understudy.core.errors import DataError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.files import sha256_bytes
-from understudy.core.spec import ActionSpace, Discrete
+from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
@@ -66,10 +66,11 @@ def prepare(
     if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
         return choose_from(open_store(Path(origin)), transforms)
     recording = open_recording(origin, episode_steps=transforms.episode_steps)
+    space = space or space_of(recording)
+    recording = mend(recording, transforms, space)
     for note in recording.notes:
         reporter.say(f"{Path(recording.name).name}: {note}")
-    space = space or space_of(recording)
-    return choose_from(read(mend(recording, transforms, space), space, precision, reporter), transforms)
+    return choose_from(read(recording, space, precision, reporter), transforms)
 
 
 def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
@@ -140,6 +141,17 @@ def space_of_env(env_id: str) -> ActionSpace:
         env.close()
 
 
+def box_of(origin: Origin, low: float | None, high: float | None, episode_steps: int | None = None) -> Box | None:
+    """Bounds given by hand, the same for every dimension of a recording's actions; None if none are given."""
+    if low is None and high is None:
+        return None
+    if low is None or high is None or not low < high:
+        raise ConfigError("action bounds", "wrong", got=f"{low} to {high}", expected="--action-low below --action-high")
+    first = next(open_recording(origin, episode_steps=episode_steps).episodes(), None)
+    size = 1 if first is None or np.ndim(first.actions) == 1 else np.asarray(first.actions).shape[1]
+    return Box((low,) * size, (high,) * size)
+
+
 def space_of(recording: Recording) -> ActionSpace:
     """What the recording says of its actions; whole numbers speak for themselves."""
     if recording.space is not None:
@@ -157,7 +169,7 @@ def space_of(recording: Recording) -> ActionSpace:
     raise DataError(
         f"dataset '{recording.name}'",
         "its action space is not known",
-        do="Give the environment (env='…', --env), or action_space=Box(low, high).",
+        do="Give the environment (env='…', --env) or bounds (action_space=Box(low, high), --action-low and -high).",
     )
 
 
