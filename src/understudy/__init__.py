@@ -4,9 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
     from understudy.core.spec import Box, Discrete, Spec
+    from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
     from understudy.data.recipes import Recipe
@@ -28,6 +30,7 @@ HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
     "understudy.core.spec": "Box Discrete Spec",
+    "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
     "understudy.data.recipes": "Recipe",
@@ -61,6 +64,7 @@ __all__ = [
     "Transforms",
     "Transitions",
     "UnderstudyError",
+    "corrupt",
     "evaluate_policy",
     "load_config",
     "load_dataset",
@@ -75,6 +79,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ratios":
+        return import_module("understudy.ratios")
     for home, names in HOMES.items():
         if name in names.split():
             found = globals()[name] = getattr(import_module(home), name)

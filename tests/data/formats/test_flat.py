@@ -175,6 +175,11 @@ def test_a_jump_inside_a_marked_episode_is_an_error(marks: dict[str, Array]) -> 
     )
 
 
+def test_successors_that_disagree_nearly_everywhere_are_called_misaligned() -> None:
+    told = complaint({"timeouts": at(5)}, next_observations=np.roll(STATES + 1, 1, axis=0))
+    assert "Most rows disagree: the column is shifted" in told
+
+
 def test_rounding_is_no_jump() -> None:
     wide = STATES.astype(np.float64) / 3
     assert [e[0] for e in ends(read(observations=wide, next_observations=(wide + 1 / 3).astype(np.float32)))] == [3, 3]

@@ -23,6 +23,11 @@ from understudy.data.formats.columns import Column, Table, sort_columns
 from understudy.data.recording import Recording
 
 BLOCK_BYTES = 16 << 20
+MOST = 0.5
+MISALIGNED = (
+    "Most rows disagree: the column is shifted or of other data. Write the file without it, and successors are read from "
+    "the next row."
+)
 SAMPLED_ENDS = 32
 """So many ends are looked at to tell whether next_observations was overwritten by resets."""
 
@@ -213,9 +218,10 @@ class FlatReader:
             differ = differing_rows(block[f"observation.{group}"][1 : len(told) + 1], told)
             differ[ends[:-1] - 1] = False
             if differ.any():
-                self._refuse_jump(told, int(differ.argmax()), offset)
+                self._refuse_jump(told, differ, offset)
 
-    def _refuse_jump(self, told: Array, row: int, offset: int) -> None:
+    def _refuse_jump(self, told: Array, differ: NDArray[np.bool_], offset: int) -> None:
+        row = int(differ.argmax())
         strange = np.argwhere(~np.isfinite(told[row]))
         if len(strange):
             column = f", column {', '.join(map(str, strange[0]))}" if strange.size else ""
@@ -223,7 +229,9 @@ class FlatReader:
         raise DataError(
             self.where,
             f"next_observations of row {offset + row} is not the observation of row {offset + row + 1}",
-            do="Mark episode ends with `timeouts`, `terminals` or `episode_id`.",
+            do=MISALIGNED
+            if differ.mean() > MOST
+            else "Mark episode ends with `timeouts`, `terminals` or `episode_id`.",
         )
 
     def notes(self) -> list[str]:
