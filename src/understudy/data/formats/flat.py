@@ -25,8 +25,8 @@ from understudy.data.recording import Recording
 BLOCK_BYTES = 16 << 20
 MOST = 0.5
 MISALIGNED = (
-    "Most rows disagree: the column is shifted or of other data. Write the file without it, and successors are read from "
-    "the next row."
+    "Most rows disagree: the column is shifted or of other data. Write the file without it, and successors are read "
+    "from the next row."
 )
 SAMPLED_ENDS = 32
 """So many ends are looked at to tell whether next_observations was overwritten by resets."""
