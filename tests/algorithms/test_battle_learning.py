@@ -54,7 +54,7 @@ def test_iql_chooses_the_good_actions_of_a_battle(mixture: Dataset) -> None:
 
 @pytest.mark.parametrize("algorithm", ["iql", "discrete_cql"])
 def test_a_policy_improves_on_the_clone_it_started_as(mixture: Dataset, algorithm: str, tmp_path: Path) -> None:
-    """Measured: BC 15 to 17 %, from there IQL 37 %, CQL 35 %. With flipped rewards: 5 %."""
+    """BC alone wins about one battle in six; learning on from it must win clearly more."""
     store = write_store(mixture, tmp_path / "store")
     run = us.train(
         us.load_config(
