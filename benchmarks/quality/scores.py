@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 from plan import Plan, Trial
 
-BEST = "**{}**"
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -72,7 +70,7 @@ def _scores(entries: list[Entry], method: str, name: str) -> list[float]:
 def _cell(scores: list[float]) -> str:
     if not scores:
         return "–"
-    mean = BEST.format(f"{np.mean(scores):.1f}")
+    mean = f"{np.mean(scores):.1f}"
     if len(scores) == 1:
         return f"{mean} (1)"
     low, high = interval(scores)
