@@ -1,4 +1,4 @@
-"""Words that come with an algorithm: equations in its file, a page, a config, an example."""
+"""Words that come with an algorithm: equations in its file, a page, a config."""
 
 import importlib
 from pathlib import Path
@@ -49,8 +49,3 @@ def test_a_config_of_its_own_is_packaged(name: str) -> None:
     assert own
     for config in own:
         assert load_config(config, command_words(config)).algo.model_dump()["name"] == name
-
-
-def test_an_example_exists(name: str) -> None:
-    examples = [path for path in (ROOT / "examples").glob("*.py") if f"{name}/" in path.read_text(encoding="utf-8")]
-    assert examples

@@ -149,6 +149,7 @@ def test_unknown_finals_and_following_rewards_are_not_made_up(pendulum: list[Epi
 
 def test_every_mending_is_a_setting_of_fixes() -> None:
     examples = {
+        "not_finite": "not_finite=drop",
         "episode_steps": "episode_steps=1000",
         "drop_columns": "drop_columns={state: [27, -1], other: [0]}",
         "time_limit": "time_limit=1000",
