@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM while a command writes: what it began is put in order, and one sentence says so."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from types import FrameType
 from understudy.core.errors import UnderstudyError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+RETRY_SECONDS = 0.02
 
 
 class StoppedError(UnderstudyError):
@@ -34,16 +36,35 @@ def stoppable(where: str, do: str) -> Iterator[None]:
         yield
         return
 
+    received: list[int] = []
+
     def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         raise _Signal(number)
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    def again(number: int, frame: FrameType | None) -> None:
+        raise _Signal(received[-1])
+
+    def unheard(event: "sys.UnraisableHookArgs") -> None:
+        """Python drops what is raised inside a callback (imports have many): it is raised once more, elsewhere."""
+        if isinstance(event.exc_value, _Signal):
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+        else:
+            hook(event)
+
+    before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)}
+    hook, sys.unraisablehook = sys.unraisablehook, unheard
     try:
         for number in SIGNALS:
             signal.signal(number, stop)
+        signal.signal(signal.SIGALRM, again)
         yield
     except _Signal as stopped:
         raise StoppedError(where, stopped.number, do) from None
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+    if received:  # somebody took it for a failure of their own and went on
+        raise StoppedError(where, received[-1], do)
