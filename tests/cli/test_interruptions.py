@@ -40,7 +40,8 @@ def test_a_check_that_is_stopped(log: Path, number: signal.Signals, wait: float)
     assert child.stdout.readline() == "here\n"
     time.sleep(wait + 0.05)
     child.send_signal(number)
-    _, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=60)
+    assert out == ""
     assert err.splitlines()[-1] in ("understudy: stopped.", f"dataset '{log}': stopped. It was only read.")
     assert "Traceback" not in err
     assert child.returncode == 128 + number

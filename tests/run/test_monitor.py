@@ -71,8 +71,8 @@ def test_choices_and_masks_are_understood(tmp_path: Path) -> None:
     world = {"data": {"recipe": recipe}, "env": {"id": "UnderstudyBattle-v0"}}
     for algorithm in ("iql", "discrete_cql"):
         seen = looked(tiny_learner(algorithm, tmp_path / algorithm, **world))
-        assert {"value/q_data", "value/q_policy", "policy/entropy"} <= seen.keys()
-        assert 0.0 <= seen["policy/entropy"] <= math.log(10)
+        assert {"value/q_data", "value/q_policy", "policy/entropy_on_data"} <= seen.keys()
+        assert 0.0 <= seen["policy/entropy_on_data"] <= math.log(10)
 
 
 def test_an_action_that_is_forbidden_adds_no_entropy() -> None:
@@ -96,14 +96,14 @@ def test_the_entropy_of_a_gaussian_is_known(tmp_path: Path) -> None:
     log_std = dict(learner.policy.named_parameters())["head.log_std"]
     with torch.no_grad():
         log_std.fill_(-0.7)
-    assert looked(learner)["policy/entropy"] == pytest.approx(-0.7 + 1.4189385, rel=1e-5)
+    assert looked(learner)["policy/entropy_on_data"] == pytest.approx(-0.7 + 1.4189385, rel=1e-5)
 
 
 def test_the_entropy_of_a_uniform_choice_is_known(tmp_path: Path) -> None:
     learner = tiny_learner("bc", tmp_path, data={"recipe": CARTPOLE_RECIPE}, env={"id": "CartPole-v1"})
     with torch.no_grad():
         learner.policy.trunk.flat.zero_()
-    assert looked(learner)["policy/entropy"] == pytest.approx(math.log(2), rel=1e-5)
+    assert looked(learner)["policy/entropy_on_data"] == pytest.approx(math.log(2), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from understudy.core.errors import DataError
 from understudy.core.protocols import Carry, Moments
 from understudy.core.spec import ACTION_MASK, Discrete, Spec
 from understudy.nn.critic import mean_outcome
+from understudy.nn.dropout import asleep
 from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.view import View
@@ -90,12 +91,10 @@ class Actor(nn.Module):
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [B, A] in environment units, inside the box; or choices [B], legal where there is a mask."""
-        training = self.training
-        self.eval()
         here = {name: values.to(self.action_centre.device) for name, values in obs.items()}
-        features = self.features(self.view(here), legal_actions(here) if self.spec.masked else None)
-        chosen = self.head.mode(features) if greedy else self.head.sample(features, rng)
-        self.train(training)
+        with asleep(self):
+            features = self.features(self.view(here), legal_actions(here) if self.spec.masked else None)
+            chosen = self.head.mode(features) if greedy else self.head.sample(features, rng)
         return chosen if self.discrete else self.action_centre + self.action_half_range * chosen, carry
 
 

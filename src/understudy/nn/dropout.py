@@ -1,5 +1,8 @@
 """Dropout that draws from a stream of its own, so that a resumed run drops the same units."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -19,3 +22,14 @@ class Dropout(nn.Module):
             return units
         keep = torch.empty(units.shape).bernoulli_(1.0 - self.share, generator=self.stream).to(units.device)
         return units * keep / (1.0 - self.share)
+
+
+@contextmanager
+def asleep(network: nn.Module) -> Iterator[None]:
+    """Nothing is dropped inside: the streams belong to training."""
+    training = network.training
+    network.train(False)
+    try:
+        yield
+    finally:
+        network.train(training)

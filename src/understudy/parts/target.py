@@ -19,7 +19,7 @@ class Target(Generic[Network]):
 
     @classmethod
     def of(cls, network: Network) -> "Target[Network]":
-        return cls(copy.deepcopy(network).requires_grad_(False).eval())  # a target never drops units
+        return cls(copy.deepcopy(network).requires_grad_(False).train(False))  # a target never drops units
 
     @torch.no_grad()
     def follow(self, online: Network, rate: float | Tensor) -> None:

@@ -4,20 +4,18 @@
     value/q_policy    mean Q(s, π(s)) of the policy's greedy actions
     value/q_gap       their difference: large, and the critics believe in actions nobody has seen
     value/q_largest   the largest |Q| of both
-    policy/entropy    of policies that draw their actions, in nats and policy units
+    policy/entropy_on_data  of policies that draw their actions, in nats and policy units
     gradient/…        norm of the last gradient of each optimiser
     alarm/diverging   1 where value/q_largest is above R_max/(1 − γ), which no return can reach
 
 It costs nothing between logs, draws from a stream of its own and trains nothing: how often one logs changes no bit.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, final, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Algorithm, Demand, Metrics
@@ -26,6 +24,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform
 from understudy.nn.actor import Actor
 from understudy.nn.critic import ActionValues, Critic, QEnsemble
+from understudy.nn.dropout import asleep
 from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
 from understudy.parts.optim import Adam
 from understudy.run.build import Learner
@@ -68,7 +67,7 @@ class Monitor:
             state, mask = policy.view(self.rows.obs), self.rows.extra.get("mask")
             features = policy.features(state, mask)
             if isinstance(policy.head, (TanhMeanGaussian, SquashedGaussian, Categorical)):
-                metrics["policy/entropy"] = policy.head.entropy(features, stream(self.seed, "monitor")).mean()
+                metrics["policy/entropy_on_data"] = policy.head.entropy(features, stream(self.seed, "monitor")).mean()
             if isinstance(algorithm, Valued) and isinstance(algorithm.critic, (QEnsemble, ActionValues)):
                 metrics |= self._values(algorithm.critic, state, policy.head.mode(features))
         return metrics
@@ -99,14 +98,3 @@ def _gradient_norms(algorithm: Algorithm) -> Metrics:
         adams = part if isinstance(part, dict) else {field.removesuffix("_optimizer"): part}
         norms |= {f"gradient/{name}": adam.norm.clone() for name, adam in adams.items() if isinstance(adam, Adam)}
     return norms
-
-
-@contextmanager
-def asleep(network: nn.Module) -> Iterator[None]:
-    """Without dropout, whose stream belongs to training."""
-    training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(training)

@@ -68,4 +68,4 @@ def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Ac
     """An actor of this shape with these tensors."""
     policy = Actor(spec, {}, parse_actor_settings(settings, where), stream(0, "rebuild"))
     restore(policy, state, where)
-    return policy.eval().requires_grad_(False)
+    return policy.train(False).requires_grad_(False)
