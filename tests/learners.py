@@ -1,10 +1,10 @@
 """A live algorithm with its source, small, and without a run directory around it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy import Dataset, Transitions
 from understudy.algorithms import find_algorithm
@@ -62,6 +62,19 @@ def start(
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
     algorithm = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
     return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
+
+
+def networks(algorithm: Any) -> dict[str, nn.Module]:
+    """Everything with parameters, by path, in the algorithm or in its branches."""
+    found = {}
+    for field, value in vars(algorithm).items():
+        if isinstance(value, nn.Module):
+            found[field] = value
+        elif isinstance(value, dict):
+            for key, branch in value.items():
+                inner = vars(branch).items() if is_dataclass(branch) else ()
+                found |= {f"{field}.{key}.{name}": part for name, part in inner if isinstance(part, nn.Module)}
+    return found
 
 
 def differences(left: State, right: State) -> list[str]:

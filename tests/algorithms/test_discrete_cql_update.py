@@ -13,6 +13,7 @@ from learners import Learning, start, tiny_algorithm
 from understudy import Dataset, load_policy
 from understudy.core.errors import ConfigError
 from understudy.core.spec import ACTION_MASK
+from understudy.nn.actor import Actor
 from understudy.run.policy_file import save_policy
 from worlds import random_choices
 
@@ -136,6 +137,7 @@ def test_a_policy_of_quantiles_survives_its_file(tmp_path: Path) -> None:
     learning.update(3)
     save_policy(learning.algorithm.policy, tmp_path / "policy", {})
     loaded, state = load_policy(tmp_path / "policy"), learning.algorithm.policy.view(learning.batch().obs)
+    assert isinstance(loaded, Actor)
     assert torch.equal(loaded.features(state), learning.algorithm.policy.features(state))
 
 

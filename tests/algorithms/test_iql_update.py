@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from learners import Learning, start, tiny_algorithm
-from understudy import Transitions
+from understudy import Dataset, Discrete, Episode, Transitions
 from understudy.core.protocols import Metrics
 
 ACTOR, VALUE, CRITIC = "policy", "value", "critic"
@@ -94,3 +95,19 @@ def test_the_cosine_ends_with_the_run_and_no_other_rate_does() -> None:
     learning.update()
     moved = {name: not torch.equal(before[name], weights(learning, name)) for name in before}
     assert moved == {ACTOR: False, VALUE: True, CRITIC: True}
+
+
+def test_critics_that_read_the_action_learn_what_critics_with_outputs_learn() -> None:
+    """A bandit of four actions that pay 0, 1, 2 and 3: both forms find the values."""
+    states = np.random.default_rng(0).standard_normal((200, 2, 1)).astype(np.float32)
+    episodes = [
+        Episode({"state": seen}, np.array([row % 4]), np.array([row % 4], np.float32), True, False)
+        for row, seen in enumerate(states)
+    ]
+    data = Dataset.from_episodes(episodes, Discrete(4), name="bandit")
+    for form in ("heads", "onehot"):
+        config = tiny_algorithm("iql", critic_learning_rate=1e-2, polyak=0.1, critic_input=form)
+        learning = start(config, data)
+        learning.update(500)
+        values = learning.algorithm.critic.every(torch.linspace(-1, 1, 9).unsqueeze(1)).detach()
+        assert torch.allclose(values, torch.arange(4.0).expand_as(values), atol=0.2), form

@@ -39,6 +39,23 @@ def test_compiled_equals_eager(name: str) -> None:
     check_close(*(state_after(name, 30, compiled=how) for how in (False, True)))
 
 
+CHANGING: dict[str, Any] = {"kind": "cosine", "start": 1.0, "end": 0.5, "after": 4, "over": 10}
+TEACHING: dict[str, dict[str, Any]] = {
+    "by likelihood": {"teaching": {"keep": CHANGING}, "cloning": {"weight": CHANGING}},
+    "by error, critics too": {
+        "base": "sac_bc",
+        "teaching": {"keep": CHANGING, "score": "td", "select_critic": True, "disagreement": 0.5},
+        "cloning": {"kind": "kl", "adaptive": {"target": 0.1}},
+    },
+}
+
+
+@pytest.mark.parametrize("how", ["by likelihood", pytest.param("by error, critics too", marks=pytest.mark.slow)])
+def test_compiled_schedules_go_on(how: str) -> None:
+    """What changes with the count of updates must not be frozen into the graph."""
+    check_close(*(state_after("iact", 20, compiled=compiled, **TEACHING[how]) for compiled in (False, True)))
+
+
 def test_compiled_code_belongs_to_one_run() -> None:
     """A second run in the same process has its own settings compiled in, not the first one's."""
     for expectile in (0.6, 0.9):

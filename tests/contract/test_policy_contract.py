@@ -1,6 +1,7 @@
 """The policy: looking at it changes nothing, and its file is it."""
 
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,21 +14,25 @@ from understudy import Dataset, Recipe, evaluate_policy, load_policy, make_datas
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.rng import stream
 from understudy.core.state import capture
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import ActorSettings
+from understudy.nn.committee import Deployed
 from understudy.run.policy_file import save_policy
 from worlds import CARTPOLE_RECIPE, PENDULUM_RECIPE, takes_boxes
 
 pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
 
 
-def heads(name: str) -> tuple[str, ...]:
-    """The heads that an algorithm's actor may have."""
-    actor = find_algorithm(name).Config.model_fields["actor"].annotation
+def shapes(name: str) -> list[dict[str, Any]]:
+    """Settings that lead to every kind of policy that an algorithm may have."""
+    fields = find_algorithm(name).Config.model_fields
+    actor = fields["actor"].annotation
     assert isinstance(actor, type)
-    assert issubclass(actor, ActorSettings)
+    if not issubclass(actor, ActorSettings):  # two branches, whose base decides
+        choices = [get_args(fields[field].annotation) for field in ("base", "act")]
+        return [{"base": base, "act": act} for base, act in product(*choices)]
     found = get_args(actor.model_fields["head"].annotation)
     assert found
-    return found
+    return [{"actor": {"head": head}} for head in found]
 
 
 @cache
@@ -45,9 +50,9 @@ def env_id(name: str) -> str:
     return "Pendulum-v1" if takes_boxes(name) else "CartPole-v1"
 
 
-def trained(name: str, dataset: Dataset | None = None, **actor: Any) -> Learning:
-    shape = {"hidden": [16, 16], "dropout": 0.1, **actor}
-    learning = start(tiny_algorithm(name, actor=shape), dataset)
+def trained(name: str, dataset: Dataset | None = None, actor: dict[str, Any] | None = None, **changes: Any) -> Learning:
+    shape = {"hidden": [16, 16], "dropout": 0.1, **(actor or {})}
+    learning = start(tiny_algorithm(name, actor=shape, **changes), dataset)
     learning.update(5)
     return learning
 
@@ -85,11 +90,12 @@ def test_acting_draws_from_the_given_stream_only(name: str) -> None:
 
 
 def test_the_saved_policy_is_the_greedy_policy(name: str, tmp_path: Path) -> None:
-    for head in heads(name):
-        check_saved(trained(name, head=head, layer_norm=True).algorithm.policy, tmp_path / head)
+    for number, shape in enumerate(shapes(name)):
+        learning = trained(name, **{**shape, "actor": {**shape.get("actor", {}), "layer_norm": True}})
+        check_saved(learning.algorithm.policy, tmp_path / str(number))
 
 
-def check_saved(policy: Actor, path: Path) -> None:
+def check_saved(policy: Deployed, path: Path) -> None:
     save_policy(policy, path, {})
     loaded = load_policy(path)
     obs = 3 * torch.randn(200, 3, generator=torch.Generator().manual_seed(0))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from learners import differences, start, tiny_algorithm
+from learners import differences, networks, start, tiny_algorithm
 from understudy.algorithms import algorithm_names
 from understudy.core.protocols import Demand, Metrics
 from understudy.core.state import State, capture, nonfinite, restore
@@ -50,10 +50,9 @@ def test_metrics_are_flat_detached_finite_scalars(name: str, network: dict[str, 
 
 def parameters(algorithm: Any) -> dict[str, Tensor]:
     """Everything that is trained, by path: parameters that ask for gradients."""
-    networks = {field: value for field, value in vars(algorithm).items() if isinstance(value, nn.Module)}
     return {
         f"{field}.{path}": parameter
-        for field, network in networks.items()
+        for field, network in networks(algorithm).items()
         for path, parameter in network.named_parameters()
         if parameter.requires_grad
     }
@@ -61,9 +60,10 @@ def parameters(algorithm: Any) -> dict[str, Tensor]:
 
 def buffers(algorithm: Any) -> dict[str, Tensor]:
     """Everything that is fixed when the run is built: normaliser statistics and action ranges."""
-    networks = {field: value for field, value in vars(algorithm).items() if isinstance(value, nn.Module)}
     return {
-        f"{field}.{path}": buffer for field, network in networks.items() for path, buffer in network.named_buffers()
+        f"{field}.{path}": buffer
+        for field, network in networks(algorithm).items()
+        for path, buffer in network.named_buffers()
     }
 
 
@@ -78,7 +78,8 @@ def test_everything_that_is_trained_moves_and_nothing_fixed_does(name: str, netw
     learning.update(2)
     assert differences(before, copies(parameters(learning.algorithm))) == sorted(before)
     assert differences(fixed, copies(buffers(learning.algorithm))) == []
-    assert {"policy.action_centre", "policy.action_half_range"} <= fixed.keys()
+    assert any(path.startswith("policy.") and path.endswith("action_centre") for path in fixed)
+    assert any(path.startswith("policy.") and path.endswith("action_half_range") for path in fixed)
     assert any("normalizers" in path for path in fixed)
 
 

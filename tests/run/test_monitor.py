@@ -17,6 +17,7 @@ from understudy.algorithms.td3bc import TD3BC
 from understudy.core.protocols import Demand
 from understudy.core.state import capture
 from understudy.data.rewards import RewardTransform
+from understudy.nn.actor import Actor
 from understudy.nn.heads import Categorical, SquashedGaussian, forbid
 from understudy.run.build import Learner, build_learner
 from understudy.run.config import parse_config
@@ -101,6 +102,7 @@ def test_the_entropy_of_a_gaussian_is_known(tmp_path: Path) -> None:
 
 def test_the_entropy_of_a_uniform_choice_is_known(tmp_path: Path) -> None:
     learner = tiny_learner("bc", tmp_path, data={"recipe": CARTPOLE_RECIPE}, env={"id": "CartPole-v1"})
+    assert isinstance(learner.policy, Actor)
     with torch.no_grad():
         learner.policy.trunk.flat.zero_()
     assert looked(learner)["policy/entropy_on_data"] == pytest.approx(math.log(2), rel=1e-5)
@@ -130,6 +132,7 @@ def test_gradient_norms_are_those_of_the_last_update(tmp_path: Path) -> None:
     assert looked(learner)["gradient/policy"] == 0.0
     twin = tiny_learner("bc", tmp_path)
     batch = twin.source.next(twin.policy)
+    assert isinstance(twin.policy, Actor)
     log_prob = twin.policy.log_prob(twin.policy.view(batch.obs), batch.action)
     gradients = torch.autograd.grad(-log_prob.mean(), list(twin.policy.parameters()))
     learner.update()

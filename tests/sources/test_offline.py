@@ -234,6 +234,7 @@ def test_a_run_hears_of_bad_weights_before_its_first_step(tmp_path: Path) -> Non
 
 def test_a_run_may_draw_without_replacement(tmp_path: Path) -> None:
     learner = build_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
+    assert isinstance(learner.source, OfflineSource)
     learner.source.demand = Demand(("row",))
     assert learner.dataset.steps == 800
     assert torch.equal(rows(learner.source, 16).sort().values, torch.arange(800))

@@ -231,7 +231,9 @@ def build(config: Config, blueprint: Blueprint) -> DiscreteCQL:
     values = {**config.critic.model_dump(), **stack, "temperature": config.temperature}
     shape = ValueActorSettings.parse(values) if greedy else config.actor
     policy = Actor(spec, blueprint.moments, shape, stream(seed, "init/actor"))
-    critic = ActionValues(policy.view.size, spec.action.count, config.critic, stream(seed, "init/critic"), **stack)
+    rng, quantiles = stream(seed, "init/critic"), stack["quantiles"]
+    size, count = policy.view.size, spec.action.count
+    critic = ActionValues(size, count, config.critic, rng, members=config.critics, quantiles=quantiles)
     if greedy:
         policy.trunk = critic.mlp
     for network in (policy, critic):

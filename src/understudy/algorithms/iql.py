@@ -75,6 +75,8 @@ class Config(WeightingSettings):
     """The policy network."""
     critic: NetworkSettings = NetworkSettings()
     """Both critics and the value network."""
+    critic_input: Literal["heads", "onehot"] = "heads"
+    """Of discrete critics: an output for each action, or the action as a further input, as others have it."""
 
 
 @final
@@ -142,7 +144,8 @@ def build(config: Config, blueprint: Blueprint) -> IQL:
     spec, seed = blueprint.spec, blueprint.seed
     policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
-    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
+    one_hot = config.critic_input == "onehot"
+    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"), one_hot=one_hot)
     for network in (policy, value, critic):
         network.to(blueprint.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}

@@ -1,5 +1,6 @@
 """Losses of policies."""
 
+import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
@@ -37,9 +38,18 @@ def value_scale(value: Tensor) -> Tensor:
     return 1.0 / value.detach().abs().mean().clamp(min=SMALLEST_VALUE)
 
 
-def penalised_climb(value: Tensor, weight: float | Tensor, distance: Tensor, penalty: float) -> Tensor:
-    """penalty·d − weight·Q [B]: a policy climbs Q(s, π(s)) and stays near the data. TD3+BC, ReBRAC."""
+def penalised_climb(value: Tensor, weight: float | Tensor, distance: Tensor, penalty: float | Tensor) -> Tensor:
+    """penalty·d − weight·Q [B]: a policy climbs Q(s, π(s)) and stays near the data. TD3+BC, ReBRAC, IACT."""
     check_same_shape(value=value, distance=distance)
-    if isinstance(weight, Tensor):
-        check_no_gradient(weight=weight)
+    for name, factor in (("weight", weight), ("penalty", penalty)):
+        if isinstance(factor, Tensor):
+            check_no_gradient(**{name: factor})
     return penalty * distance - weight * value
+
+
+def gaussian_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+    """KL(N(μ, σ²) ‖ N(μ₂, σ₂²)) [B], summed over dimensions [B, A]: log(σ₂/σ) + (σ² + (μ − μ₂)²)/(2σ₂²) − ½."""
+    check_same_shape(mean=mean, log_std=log_std, other_mean=other_mean, other_log_std=other_log_std)
+    shrunk = torch.exp(2.0 * (log_std - other_log_std))
+    shift = ((mean - other_mean) * torch.exp(-other_log_std)).square()
+    return (other_log_std - log_std + 0.5 * (shrunk + shift) - 0.5).sum(-1)

@@ -1,8 +1,10 @@
 """Value functions: ensembles Q(s, a) for continuous and discrete actions, and a state value V(s)."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from understudy.core.errors import ConfigError
 from understudy.core.spec import Discrete, Spec
 from understudy.nn.mlp import MLP, NetworkSettings
 
@@ -26,7 +28,10 @@ class QEnsemble(nn.Module):
 
 
 class ActionValues(nn.Module):
-    """K critics with a value for each of N discrete actions, or with M quantiles of what follows from each."""
+    """K critics with a value for each of N discrete actions, or with M quantiles of what follows from each.
+
+    With `one_hot` the action is an input, as others have it, and knowing all values takes N passes.
+    """
 
     def __init__(
         self,
@@ -37,24 +42,40 @@ class ActionValues(nn.Module):
         *,
         members: int = 2,
         quantiles: int = 1,
+        one_hot: bool = False,
     ) -> None:
         super().__init__()
         self.quantiles = quantiles
-        self.mlp = MLP(state_size, count * quantiles, settings, rng, members=members)
+        self.count = count
+        self.one_hot = one_hot
+        inputs, outputs = (state_size + count, 1) if one_hot else (state_size, count)
+        self.mlp = MLP(inputs, outputs * quantiles, settings, rng, members=members)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """Q(s, a) [K, B] of the actions [B] that were taken."""
+        if self.one_hot:
+            taken = F.one_hot(action, self.count).to(state)
+            return mean_outcome(self.mlp(torch.cat([state, taken], dim=1)), self.quantiles).squeeze(-1)
         values = self.every(state)
         return values.gather(-1, action.expand(len(values), -1).unsqueeze(-1)).squeeze(-1)
 
     def every(self, state: Tensor) -> Tensor:
         """Q(s, ·) [K, B, N]."""
-        return mean_outcome(self.mlp(state), self.quantiles)
+        return mean_outcome(self._of_all(state), self.quantiles)
 
     def outcomes(self, state: Tensor) -> Tensor:
         """Quantiles [K, B, N, M]; M = 1 is the value itself."""
-        values: Tensor = self.mlp(state)
+        values = self._of_all(state)
         return values.view(*values.shape[:-1], -1, self.quantiles)
+
+    def _of_all(self, state: Tensor) -> Tensor:
+        """[K, B, N·M]."""
+        if not self.one_hot:
+            values: Tensor = self.mlp(state)
+            return values
+        choices = torch.eye(self.count, device=state.device).repeat(len(state), 1)
+        values = self.mlp(torch.cat([state.repeat_interleave(self.count, dim=0), choices], dim=1))
+        return values.view(len(values), len(state), -1)
 
 
 def mean_outcome(outputs: Tensor, quantiles: int) -> Tensor:
@@ -66,11 +87,19 @@ Critic = QEnsemble | ActionValues
 
 
 def make_critic(
-    spec: Spec, state_size: int, settings: NetworkSettings, rng: torch.Generator, *, members: int = 2
+    spec: Spec,
+    state_size: int,
+    settings: NetworkSettings,
+    rng: torch.Generator,
+    *,
+    members: int = 2,
+    one_hot: bool = False,
 ) -> Critic:
-    """The ensemble that fits the action space."""
+    """The ensemble that fits the action space; `one_hot` is for choices only."""
     if isinstance(spec.action, Discrete):
-        return ActionValues(state_size, spec.action.count, settings, rng, members=members)
+        return ActionValues(state_size, spec.action.count, settings, rng, members=members, one_hot=one_hot)
+    if one_hot:
+        raise ConfigError("algo.critic_input", "onehot is for discrete actions", got=spec.action.describe())
     return QEnsemble(state_size, spec.action.size, settings, rng, members=members)
 
 

@@ -75,32 +75,33 @@ class SquashedGaussian(nn.Module):
         return torch.tanh(features.chunk(2, dim=-1)[0])
 
     def sample(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
-        mean, log_std = self._split(features)
+        mean, log_std = self.gaussian(features)
         noise = torch.randn(mean.shape, generator=rng).to(mean.device)
         return torch.tanh(mean + log_std.exp() * noise)
 
     def log_prob(self, features: Tensor, action: Tensor) -> Tensor:
         """log π(a|s) [B]."""
-        mean, log_std = self._split(features)
+        mean, log_std = self.gaussian(features)
         pre_tanh = torch.atanh(action.clamp(-ACTION_LIMIT, ACTION_LIMIT))
         return (normal_log_density(pre_tanh, mean, log_std) - tanh_log_slope(pre_tanh)).sum(-1)
 
     def entropy(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
         """−log π(a|s) [B] of one sampled action each: it has no closed form."""
-        mean, _ = self._split(features)
+        mean, _ = self.gaussian(features)
         _, log_prob = self.draw(features, torch.randn(mean.shape, generator=rng).to(mean.device))
         return -log_prob
 
     @staticmethod
     def draw(features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions [N, B, A] and log π [N, B] from unit normal noise [N, B, A], both with gradient; or without N."""
-        mean, log_std = SquashedGaussian._split(features)
+        mean, log_std = SquashedGaussian.gaussian(features)
         pre_tanh = mean + log_std.exp() * noise
         log_density = -0.5 * noise.square() - log_std - HALF_LOG_2PI
         return torch.tanh(pre_tanh), (log_density - tanh_log_slope(pre_tanh)).sum(-1)
 
     @staticmethod
-    def _split(features: Tensor) -> tuple[Tensor, Tensor]:
+    def gaussian(features: Tensor) -> tuple[Tensor, Tensor]:
+        """μ and log σ [B, A] before the tanh."""
         mean, log_std = features.chunk(2, dim=-1)
         return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
 

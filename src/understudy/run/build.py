@@ -8,7 +8,7 @@ import torch
 
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError, DataError, did_you_mean
-from understudy.core.protocols import Algorithm, Blueprint, Metrics, Moments
+from understudy.core.protocols import Algorithm, Blueprint, Concerned, Metrics, Moments
 from understudy.core.spec import Box, Spec
 from understudy.core.state import Static, capture
 from understudy.core.wording import counted
@@ -19,7 +19,7 @@ from understudy.data.scores import reference
 from understudy.data.transforms import Transforms, column_numbers
 from understudy.envs.facts import can_terminate
 from understudy.envs.gym import env_spec, make_env
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 from understudy.nn.normalizer import unit_moments
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import Update, compile_update
@@ -28,6 +28,7 @@ from understudy.run.dataset.loading import Prepared, resolve_dataset
 from understudy.run.levels import resolve_recipe
 from understudy.run.progress import SILENT, Reporter
 from understudy.sources.collect import recipe_name, recipe_spec
+from understudy.sources.importance.weighed import WeighedSource
 from understudy.sources.offline import OfflineSource
 
 
@@ -37,7 +38,7 @@ class Learner:
     """What moves during a run; its inventory is what a checkpoint holds."""
 
     algorithm: Algorithm
-    source: OfflineSource
+    source: OfflineSource | WeighedSource
     step: Static[Update]
     """The algorithm's update, compiled if the run asks for it."""
     dataset: Static[Dataset]
@@ -56,10 +57,10 @@ class Learner:
         return self.step(data)
 
     @property
-    def policy(self) -> Actor:
+    def policy(self) -> Deployed:
         """The policy as a deployable network."""
         policy = self.algorithm.policy
-        assert isinstance(policy, Actor)
+        assert isinstance(policy, Deployed)
         return policy
 
 
@@ -81,19 +82,39 @@ def build_learner(config: RunConfig, reporter: Reporter = SILENT, prepared: Prep
         device,
     )
     algorithm: Algorithm = find_algorithm(config.algorithm).build(config.algo, blueprint)
-    source = OfflineSource.build(
-        dataset.with_rewards(reward),
-        algorithm.demand,
-        config.source.batch_size,
-        config.seed,
-        device,
-        weights=config.source.weights,
-        replacement=config.source.replacement,
-    )
+    source = _source(config, dataset.with_rewards(reward), algorithm, device)
+    if isinstance(algorithm, Concerned):
+        for concern in algorithm.concerns(reward(dataset.rewards)):
+            reporter.say(concern)
     step = compile_update(algorithm.update, device) if config.compile else algorithm.update
     learner = Learner(algorithm, source, step, dataset, prepared.validation, reward)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
+
+
+def _source(
+    config: RunConfig, dataset: Dataset, algorithm: Algorithm, device: torch.device
+) -> OfflineSource | WeighedSource:
+    """Where batches come from, with a weight for every row if the run asks for them."""
+    settings, demand = config.source, algorithm.demand
+    common = dataset, demand, settings.batch_size, config.seed, device
+    weights, replacement = settings.weights, settings.replacement
+    if settings.importance.provider == "none":
+        return OfflineSource.build(*common, weights=weights, replacement=replacement)
+    if not demand.weighed:
+        raise ConfigError(
+            "source.importance.provider",
+            f"{config.algorithm} does not use importance weights",
+            got=settings.importance.provider,
+            do="Use iact, or leave it at none.",
+        )
+    return WeighedSource.build(
+        *common,
+        settings=settings.importance,
+        weights=weights,
+        replacement=replacement,
+        hidden=config.data.hide_columns,
+    )
 
 
 def _moments(settings: Transforms, dataset: Dataset) -> dict[str, Moments]:

@@ -18,6 +18,7 @@ from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
 from understudy.sources.draws import BY_WEIGHT
+from understudy.sources.importance.settings import ImportanceSettings
 
 
 class SourceSettings(Settings):
@@ -31,6 +32,8 @@ class SourceSettings(Settings):
     """A further column of the dataset: rows are drawn in proportion to it. Empty: every row is as likely."""
     replacement: bool = True
     """False: every row exactly once per epoch, in an order of the epoch's own."""
+    importance: ImportanceSettings = ImportanceSettings()
+    """How much each row counts, for algorithms that ask: see docs/importance.md."""
 
     @model_validator(mode="after")
     def _weights_need_replacement(self) -> Self:

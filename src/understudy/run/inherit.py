@@ -6,6 +6,7 @@ from understudy.core.errors import CheckpointError
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor
+from understudy.nn.committee import Committee, Deployed
 from understudy.parts.target import Target
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter
@@ -16,21 +17,42 @@ STREAM = ".stream"
 
 
 def inherit_policy(algorithm: Algorithm, origin: str, reporter: Reporter) -> None:
-    """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included."""
+    """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included.
+
+    Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
+    """
     heir = algorithm.policy
-    assert isinstance(heir, Actor)
-    ancestor = load_policy(origin)
+    assert isinstance(heir, Deployed)
     where = f"init_from '{origin}'"
-    taken = check_heir(heir, ancestor, where)
-    mine = capture(heir)
-    for policy in (heir, *_target_policies(algorithm)):
-        restore(policy, {**mine, **taken}, where)
-    kept = sorted(mine.keys() - taken.keys())
-    left = sorted(capture(ancestor).keys() - taken.keys())
-    reporter.say(f"{where}: {len(taken)} tensors taken over{_told(kept, 'kept as they were')}{_told(left, 'left out')}")
+    for member, ancestor in _pairs(heir, load_policy(origin), where):
+        taken, mine = _taken(member, ancestor, where), capture(member)
+        for policy in (member, *_target_policies(algorithm, member)):
+            restore(policy, {**mine, **taken}, where)
+        kept = sorted(mine.keys() - taken.keys())
+        left = sorted(capture(ancestor).keys() - taken.keys())
+        told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
+        reporter.say(f"{where}: {len(taken)} tensors taken over{told}")
 
 
-def check_heir(heir: Actor, ancestor: Actor, where: str) -> State:
+def check_heir(heir: Deployed, ancestor: Deployed, where: str) -> None:
+    """An error unless the heir can take over a whole trunk from the ancestor."""
+    for member, origin in _pairs(heir, ancestor, where):
+        _taken(member, origin, where)
+
+
+def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Actor, Actor]]:
+    """Who inherits from whom."""
+    heirs, ancestors = _members(heir), _members(ancestor)
+    if len(ancestors) > len(heirs):
+        raise CheckpointError(where, "is a committee of two policies, and one policy cannot start from both")
+    return list(zip(heirs, ancestors * (len(heirs) // len(ancestors)), strict=True))
+
+
+def _members(policy: Deployed) -> list[Actor]:
+    return [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
+
+
+def _taken(heir: Actor, ancestor: Actor, where: str) -> State:
     """What the heir can take over, by path; an error unless its whole trunk is among it."""
     if not heir.spec.fits(ancestor.spec):
         raise CheckpointError(
@@ -61,7 +83,9 @@ def _told(names: list[str], what: str) -> str:
     return f"; {what}: {', '.join(names)}" if names else ""
 
 
-def _target_policies(algorithm: Algorithm) -> list[Actor]:
-    """Target networks of the policy: they are equal to it at birth."""
-    targets = vars(algorithm).values()
-    return [target.network for target in targets if isinstance(target, Target) and isinstance(target.network, Actor)]
+def _target_policies(algorithm: Algorithm, policy: Actor) -> list[Actor]:
+    """Target networks of a policy: they are equal to it at birth. They lie beside it, in the algorithm or a branch."""
+    groups = [part for part in vars(algorithm).values() if isinstance(part, dict)]
+    owners = [vars(owner) for owner in (algorithm, *(branch for group in groups for branch in group.values()))]
+    beside = [part for owner in owners if owner.get("policy") is policy for part in owner.values()]
+    return [target.network for target in beside if isinstance(target, Target) and isinstance(target.network, Actor)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from understudy.core.errors import CheckpointError, DataError
 from understudy.core.spec import Spec
 from understudy.data.recipes import Behaviour, Recipe, RunPolicy
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.policies import find_checkpoint, load_policy, updates_of
 from understudy.run.policy_file import CARD
@@ -100,14 +100,14 @@ def medium_checkpoint(run: RunDir) -> int:
     return nearest
 
 
-def recipe_policies(recipe: Recipe, spec: Spec) -> list[Actor]:
+def recipe_policies(recipe: Recipe, spec: Spec) -> list[Deployed]:
     """The policies of a resolved recipe's `run` behaviours, in order; each must fit what the environment emits."""
     return [
         _fitting(behaviour, recipe.env, spec) for behaviour in recipe.behaviours if isinstance(behaviour, RunPolicy)
     ]
 
 
-def _fitting(behaviour: RunPolicy, env_id: str, spec: Spec) -> Actor:
+def _fitting(behaviour: RunPolicy, env_id: str, spec: Spec) -> Deployed:
     policy = load_policy(behaviour.run, behaviour.checkpoint)
     if dict(policy.spec.observation) != dict(spec.observation) or policy.spec.action != spec.action:
         raise DataError(

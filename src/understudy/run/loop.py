@@ -20,7 +20,7 @@ from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
 from understudy.data.transforms import Transforms
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 from understudy.run.build import Learner
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RunConfig
@@ -34,6 +34,7 @@ from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
 from understudy.run.validation import validation_error
+from understudy.sources.importance.weighed import WeighedSource
 
 NOTE_SECONDS = 0.25
 
@@ -118,6 +119,8 @@ class Loop:
 
     def _log(self, metrics: Metrics) -> None:
         metrics = {**metrics, **self.monitor.look(self.learner.algorithm)}
+        if isinstance(self.learner.source, WeighedSource):
+            metrics |= self.learner.source.statistics()
         values = {name: float(value) for name, value in metrics.items()}
         self.sinks.log(self.updates, values)
         self._warn(values)
@@ -204,7 +207,7 @@ def evaluate(
         episodes,
         config.seed,
         greedy=greedy,
-        spec=policy.spec if isinstance(policy, Actor) else None,
+        spec=policy.spec if isinstance(policy, Deployed) else None,
         reference=config.env.reference,
         on_step=on_step,
     )

@@ -11,7 +11,9 @@
 It costs nothing between logs, draws from a stream of its own and trains nothing: how often one logs changes no bit.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, is_dataclass
 from typing import Protocol, final, runtime_checkable
 
 import torch
@@ -22,7 +24,7 @@ from understudy.core.protocols import Algorithm, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Committee, Deployed
 from understudy.nn.critic import ActionValues, Critic, QEnsemble
 from understudy.nn.dropout import asleep
 from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
@@ -30,6 +32,8 @@ from understudy.parts.optim import Adam
 from understudy.run.build import Learner
 
 ROWS = 512
+DRAWING = (TanhMeanGaussian, SquashedGaussian, Categorical)
+"""Heads that draw actions."""
 
 
 @runtime_checkable
@@ -38,6 +42,14 @@ class Valued(Protocol):
 
     @property
     def critic(self) -> Critic: ...
+
+
+@runtime_checkable
+class Branched(Protocol):
+    """An algorithm of several learners."""
+
+    @property
+    def critics(self) -> Sequence[Critic]: ...
 
 
 @final
@@ -61,20 +73,28 @@ class Monitor:
     def look(self, algorithm: Algorithm) -> Metrics:
         """Every number above that this algorithm has."""
         policy = algorithm.policy
-        assert isinstance(policy, Actor)
+        assert isinstance(policy, Deployed)
         metrics = _gradient_norms(algorithm)
         with asleep(policy):
             state, mask = policy.view(self.rows.obs), self.rows.extra.get("mask")
-            features = policy.features(state, mask)
-            if isinstance(policy.head, (TanhMeanGaussian, SquashedGaussian, Categorical)):
-                metrics["policy/entropy_on_data"] = policy.head.entropy(features, stream(self.seed, "monitor")).mean()
-            if isinstance(algorithm, Valued) and isinstance(algorithm.critic, (QEnsemble, ActionValues)):
-                metrics |= self._values(algorithm.critic, state, policy.head.mode(features))
+            members = [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
+            features = [member.features(state, mask) for member in members]
+            chosen = policy.agree(state) if isinstance(policy, Committee) else policy.head.mode(features[0])
+            heads = [(member.head, read) for member, read in zip(members, features, strict=True)]
+            rng = stream(self.seed, "monitor")
+            entropies = [head.entropy(read, rng) for head, read in heads if isinstance(head, DRAWING)]
+            if entropies:
+                metrics["policy/entropy_on_data"] = torch.cat(entropies).mean()
+            if critics := _critics(algorithm):
+                metrics |= self._values(critics, state, chosen)
         return metrics
 
-    def _values(self, critic: Critic, state: Tensor, chosen: Tensor) -> Metrics:
-        with asleep(critic):
-            data, policy = critic(state, self.rows.action), critic(state, chosen)
+    def _values(self, critics: Sequence[Critic], state: Tensor, chosen: Tensor) -> Metrics:
+        with ExitStack() as stack:
+            for critic in critics:
+                stack.enter_context(asleep(critic))
+            data = torch.cat([critic(state, self.rows.action) for critic in critics])
+            policy = torch.cat([critic(state, chosen) for critic in critics])
         largest = torch.maximum(data.abs().amax(), policy.abs().amax())
         return {
             "value/q_data": data.mean(),
@@ -85,6 +105,15 @@ class Monitor:
         }
 
 
+def _critics(algorithm: Algorithm) -> list[Critic]:
+    """All there are, of one learner or of several branches."""
+    if isinstance(algorithm, Branched):
+        return list(algorithm.critics)
+    if isinstance(algorithm, Valued) and isinstance(algorithm.critic, (QEnsemble, ActionValues)):
+        return [algorithm.critic]
+    return []
+
+
 def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> float:
     """R_max/(1 − γ) of the rewards that are learned from; without discount, R_max times the longest episode."""
     ends = reward(torch.stack(torch.aminmax(dataset.rewards)))
@@ -93,8 +122,20 @@ def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> f
 
 
 def _gradient_norms(algorithm: Algorithm) -> Metrics:
+    """Of every optimiser, by its name, and by its branch's where there are branches."""
     norms: Metrics = {}
-    for field, part in vars(algorithm).items():
-        adams = part if isinstance(part, dict) else {field.removesuffix("_optimizer"): part}
-        norms |= {f"gradient/{name}": adam.norm.clone() for name, adam in adams.items() if isinstance(adam, Adam)}
+    for path, part in _parts(algorithm):
+        if isinstance(part, Adam):
+            norms[f"gradient/{path.removesuffix('_optimizer')}"] = part.norm.clone()
     return norms
+
+
+def _parts(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Fields of an algorithm, what lies in its dicts, and the fields of what lies there."""
+    for name, part in vars(owner).items():
+        yield f"{prefix}{name}", part
+        if isinstance(part, (dict, tuple)):
+            for key, inner in part.items() if isinstance(part, dict) else ((name, inner) for inner in part):
+                yield f"{prefix}{key}", inner
+                if is_dataclass(inner) and not isinstance(inner, Adam):
+                    yield from _parts(inner, f"{key}_")

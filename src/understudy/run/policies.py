@@ -6,7 +6,7 @@ from understudy.core.errors import CheckpointError
 from understudy.core.files import read_sealed
 from understudy.core.spec import Spec
 from understudy.core.state import State
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 from understudy.run.checkpoint import CARD_FACT, Checkpoint, list_checkpoints, load_checkpoint, newest_checkpoint
 from understudy.run.policy_file import CARD, load_policy_file, rebuild_policy
 from understudy.run.rundir import RunDir
@@ -14,7 +14,7 @@ from understudy.run.rundir import RunDir
 PREFIX = "algorithm.policy."
 
 
-def load_policy(path: str | Path, checkpoint: str | int = "last") -> Actor:
+def load_policy(path: str | Path, checkpoint: str | int = "last") -> Deployed:
     """A policy from a run directory (last, best, or a number of updates) or from a policy folder."""
     path, name = Path(path), str(checkpoint)
     if (path / CARD).is_file():
@@ -35,7 +35,7 @@ def updates_of(folder: Path) -> int | None:
     return updates if isinstance(updates, int) else None
 
 
-def _policy_in(folder: Path, name: str) -> Actor:
+def _policy_in(folder: Path, name: str) -> Deployed:
     """The policy of a folder; if a number is asked for, it must be of that many updates."""
     policy, card = load_policy_file(folder)
     found = card["facts"].get("updates")
@@ -69,7 +69,7 @@ def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
     return load_checkpoint(run.checkpoints, int(name))
 
 
-def policy_of(checkpoint: Checkpoint) -> Actor:
+def policy_of(checkpoint: Checkpoint) -> Deployed:
     """The policy inside a training checkpoint."""
     card = checkpoint.facts[CARD_FACT]
     state: State = {

@@ -15,13 +15,14 @@ from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, parse_actor_settings
+from understudy.nn.committee import Committee, CommitteeSettings, Deployed
 
 FORMAT = 1
 CARD = "policy.json"
 TENSORS = "policy.safetensors"
 
 
-def save_policy(policy: Actor, path: Path, facts: dict[str, Any]) -> None:
+def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> None:
     """Replace the policy at `path`; a reader finds a whole policy, or for an instant none, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
@@ -43,7 +44,7 @@ def save_policy(policy: Actor, path: Path, facts: dict[str, Any]) -> None:
     publish_directory(draft, path)
 
 
-def load_policy_file(path: Path) -> tuple[Actor, dict[str, Any]]:
+def load_policy_file(path: Path) -> tuple[Deployed, dict[str, Any]]:
     """The policy in a folder that `save_policy` wrote, verified, and what its card says."""
     where = f"policy '{path}'"
     if not (path / CARD).is_file():
@@ -64,8 +65,15 @@ def load_policy_file(path: Path) -> tuple[Actor, dict[str, Any]]:
         raise CheckpointError(where, f"damaged or incomplete ({error})") from error
 
 
-def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Actor:
-    """An actor of this shape with these tensors."""
-    policy = Actor(spec, {}, parse_actor_settings(settings, where), stream(0, "rebuild"))
+def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Deployed:
+    """A policy of this shape with these tensors."""
+    policy = _blank(spec, settings, where)
     restore(policy, state, where)
     return policy.train(False).requires_grad_(False)
+
+
+def _blank(spec: Spec, settings: object, where: str) -> Deployed:
+    rng = stream(0, "rebuild")
+    if isinstance(settings, dict) and "verdict" in settings:
+        return Committee.blank(spec, CommitteeSettings.parse(settings, where), rng)
+    return Actor(spec, {}, parse_actor_settings(settings, where), rng)

@@ -11,11 +11,11 @@ from understudy.core.errors import DataError
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import as_actions
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 
 
 def predict(
-    policy: Actor, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
+    policy: Deployed, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
 ) -> NDArray[Any]:
     """Actions [B, A] for a batch of observations, [A] for a single one."""
     named = obs if isinstance(obs, Mapping) else {next(iter(policy.spec.observation)): obs}

@@ -13,7 +13,7 @@ from understudy.core.files import read_json, write_json
 from understudy.core.state import restore
 from understudy.data.corruption import corruption_facts
 from understudy.data.stores.store import is_store, store_recipe
-from understudy.nn.actor import Actor
+from understudy.nn.committee import Deployed
 from understudy.run.birth import birth, shares_data, stage_runs
 from understudy.run.build import Learner, build_learner, settled_data
 from understudy.run.checkpoint import newest_checkpoint, point_latest
@@ -52,7 +52,7 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         return self._dir.metrics()
 
-    def policy(self, checkpoint: str | int = "last") -> Actor:
+    def policy(self, checkpoint: str | int = "last") -> Deployed:
         return load_policy(self.path, checkpoint)
 
     def evaluate(

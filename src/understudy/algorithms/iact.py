@@ -1,0 +1,247 @@
+"""Importance-aware co-teaching (IACT): two learners, each choosing the rows that the other's policy learns from.
+
+A method of this library: no paper defines it. Branches X ∈ {a, b} are whole learners, TD3's or SAC's, of different
+initialisation and noise; w are importance weights of rows, if the source has any. Every update, with parameters before
+it wherever rows are judged:
+
+    y_X  = r + γ·min_j Q̄_Xj(s',ã'), or r where the episode terminated    → losses.value.bootstrap_target
+    S_X  = the k rows that the other branch scores highest, k = ⌊R(t)·B⌋  → parts.co_teaching.choose
+    L_Q  = Σ_j mean w̃·(Q_Xj(s,a) − y_X)², over all rows                   → losses.value.squared_error
+
+and every `policy_delay`-th also, in this order:
+
+    λ_Q  = α / mean|Q_X(s,ã)|, a constant                                 → losses.policy.value_scale
+    L_π  = mean over S_X of w̃·( λ(t)·d_X − λ_Q·Q_X(s,ã) )                 → losses.policy.penalised_climb
+    Q̄, π̄ ← Q̄, π̄ + τ_polyak·(Q − Q̄, π − π̄)                                → parts.target.Target.follow
+
+w̃ is w scaled to average 1 over the rows used (`losses.selection.row_factors`), d_X the distance from the data
+(`parts.cloning`). With R ≡ 1, λ ≡ 1 and no weights a branch is TD3+BC, to the bit. The mean of both policies acts.
+
+Differs from the sketch it grew from (docs/iact.md) in: ratios are ratios, selection leaves the critics
+alone, few rows are left out, critics are twins, values are scaled, both branches act. Continuous actions only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, final
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.rng import derived_seed, stream
+from understudy.core.settings import Settings
+from understudy.core.spec import Box
+from understudy.core.state import Static
+from understudy.losses.policy import penalised_climb, value_scale
+from understudy.losses.selection import row_factors
+from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.committee import Committee, CommitteeSettings, JudgeSettings, Verdict
+from understudy.nn.critic import QEnsemble
+from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
+from understudy.parts.cloning import Behaviour, CloningSettings, Tether, believed, cloning_distance
+from understudy.parts.co_teaching import Lesson, TeachingSettings, choose, comparison, rare_rewards
+from understudy.parts.optim import Adam
+from understudy.parts.td3 import TargetNoise
+
+
+class Config(Settings):
+    """Importance-aware co-teaching."""
+
+    ACTIONS: ClassVar = (Box,)
+    name: Literal["iact"] = "iact"
+    """The algorithm."""
+    base: Literal["td3bc", "sac_bc"] = "td3bc"
+    """What both branches are: TD3 with a deterministic policy, or SAC with a squashed Gaussian one."""
+    act: Verdict = "mean"
+    """Who acts: the `mean` of both, `a`, `b`, or whichever action both branches' critics rate higher (`max_q`)."""
+    teaching: TeachingSettings = TeachingSettings()
+    """Which rows the policies learn from."""
+    cloning: CloningSettings = CloningSettings()
+    """How they are held near the data."""
+    alpha: float = Field(2.5, ge=0)
+    """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is the base alone."""
+    q_norm: bool = True
+    """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
+    critics: int = Field(2, ge=1)
+    """Critics of each branch."""
+    entropy_weight: float = Field(0.0, ge=0)
+    """η of `sac_bc`: the price of entropy, in units of reward."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target networks move whenever they move."""
+    policy_delay: int = Field(2, ge=1)
+    """Updates of the critics for each update of the actors and of all targets."""
+    target_noise: float = Field(0.2, ge=0)
+    """σ of the noise on target actions of `td3bc`, in units of half the action range."""
+    target_noise_clip: float = Field(0.5, ge=0)
+    """c: that noise is cut to ±c."""
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for the policies."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for the critics."""
+    actor: BranchShape = BranchShape()
+    """The policy networks."""
+    critic: BranchShape = BranchShape()
+    """All critics."""
+
+    @model_validator(mode="after")
+    def _fits_the_base(self) -> Self:
+        if self.base == "td3bc" and self.cloning.kind == "kl":
+            raise ValueError("cloning.kind=kl needs a policy with a density: use base=sac_bc")
+        if self.base == "td3bc" and self.entropy_weight > 0:
+            raise ValueError("entropy_weight needs a policy with a density: use base=sac_bc")
+        adaptive = self.cloning.adaptive
+        if self.base == "td3bc" and adaptive is not None and adaptive.target <= 0:
+            raise ValueError(f"cloning.adaptive.target={adaptive.target} can never be reached: distances are above 0")
+        return self
+
+
+@final
+@dataclass
+class IACT:
+    config: Static[Config]
+    policy: Committee
+    branches: dict[str, Branch]
+    behaviour: tuple[Behaviour, ...]
+    """β̂, where cloning is measured against it."""
+    updates: Tensor
+    """How many there have been: the clock of schedules and turns."""
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(("td_valid",), gamma=self.config.gamma, weighed=True)
+
+    @property
+    def critics(self) -> list[QEnsemble]:
+        """Of both branches."""
+        return [branch.critic for branch in self.branches.values()]
+
+    def concerns(self, rewards: Tensor) -> list[str]:
+        """Rare rewards do not go with every setting."""
+        return rare_rewards(self.config.teaching, rewards)
+
+    def update(self, data: Transitions) -> Metrics:
+        """One gradient step of all critics; at every `policy_delay`-th, of the policies and the targets too."""
+        return self.turn()(data)
+
+    def turn(self) -> Callable[[Transitions], Metrics]:
+        """Count, and say whose turn it is."""
+        self.updates.add_(1)
+        due = int(self.updates) % self.config.policy_delay == 0
+        return self.update_all if due else self.update_critics
+
+    def update_critics(self, data: Transitions) -> Metrics:
+        """One gradient step of all critics."""
+        state, lessons = self._prepared(data, actors=False)
+        chosen = self._chosen(data, state, lessons) if self.config.teaching.select_critic else {}
+        told, _ = believed(self.behaviour, state, data.action, self.config.actor_learning_rate)
+        return self._update_critics(data, lessons, chosen) | told
+
+    def update_all(self, data: Transitions) -> Metrics:
+        """One gradient step of all critics and of both policies, and of all targets."""
+        state, lessons = self._prepared(data, actors=True)
+        chosen = self._chosen(data, state, lessons)
+        metrics = self._update_critics(data, lessons, chosen if self.config.teaching.select_critic else {})
+        told, behaviour = believed(self.behaviour, state, data.action, self.config.actor_learning_rate)
+        metrics |= told
+        for name, branch in self.branches.items():
+            metrics |= self._update_actor(name, data, state, lessons[name], chosen.get(name), behaviour)
+            branch.follow(self.config.polyak)
+        return metrics | comparison(lessons, chosen, data.extra.get("importance"))
+
+    def _prepared(self, data: Transitions, *, actors: bool) -> tuple[Tensor, dict[str, Lesson]]:
+        """Normalised states [B, S], and what each branch makes of the batch before anything moves."""
+        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        lessons = {}
+        for name, branch in self.branches.items():
+            value = branch.next_value(next_state)
+            target = bootstrap_target(data.reward, self.config.gamma, data.terminated, value)
+            proposal = branch.propose(state) if actors else None
+            lessons[name] = Lesson(branch, branch.critic(state, data.action), target, proposal)
+        return state, lessons
+
+    def _chosen(self, data: Transitions, state: Tensor, lessons: dict[str, Lesson]) -> dict[str, Tensor]:
+        """The rows [B] each branch learns from; empty where it is all of them."""
+        teaching, weight, valid = self.config.teaching, data.extra.get("importance"), data.extra["td_valid"]
+        if not teaching.chooses:
+            return {}
+        with torch.no_grad():
+            scores = {
+                name: lesson.score(teaching.score, state, data.action, weight, valid)
+                for name, lesson in lessons.items()
+            }
+            asked = lessons.items() if teaching.disagreement < 1.0 else ()
+            actions = {name: lesson.acting(state).greedy for name, lesson in asked}
+            return choose(teaching, scores, actions, self.updates - 1)
+
+    def _update_critics(self, data: Transitions, lessons: dict[str, Lesson], chosen: dict[str, Tensor]) -> Metrics:
+        weight, valid = data.extra.get("importance"), data.extra["td_valid"]
+        metrics: Metrics = {}
+        for name, lesson in lessons.items():
+            factors = row_factors(chosen.get(name), weight, valid)
+            error = squared_error(lesson.q, lesson.target)
+            loss = mean_over(error if factors is None else factors * error, valid).sum()
+            lesson.branch.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
+            metrics |= {
+                f"loss/critic_{name}": loss.detach(),
+                f"value/q_{name}": lesson.q.detach()[0].mean(),
+                f"value/target_{name}": lesson.target.mean(),
+            }
+        return metrics
+
+    def _update_actor(
+        self, name: str, data: Transitions, state: Tensor, lesson: Lesson, rows: Tensor | None, behaviour: Tensor | None
+    ) -> Metrics:
+        config, branch, proposal = self.config, lesson.branch, lesson.proposal
+        assert proposal is not None
+        q = branch.value_of(state, proposal)
+        scale = config.alpha * value_scale(q) if config.q_norm else torch.full_like(q.detach()[0], config.alpha)
+        acted = branch.policy, proposal.features, proposal.greedy
+        distance = cloning_distance(config.cloning, *acted, data.action, behaviour)
+        weight = branch.tether.weight(self.updates - 1)
+        climb = penalised_climb(branch.with_entropy(q, proposal), scale, distance, weight)
+        factors = row_factors(rows, data.extra.get("importance"))
+        loss = (climb if factors is None else factors * climb).mean()
+        branch.policy_optimizer.minimise(loss, config.actor_learning_rate)
+        mean_distance = (distance if factors is None else factors * distance).detach().mean()
+        branch.tether.follow(mean_distance)
+        return {
+            f"loss/actor_{name}": loss.detach(),
+            f"policy/bc_distance_{name}": mean_distance,
+            f"weight/q_{name}": scale,
+            f"weight/cloning_{name}": torch.as_tensor(weight, dtype=q.dtype, device=q.device),
+        }
+
+
+def build(config: Config, blueprint: Blueprint) -> IACT:
+    seeds = {"a": blueprint.seed, "b": derived_seed(blueprint.seed, "branch b")}
+    actors = {name: _actor(config, blueprint, seed) for name, seed in seeds.items()}
+    branches = {name: _branch(config, blueprint, seed, actors[name]) for name, seed in seeds.items()}
+    judges = [branch.critic for branch in branches.values()] if config.act == "max_q" else []
+    shape = JudgeSettings(**dict(config.critic), members=config.critics) if judges else None
+    settings = CommitteeSettings(**dict(actors["a"].settings), verdict=config.act, judges=shape)
+    policy = Committee(actors["a"], actors["b"], settings, judges)
+    cloned = [_actor(config, blueprint, derived_seed(blueprint.seed, "behaviour"))] * (config.cloning.kind == "kl")
+    behaviour = tuple(Behaviour(clone, Adam.over(clone.parameters())) for clone in cloned)
+    config.teaching.warn_of_known_mistakes()
+    return IACT(config, policy, branches, behaviour, torch.zeros((), dtype=torch.int64))
+
+
+def _actor(config: Config, blueprint: Blueprint, seed: int) -> Actor:
+    settings = ActorSettings(**dict(config.actor), head="deterministic" if config.base == "td3bc" else "squashed")
+    return Actor(blueprint.spec, blueprint.moments, settings, stream(seed, "init/actor")).to(blueprint.device)
+
+
+def _branch(config: Config, blueprint: Blueprint, seed: int, actor: Actor) -> Branch:
+    size, rng = blueprint.spec.box.size, stream(seed, "init/critic")
+    critic = QEnsemble(actor.view.size, size, config.critic, rng, members=config.critics).to(blueprint.device)
+    tether = Tether.of(config.cloning, blueprint.device)
+    if config.base == "sac_bc":
+        return soft_branch(actor, critic, tether, seed, config.entropy_weight)
+    noise = TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed)
+    return deterministic_branch(actor, critic, tether, seed, noise)

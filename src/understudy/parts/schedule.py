@@ -1,0 +1,71 @@
+"""Numbers that change with the count of updates: constant, linear, cosine, exponential.
+
+p           = (t − after)/over, cut to [0, 1]
+linear        start + (end − start)·p
+cosine        end + (start − end)·½(1 + cos πp)
+exponential   start·(end/start)^p
+exp5          end + (start − end)·e^(−5p), which stops short of its end: others' form
+"""
+
+import math
+from typing import Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from understudy.core.settings import Settings
+
+ScheduleKind = Literal["constant", "linear", "cosine", "exponential", "exp5"]
+
+
+class Schedule(Settings):
+    """From `start` to `end` over some updates; constant before and after."""
+
+    kind: ScheduleKind = "constant"
+    """`constant` (start throughout), `linear`, `cosine`, `exponential`, or `exp5` (ends 0.7 % short of its end)."""
+    start: float
+    """Its value at first."""
+    end: float
+    """Its value at last."""
+    after: int = Field(0, ge=0)
+    """Updates before it begins to change."""
+    over: int = Field(100_000, ge=1)
+    """Updates from start to end."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _an_end_is_meant(cls, data: object) -> object:
+        """Whoever says where it ends, and not how, means a straight line."""
+        ends = isinstance(data, dict) and "kind" not in data and {"end", "after", "over"} & data.keys()
+        return {"kind": "linear", **data} if ends and isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.kind == "exponential" and not (self.start > 0 and self.end > 0):
+            raise ValueError(f"an exponential schedule needs numbers above 0: got start={self.start}, end={self.end}")
+        return self
+
+    def constant_at(self, value: float) -> bool:
+        """It never leaves this value, and says so in its settings."""
+        return self.kind == "constant" and self.start == value
+
+    def value(self, updates: Tensor) -> Tensor:
+        """The number [] for the update that follows so many [], in float64."""
+        if self.kind == "constant":
+            return torch.full_like(updates, self.start, dtype=torch.float64)
+        progress = ((updates.double() - self.after) / self.over).clamp(0.0, 1.0)
+        return scheduled(self.kind, self.start, self.end, progress)
+
+
+def scheduled(kind: ScheduleKind, start: float, end: float, progress: Tensor) -> Tensor:
+    """The equations above, of p in [0, 1]."""
+    if kind == "constant":
+        return torch.full_like(progress, start)
+    if kind == "linear":
+        return start + (end - start) * progress
+    if kind == "cosine":
+        return end + (start - end) * 0.5 * (1.0 + torch.cos(math.pi * progress))
+    if kind == "exponential":
+        return start * torch.exp(math.log(end / start) * progress)
+    return end + (start - end) * torch.exp(-5.0 * progress)

@@ -1,0 +1,143 @@
+"""One IACT update against the same written by hand: who learns from which rows, weighed how, from what."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from learners import Learning, start, tiny_algorithm
+from understudy import Transitions
+from understudy.core.errors import ConfigError
+
+ROWS, KEPT = 32, 16
+
+
+def weighed(batch: Transitions) -> Transitions:
+    weight = torch.linspace(0.2, 3.0, len(batch.reward))
+    return replace(batch, extra={**batch.extra, "importance": weight})
+
+
+def one_update(**changes: Any) -> tuple[Learning, Any, Transitions, dict[str, Tensor]]:
+    """The learner, what it was before, the batch, and what the update said; the policies learn at once."""
+    settings = {"policy_delay": 1, "target_noise": 0.0, **changes}
+    learning = start(tiny_algorithm("iact", **settings))
+    batch = weighed(learning.batch())
+    before = copy.deepcopy(learning.algorithm)
+    return learning, before, batch, learning.algorithm.update(batch)
+
+
+def target(branch: Any, batch: Transitions, state: Tensor) -> Tensor:
+    """y of a deterministic branch without noise on its target action."""
+    action = torch.tanh(branch.policy_target.network.trunk(state))
+    value = branch.critic_target.network(state, action).amin(0)
+    return torch.where(batch.terminated, batch.reward, batch.reward + 0.99 * value)
+
+
+def test_losses_are_weighted_means_over_the_rows_that_count() -> None:
+    """λ = 0.3, α unscaled, one critic, half of the rows: nothing of it is a default."""
+    _, before, batch, told = one_update(
+        alpha=0.7, q_norm=False, critics=1, cloning={"weight": 0.3}, teaching={"keep": 0.5, "score": "td"}
+    )
+    state, next_state = before.policy.view(batch.obs), before.policy.view(batch.next_obs)
+    weight, error = batch.extra["importance"], {}
+    for name, branch in before.branches.items():
+        assert branch.critic(state, batch.action).shape == (1, ROWS)
+        error[name] = (branch.critic(state, batch.action)[0] - target(branch, batch, next_state)).detach()
+        expected = (weight * error[name].square()).sum() / weight.sum()
+        assert float(told[f"loss/critic_{name}"]) == pytest.approx(float(expected), rel=1e-5)
+    for name, other in (("a", "b"), ("b", "a")):
+        rows = error[other].abs().argsort(stable=True)[:KEPT]
+        branch = before.branches[name]
+        after = one_update(
+            alpha=0.7, q_norm=False, critics=1, cloning={"weight": 0.3}, teaching={"keep": 0.5, "score": "td"}
+        )[0].algorithm.branches[name]
+        action = torch.tanh(branch.policy.trunk(state))
+        value = after.critic(state, action)[0]  # critics step first
+        distance = (action - batch.action).square().mean(-1)
+        loss = 0.3 * distance - 0.7 * value
+        expected = (weight * loss)[rows].sum() / weight[rows].sum()
+        assert float(told[f"loss/actor_{name}"]) == pytest.approx(float(expected.detach()), rel=1e-4)
+        mean_distance = (weight * distance)[rows].sum() / weight[rows].sum()
+        assert float(told[f"policy/bc_distance_{name}"]) == pytest.approx(float(mean_distance.detach()), rel=1e-5)
+
+
+def test_policies_step_along_the_gradient_of_that_loss() -> None:
+    """Adam's first step is the sign of the gradient, times the rate."""
+    learning, before, batch, _ = one_update(cloning={"weight": 2.0}, teaching={"keep": 0.5, "score": "td"})
+    state, next_state = before.policy.view(batch.obs), before.policy.view(batch.next_obs)
+    judge = before.branches["b"]
+    error = (judge.critic(state, batch.action) - target(judge, batch, next_state)).abs().sum(0)
+    rows = error.argsort(stable=True)[:KEPT]
+    branch, after = before.branches["a"], learning.algorithm.branches["a"]
+    action = torch.tanh(branch.policy.trunk(state))
+    value = after.critic.frozen(state, action)[0]
+    climb = 2.0 * (action - batch.action).square().mean(-1) - 2.5 / value.detach().abs().mean() * value
+    loss = (batch.extra["importance"] * climb)[rows].sum() / batch.extra["importance"][rows].sum()
+    (slope,) = torch.autograd.grad(loss, branch.policy.trunk.flat)
+    step = after.policy.trunk.flat - branch.policy.trunk.flat
+    clear = slope.abs() > 1e-4
+    assert int(clear.sum()) > 100
+    assert torch.allclose(step[clear], -3e-4 * slope[clear].sign(), rtol=1e-2)
+
+
+def test_rows_are_judged_by_critics_from_before_the_update() -> None:
+    """`adv` asks the live critics: those that have not stepped yet."""
+    learning, before, batch, _ = one_update(critic_learning_rate=0.5, teaching={"keep": 0.5, "score": "adv"})
+    state = before.policy.view(batch.obs)
+
+    def best_by(algorithm: Any) -> set[int]:
+        critic, actor = algorithm.branches["b"].critic, before.branches["b"].policy
+        action = torch.tanh(actor.trunk(state))
+        score = critic(state, batch.action).amin(0) - critic(state, action).amin(0)
+        return set(score.argsort(descending=True, stable=True)[:KEPT].tolist())
+
+    chosen = before._chosen(batch, state, before._prepared(batch, actors=True)[1])["a"]
+    assert set(chosen.nonzero().flatten().tolist()) == best_by(before)
+    assert best_by(before) != best_by(learning.algorithm), "the step is too small to tell before from after"
+
+
+def test_schedules_begin_with_the_first_update() -> None:
+    learning = start(
+        tiny_algorithm(
+            "iact",
+            policy_delay=1,
+            teaching={"keep": {"start": 1.0, "end": 0.5, "after": 0, "over": 2}},
+            cloning={"weight": {"start": 4.0, "end": 2.0, "over": 2}},
+        )
+    )
+    told = [learning.update() for _ in range(4)]
+    assert [int(metrics["selection/rows"]) for metrics in told] == [32, 24, 16, 16]
+    assert [float(metrics["weight/cloning_a"]) for metrics in told] == [4.0, 3.0, 2.0, 2.0]
+
+
+def test_an_adaptive_weight_follows_the_distance() -> None:
+    learning = start(tiny_algorithm("iact", policy_delay=1, cloning={"adaptive": {"target": 1e-3, "rate": 0.5}}))
+    weights = [float(learning.update()["weight/cloning_b"]) for _ in range(4)]
+    assert weights[0] == 1.0
+    assert weights == sorted(weights)
+    assert weights[-1] > weights[0]
+
+
+def test_the_behaviour_model_clones_while_others_learn() -> None:
+    learning = start(tiny_algorithm("iact", base="sac_bc", cloning={"kind": "kl"}, actor_learning_rate=1e-2))
+    first = learning.update()["loss/behaviour"]
+    last = learning.update(60)["loss/behaviour"]
+    assert float(last) < float(first) - 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"cloning": {"kind": "kl"}}, "base=sac_bc"),
+        ({"entropy_weight": 0.1}, "base=sac_bc"),
+        ({"cloning": {"kind": "log_prob", "adaptive": {"target": -1.0}}}, "never be reached"),
+    ],
+)
+def test_what_does_not_fit_the_base_is_told(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        tiny_algorithm("iact", **settings)
+    if "entropy_weight" not in settings:
+        tiny_algorithm("iact", base="sac_bc", **settings)

@@ -1,0 +1,57 @@
+"""A policy of two: what it does with their actions."""
+
+import pytest
+import torch
+
+from learners import start, tiny_algorithm
+from understudy.core.rng import stream
+from understudy.nn.committee import Committee
+
+
+def committee(act: str, base: str = "td3bc") -> Committee:
+    learning = start(tiny_algorithm("iact", base=base, act=act))
+    learning.update(4)
+    policy = learning.algorithm.policy
+    assert isinstance(policy, Committee)
+    return policy
+
+
+OBS = {"state": 2 * torch.randn(50, 3, generator=torch.Generator().manual_seed(0))}
+
+
+def acted(policy: Committee) -> list[torch.Tensor]:
+    return [actor.act(OBS, (), greedy=True)[0] for actor in (policy.a, policy.b)]
+
+
+@pytest.mark.parametrize("base", ["td3bc", "sac_bc"])
+def test_the_mean_is_the_mean_of_both_actions(base: str) -> None:
+    policy = committee("mean", base)
+    a, b = acted(policy)
+    assert not torch.allclose(a, b)
+    assert torch.allclose(policy.act(OBS, (), greedy=True)[0], (a + b) / 2, atol=1e-6)
+
+
+def test_one_of_them_may_act_alone() -> None:
+    for name in ("a", "b"):
+        policy = committee(name)
+        expected = dict(zip("ab", acted(policy), strict=True))[name]
+        assert torch.equal(policy.act(OBS, (), greedy=True)[0], expected)
+
+
+def test_judges_take_the_action_they_rate_higher() -> None:
+    policy = committee("max_q")
+    state = policy.view(OBS)
+    a, b = acted(policy)
+    with torch.no_grad():
+        ratings = [sum(judge(state, action).amin(0) for judge in policy.judges) for action in (a, b)]
+    expected = torch.where((ratings[0] >= ratings[1]).unsqueeze(-1), a, b)
+    assert torch.equal(policy.act(OBS, (), greedy=True)[0], expected)
+    assert 0 < int((expected == a).all(-1).sum()) < len(a), "both are chosen somewhere, or this proves nothing"
+
+
+def test_drawn_actions_follow_the_given_stream() -> None:
+    policy = committee("mean", "sac_bc")
+    first, again, other = (policy.act(OBS, (), greedy=False, rng=stream(seed, "x"))[0] for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first, policy.act(OBS, (), greedy=True)[0])

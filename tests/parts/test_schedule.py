@@ -1,0 +1,86 @@
+"""Schedules at known points (oracles O-31 and O-35), before their start and after their end."""
+
+import pytest
+import torch
+
+from understudy.core.errors import ConfigError
+from understudy.parts.cloning import CloningSettings
+from understudy.parts.co_teaching import KeepSchedule, TeachingSettings
+from understudy.parts.schedule import Schedule, ScheduleKind
+
+AT = {
+    "constant": [0.8, 0.8, 0.8, 0.8, 0.8],
+    "linear": [0.8, 0.7, 0.6, 0.5, 0.4],
+    "cosine": [0.8, 0.741421, 0.6, 0.458579, 0.4],
+    "exponential": [0.8, 0.672717, 0.565685, 0.475683, 0.4],
+    "exp5": [0.8, 0.514602, 0.432834, 0.409407, 0.402695],
+}
+
+
+def at(schedule: Schedule, updates: int) -> float:
+    return float(schedule.value(torch.tensor(updates)))
+
+
+@pytest.mark.parametrize("kind", AT)
+def test_known_points(kind: ScheduleKind) -> None:
+    schedule = Schedule(kind=kind, start=0.8, end=0.4, after=100, over=200)
+    assert [at(schedule, updates) for updates in (100, 150, 200, 250, 300)] == pytest.approx(AT[kind], abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", AT)
+def test_nothing_changes_before_the_start_or_after_the_end(kind: ScheduleKind) -> None:
+    schedule = Schedule(kind=kind, start=0.8, end=0.4, after=100, over=200)
+    assert at(schedule, 0) == at(schedule, 100)
+    assert at(schedule, 300) == at(schedule, 10**9)
+
+
+def test_co_teachings_own_rate() -> None:
+    """1 − min(τ·T/T_k, τ) with τ = .2 and T_k = 10."""
+    keep = KeepSchedule(start=1.0, end=0.8, after=0, over=10)
+    assert [at(keep, updates) for updates in range(12)] == pytest.approx(
+        [1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.86, 0.84, 0.82, 0.8, 0.8]
+    )
+
+
+def test_rising_schedules_rise() -> None:
+    schedule = Schedule(kind="exponential", start=0.1, end=10.0, over=2)
+    assert [at(schedule, updates) for updates in range(3)] == pytest.approx([0.1, 1.0, 10.0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"keep": {"start": 0.0}}, "greater than 0"),
+        ({"keep": {"end": 1.2}}, "less than or equal to 1"),
+        ({"keep": {"over": -5}}, "greater than or equal to 1"),
+        ({"keep": {"after": -1}}, "greater than or equal to 0"),
+        ({"keep": 0}, "greater than 0"),
+        ({"keep": "most"}, "number"),
+        ({"keep": {"kind": "sudden"}}, "linear"),
+        ({"disagreement": 0}, "greater than 0"),
+    ],
+)
+def test_impossible_rates_are_told(settings: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        TeachingSettings.parse(settings, "algo.teaching")
+
+
+def test_an_exponential_to_zero_is_told() -> None:
+    with pytest.raises(ConfigError, match="above 0"):
+        Schedule.parse({"kind": "exponential", "start": 1.0, "end": 0.0}, "weight")
+
+
+def test_whoever_names_an_end_means_a_change() -> None:
+    """Without a kind it is a straight line; a kind that was chosen stays."""
+    assert CloningSettings.parse({"weight": {"start": 2.0, "end": 0.5, "over": 10}}).weight.kind == "linear"
+    assert CloningSettings.parse({"weight": {"end": 0.5}}).weight.kind == "linear"
+    assert CloningSettings.parse({"weight": {"start": 2.0}}).weight.kind == "constant"
+    assert CloningSettings.parse({"weight": {"kind": "constant", "start": 2.0, "end": 0.5}}).weight.kind == "constant"
+    written = CloningSettings.parse({"weight": 0.3})
+    assert CloningSettings.parse(written.model_dump(mode="json")) == written
+
+
+def test_a_number_is_a_constant_rate() -> None:
+    assert TeachingSettings.parse({"keep": "0.8"}).keep.constant_at(0.8)
+    assert not TeachingSettings.parse({"keep": 1}).chooses
+    assert TeachingSettings.parse({"keep": 1, "disagreement": 0.5}).chooses
