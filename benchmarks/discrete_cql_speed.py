@@ -7,12 +7,12 @@ can be: no penalty, no metrics but its loss. Both get batches drawn beforehand a
 """
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from interleaved import Seconds, seconds
 from torch import Tensor
 
 from understudy import Dataset, Discrete, Episode
@@ -30,7 +30,6 @@ STATE, ACTIONS, BATCH, EPISODE, EPISODES = 64, 10, 256, 100, 100
 TARGET = 1.3
 CPU = torch.device("cpu")
 View = Callable[[dict[str, Tensor]], Tensor]
-Seconds = tuple[float, float]
 
 
 @dataclass
@@ -67,14 +66,6 @@ def masked_rows() -> Dataset:
         return Episode({"state": state}, chosen, reward, terminated=False, truncated=True, mask=mask)
 
     return Dataset.from_episodes((episode() for _ in range(EPISODES)), Discrete(ACTIONS))
-
-
-def seconds(update: Callable[[Transitions], Metrics], batches: list[Transitions]) -> Seconds:
-    """Of one update, on average over a window: by the clock, and of all processors."""
-    wall, processor = time.perf_counter(), time.process_time()
-    for batch in batches:
-        update(batch)
-    return (time.perf_counter() - wall) / len(batches), (time.process_time() - processor) / len(batches)
 
 
 def measure(threads: int, windows: int, updates: int) -> None:

@@ -8,12 +8,24 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+Seconds = tuple[float, float]
+"""By the clock, and of all processors."""
+Batch, Told = TypeVar("Batch"), TypeVar("Told")
+
+
+def seconds(update: Callable[[Batch], Told], batches: Sequence[Batch]) -> Seconds:
+    """Of one update, on average over a window."""
+    wall, processor = time.perf_counter(), time.process_time()
+    for batch in batches:
+        update(batch)
+    return (time.perf_counter() - wall) / len(batches), (time.process_time() - processor) / len(batches)
 
 
 class Peer:

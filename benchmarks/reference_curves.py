@@ -19,7 +19,7 @@ from understudy.run.plots import draw_returns
 ROOT = Path(__file__).parent.parent
 CONFIGS = [
     *("bc/pendulum", "td3bc/pendulum", "rebrac/pendulum", "cql/pendulum", "ciql/pendulum"),
-    *("discrete_cql/cartpole", "iql/battle", "discrete_cql/battle"),
+    *("discrete_cql/cartpole", "iql/battle", "discrete_cql/battle", "iact/pendulum"),
 ]
 SEEDS = (0, 1, 2)
 

@@ -29,6 +29,8 @@ class Plan:
     methods: dict[str, dict[str, Any]]
     peers: dict[str, dict[str, list[float]]]
     data: dict[str, dict[str, float]]
+    reading: str
+    """What the table says, and what it does not."""
 
     def command(self, trial: Trial, folder: Path) -> list[str]:
         """What follows `understudy train`."""
