@@ -38,6 +38,33 @@ class Transitions:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What N environments did in T steps; every tensor starts with [T, N]. Facts only: no values, no advantages.
+
+    `action` is in policy space, as it was drawn; `log_prob` is what the policy that drew it gave it. `next_obs` is the
+    true successor, also where an episode ended: `obs` of the next step is then the first of another one.
+    """
+
+    obs: Obs
+    action: Tensor
+    log_prob: Tensor
+    reward: Tensor
+    next_obs: Obs
+    terminated: Tensor
+    truncated: Tensor
+    valid: Tensor
+    """False where nothing happened: some simulators spend a step on starting anew. Nothing may be learned there."""
+    carry: tuple[Tensor, ...]
+    """What the policy remembered before the first step, [N, …] each; empty for policies without memory."""
+    extra: Mapping[str, Tensor]
+
+    @property
+    def ended(self) -> Tensor:
+        """Where an episode ended, for whatever reason [T, N]."""
+        return self.terminated | self.truncated
+
+
 def _split(columns: Mapping[str, Tensor], rows: int) -> Iterable[Obs]:
     """One dict of long columns as many dicts of short ones; no columns, no end of empty dicts."""
     if not columns:

@@ -28,6 +28,25 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Actions that a policy drew for N observations."""
+
+    action: Tensor
+    """In policy space [N, …], as its density knows them."""
+    sent: Tensor
+    """The same in environment units [N, …], inside what the environment accepts."""
+    log_prob: Tensor
+    """[N]."""
+    carry: Carry
+
+
+class Explorer(Policy, Protocol):
+    """A policy that can say how likely what it does was."""
+
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn: ...
+
+
+@dataclass(frozen=True)
 class Demand:
     """What an algorithm needs of the data beyond (s, a, r, s', terminated)."""
 
@@ -35,6 +54,8 @@ class Demand:
     horizon: int = 1
     """n of n-step returns."""
     gamma: float = 0.99
+    weighed: bool = False
+    """It uses importance weights of rows (column `importance`) where there are any."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,13 @@ class TakingTurns(Protocol):
     def turn(self) -> Callable[[Transitions], Metrics]: ...
 
     def update(self, data: Transitions) -> Metrics: ...
+
+
+@runtime_checkable
+class Concerned(Protocol):
+    """An algorithm whose settings may not suit the data's rewards [N], and that says so before the first step."""
+
+    def concerns(self, rewards: Tensor) -> list[str]: ...
 
 
 class Source(Protocol):

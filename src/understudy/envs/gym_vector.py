@@ -1,0 +1,206 @@
+"""Any `gymnasium.vector.VectorEnv` as a vector world, in each of its autoreset modes.
+
+Where the final observation of an episode is found depends on the mode. SAME_STEP: in `infos["final_obs"]`, for the
+returned one belongs to the next episode. NEXT_STEP: it is the returned one; the step after it ignores its action and
+only resets, so it is marked not valid. DISABLED: it is the returned one, and the world resets what ended by itself.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
+from understudy.core.spec import ACTION_MASK, Spec
+from understudy.envs.gym import Keys, env_spec, group_name, observe
+from understudy.envs.vector import (
+    REWARD_TERMS,
+    Step,
+    action_array,
+    check_finite,
+    check_groups,
+    check_reward,
+    environment_seeds,
+)
+
+Vector = VectorEnv[Any, Any, Any]
+Infos = Mapping[str, Any]
+FINAL_NAMES = ("final_obs", "final_observation")
+"""What Gymnasium calls the final observation in `infos`, now and before 1.0."""
+
+
+class Single(gymnasium.Env[Any, Any]):
+    """One environment of a vector, as far as its spaces go."""
+
+    def __init__(self, vector: Vector) -> None:
+        self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
+
+
+@final
+class GymVector:
+    """`autoreset` is read from the environment's metadata unless given; `extras` as in `LocalVector`."""
+
+    def __init__(
+        self,
+        vector: Vector,
+        name: str,
+        *,
+        autoreset: AutoresetMode | None = None,
+        extras: Sequence[str] | None = None,
+    ) -> None:
+        self._vector, self._where = vector, f"environment '{name}'"
+        self._mode = autoreset or _mode(vector, self._where)
+        self._spec = env_spec(Single(vector), name)
+        self._extra_names = None if extras is None else tuple(extras)
+        self._count = int(vector.num_envs)  # EnvPool takes its time to tell it
+        self._over = np.zeros(self._count, bool)
+        """Where the next step will only reset [N]."""
+        self._running = False
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    def reset(self, seed: int) -> Obs:
+        return self.begin(environment_seeds(seed, self.count))
+
+    def begin(self, seeds: list[int] | None) -> Obs:
+        """Start anew; None for simulators that were seeded when they were made."""
+        vector: Any = self._vector  # a list of seeds is welcome there, whatever its annotation says
+        raw, _ = self._call(lambda: vector.reset(seed=seeds), "could not be reset")
+        self._over[:] = False
+        self._running = True
+        return self._groups(raw)
+
+    def step(self, action: Tensor) -> Step:
+        if not self._running:
+            raise RunError(self._where, "stepped before it was reset")
+        wishes = action_array(action, self._spec.action, self.count, self._where)
+        raw, rewards, terminated, truncated, infos = self._call(lambda: self._vector.step(wishes), "failed in a step")
+        over = np.asarray(terminated, bool)
+        flags = over, np.asarray(truncated, bool) & ~over
+        valid, ended = ~self._over, flags[0] | flags[1]
+        reward = torch.from_numpy(np.where(valid, rewards, 0).astype(np.float32))
+        check_reward(reward, self.count, self._where)
+        obs, final_obs = self._observations(raw, infos, ended)
+        self._over = ended if self._mode is AutoresetMode.NEXT_STEP else self._over
+        extras = self._extras(infos, ended)
+        ends = torch.from_numpy(flags[0]), torch.from_numpy(flags[1])
+        return Step(obs, final_obs, reward, *ends, torch.from_numpy(valid), extras)
+
+    def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_]) -> tuple[Obs, Obs]:
+        """What the policy sees next, and the true successors."""
+        obs = self._groups(raw)
+        if not ended.any():
+            return obs, obs
+        if self._mode is AutoresetMode.SAME_STEP:
+            return obs, self._with_finals(obs, infos, ended)
+        if self._mode is AutoresetMode.NEXT_STEP:
+            return self._free_choice(obs, ended), obs
+        finals = {name: values.clone() for name, values in obs.items()}
+        options = {"reset_mask": ended.copy()}
+        fresh, _ = self._call(lambda: self._vector.reset(options=options), "could not be reset")
+        return self._groups(fresh), finals
+
+    def _with_finals(self, obs: Obs, infos: Infos, ended: NDArray[np.bool_]) -> Obs:
+        """Rows of ended episodes replaced by the observations they ended with."""
+        told = next((infos[name] for name in FINAL_NAMES if name in infos), None)
+        finals = {name: values.clone() for name, values in obs.items()}
+        for number in map(int, np.flatnonzero(ended)):
+            single = None if told is None else _pick(told, number)
+            if single is None:
+                raise DataError(
+                    self._where,
+                    f"the episode of environment {number} ended without its final observation",
+                    got=sorted(infos),
+                    expected=f"'{FINAL_NAMES[0]}' in infos",
+                )
+            for name, values in observe(single, self._spec, self._where).items():
+                finals[name][number] = torch.from_numpy(values)
+        return finals
+
+    def _free_choice(self, obs: Obs, ended: NDArray[np.bool_]) -> Obs:
+        """At the end nothing may be legal, yet the policy is asked once more, for a step that ignores its answer."""
+        if not self._spec.masked:
+            return obs
+        return {**obs, ACTION_MASK: obs[ACTION_MASK] | torch.from_numpy(ended)[:, None]}
+
+    def _groups(self, raw: Any) -> Obs:
+        named = dict(_named(raw))
+        obs = {name: self._tensor(named[name], name) for name in self._spec.observation if name in named}
+        if self._spec.masked and ACTION_MASK in named:
+            obs[ACTION_MASK] = torch.from_numpy(np.asarray(named[ACTION_MASK], bool))
+        check_groups(obs, self._spec, self.count, self._where)
+        check_finite(obs, self._where)
+        return obs
+
+    def _tensor(self, values: Any, name: str) -> Tensor:
+        group = self._spec.observation[name]
+        if np.ndim(values) == 1 and group.dtype == "uint8" and len(group.shape) == 1:
+            return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
+        return torch.from_numpy(np.ascontiguousarray(values, group.dtype))
+
+    def _extras(self, infos: Infos, ended: NDArray[np.bool_]) -> dict[str, Tensor]:
+        if self._extra_names is None:
+            self._extra_names = tuple(name for name in infos if name.startswith(REWARD_TERMS))
+        last = infos.get("final_info", {}) if ended.any() else {}
+        columns = {name: _column(infos, name, self.count) for name in self._extra_names}
+        for name in self._extra_names if isinstance(last, Mapping) and last else ():
+            columns[name][ended] = _column(last, name, self.count)[ended]
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
+
+    def _call(self, what: Any, told: str) -> Any:
+        try:
+            return what()
+        except UnderstudyError:
+            raise
+        except Exception as error:
+            raise RunError(self._where, f"{told} ({type(error).__name__}: {error})") from error
+
+    def close(self) -> None:
+        self._vector.close()
+
+
+def _mode(vector: Vector, where: str) -> AutoresetMode:
+    mode = (vector.metadata or {}).get("autoreset_mode")
+    if not isinstance(mode, AutoresetMode):
+        raise ConfigError(
+            where,
+            "does not say when it resets",
+            got=f"metadata['autoreset_mode'] {mode!r}",
+            expected=", ".join(f"AutoresetMode.{mode.name}" for mode in AutoresetMode),
+            do="Pass autoreset=.",
+        )
+    return mode
+
+
+def _named(raw: Any, keys: Keys = ()) -> list[tuple[str, Any]]:
+    if not isinstance(raw, Mapping):
+        return [(group_name(keys), raw)]
+    return [pair for key, part in raw.items() for pair in _named(part, (*keys, key))]
+
+
+def _pick(told: Any, number: int) -> Any:
+    """One environment's part of what is told of all: arrays [N, …], an array of N objects, or a Dict of them."""
+    if isinstance(told, Mapping):
+        return {key: _pick(part, number) for key, part in told.items()}
+    return told[number]
+
+
+def _column(infos: Infos, name: str, count: int) -> NDArray[np.float32]:
+    """A number of each environment [N], NaN where it told none."""
+    values, told = infos.get(name), infos.get(f"_{name}")
+    if values is None or np.shape(values) != (count,) or np.asarray(values).dtype.kind not in "fiub":
+        return np.full(count, np.nan, np.float32)
+    column = np.array(values, np.float32)
+    return column if told is None else np.where(told, column, np.float32(np.nan))

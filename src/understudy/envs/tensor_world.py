@@ -1,0 +1,191 @@
+"""Simulators that speak tensors, as rsl_rl's runners know them (mjlab, Isaac Lab): a vector world.
+
+Such an environment has `num_envs`, `get_observations()` and `step(actions)`, which gives observation groups, rewards,
+dones and extras. It resets inside its step, so its observations after an end belong to another episode.
+
+- `extras["time_outs"]` [N] tells truncations from terminations. Without it every end counts as a termination.
+- `extras["final_obs"]` (or `final_observation`, or `extras["observations"]["final"]`), groups as in the observations,
+  [N, …] with meaning where an episode ended, is the true successor. If a simulator cannot tell it, the *last seen*
+  observation stands in: one step old, it is far closer to the truth than the start of another episode. The first
+  time limit that would be bootstrapped from it is said aloud.
+- Numbers in `extras["log"]` (or `extras["episode"]`) become `Step.extras`; one number for all is told of each.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, final
+
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.errors import ConfigError, DataError, RunError
+from understudy.core.spec import ActionSpace, Group, Spec
+from understudy.envs.vector import Step, check_action, check_finite, check_groups, check_reward
+
+FINAL_NAMES = ("final_obs", "final_observation")
+LOGS = ("log", "episode")
+
+
+class TensorEnv(Protocol):
+    """What is asked of a simulator."""
+
+    @property
+    def num_envs(self) -> int: ...
+
+    def get_observations(self) -> Any: ...
+
+    def step(self, actions: Tensor, /) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]: ...
+
+
+@final
+class TensorWorld:
+    """`action` says what the simulator accepts, for such environments do not; `restart` starts it anew with a seed.
+
+    Without `restart` a world's seed has no effect, and it goes on from wherever the simulator stands.
+    """
+
+    def __init__(
+        self,
+        env: TensorEnv,
+        action: ActionSpace,
+        name: str,
+        *,
+        restart: Callable[[int], object] | None = None,
+        close: Callable[[], object] | None = None,
+    ) -> None:
+        self._env, self._restart, self._close = env, restart, close
+        self._where = f"environment '{name}'"
+        self._seen = _groups(env.get_observations(), self._where)
+        self._spec = Spec({group: _group(values) for group, values in self._seen.items()}, action)
+        self._device = next(iter(self._seen.values())).device
+        self._warned: set[str] = set()
+
+    @property
+    def count(self) -> int:
+        return int(self._env.num_envs)
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    def reset(self, seed: int) -> Obs:
+        if self._restart is not None:
+            self._restart(seed)
+        self._seen = self._checked(self._env.get_observations())
+        return self._seen
+
+    def step(self, action: Tensor) -> Step:
+        check_action(action.numpy(force=True), self._spec.action, self.count, self._where)
+        raw, rewards, dones, extras = self._answer(action)
+        reward = rewards.detach().reshape(-1).to(torch.float32)
+        check_reward(reward, self.count, self._where)
+        ended = self._flags(dones, "dones")
+        truncated = ended & self._time_outs(extras, ended)
+        obs = self._checked(raw)
+        final_obs = self._finals(obs, extras, ended, truncated)
+        self._seen = obs
+        valid = torch.ones_like(ended)
+        return Step(obs, final_obs, reward, ended & ~truncated, truncated, valid, self._logged(extras))
+
+    def _answer(self, action: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]:
+        try:
+            raw, rewards, dones, extras = self._env.step(action.detach().to(self._device))
+        except ValueError as error:
+            raise RunError(
+                self._where, f"its step failed ({error})", expected="observations, rewards, dones, extras"
+            ) from error
+        return raw, rewards, dones, extras
+
+    def _checked(self, raw: Any) -> Obs:
+        """Copies: simulators write into the same tensors at every step."""
+        obs = _groups(raw, self._where)
+        check_groups(obs, self._spec, self.count, self._where)
+        check_finite(obs, self._where)
+        return obs
+
+    def _flags(self, flags: Any, name: str) -> Tensor:
+        found = torch.as_tensor(flags, device=self._device).detach().reshape(-1).bool()
+        if len(found) != self.count:
+            raise RunError(self._where, f"{name} has the wrong shape", got=tuple(flags.shape), expected=(self.count,))
+        return found
+
+    def _time_outs(self, extras: Mapping[str, Any], ended: Tensor) -> Tensor:
+        if "time_outs" in extras:
+            return self._flags(extras["time_outs"], "time_outs")
+        if bool(ended.any()):
+            self._warn("an episode ended and extras has no 'time_outs': every end counts as a termination")
+        return torch.zeros_like(ended)
+
+    def _finals(self, obs: Obs, extras: Mapping[str, Any], ended: Tensor, truncated: Tensor) -> Obs:
+        if not bool(ended.any()):
+            return obs
+        told = _final(extras)
+        if told is None:
+            if bool(truncated.any()):
+                self._warn(
+                    "a time limit was reached and extras has no 'final_obs': values there are bootstrapped from the "
+                    "last seen observation, one step before the true one"
+                )
+            finals = self._seen
+        else:
+            finals = _groups(told, self._where)
+            check_groups(finals, self._spec, self.count, self._where)
+        both = {name: torch.where(_wide(ended, values), finals[name], values) for name, values in obs.items()}
+        check_finite(both, self._where)
+        return both
+
+    def _logged(self, extras: Mapping[str, Any]) -> dict[str, Tensor]:
+        logs: Mapping[str, Any] = next((extras[name] for name in LOGS if name in extras), {})
+        columns = {}
+        for name, value in logs.items():
+            numbers = torch.as_tensor(value, dtype=torch.float32, device=self._device).detach()
+            if numbers.numel() == 1:
+                columns[name] = numbers.reshape(1).expand(self.count)
+            elif tuple(numbers.shape) == (self.count,):
+                columns[name] = numbers
+        return columns
+
+    def _warn(self, told: str) -> None:
+        if told not in self._warned:
+            self._warned.add(told)
+            warnings.warn(f"{self._where}: {told}", stacklevel=4)
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def _groups(raw: Any, where: str) -> Obs:
+    """Named copies of a tensor, or of anything that has items: a dict, a TensorDict. One tensor is called `state`."""
+    if isinstance(raw, tuple):
+        raise ConfigError(
+            where, "observations are a tuple", expected="a tensor or named groups", do="Wrap it as rsl_rl 3 or later."
+        )
+    parts = {"state": raw} if isinstance(raw, Tensor) else dict(raw.items())
+    wrong = next((name for name, part in parts.items() if not isinstance(part, Tensor)), None)
+    if wrong is not None or not parts:
+        raise DataError(where, "observations are not named tensors", got=wrong or "nothing")
+    return {str(name): _stored(part) for name, part in parts.items()}
+
+
+def _stored(values: Tensor) -> Tensor:
+    dtype = torch.uint8 if values.dtype == torch.uint8 else torch.float32
+    return values.detach().to(dtype, copy=True)
+
+
+def _group(values: Tensor) -> Group:
+    return Group(tuple(values.shape[1:]), "uint8" if values.dtype == torch.uint8 else "float32")
+
+
+def _final(extras: Mapping[str, Any]) -> Any:
+    for name in FINAL_NAMES:
+        if name in extras:
+            return extras[name]
+    observations = extras.get("observations")
+    return observations.get("final") if isinstance(observations, Mapping) else None
+
+
+def _wide(flags: Tensor, like: Tensor) -> Tensor:
+    """Flags [N] that broadcast over [N, …]."""
+    return flags.reshape(-1, *[1] * (like.dim() - 1))

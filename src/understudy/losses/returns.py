@@ -1,0 +1,39 @@
+"""Returns and advantages along time, for whole rollouts [T, N] at once."""
+
+import torch
+from torch import Tensor
+
+from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.losses.value import bootstrap_target
+
+
+def discounted_sums(values: Tensor, factors: Tensor) -> Tensor:
+    """y_t = x_t + f_t·y_{t+1} [T, …], y_T = x_T.
+
+    By doubling: after step k every y holds the terms of 2^k steps, so that T steps take log₂ T passes instead of T.
+    """
+    check_same_shape(values=values, factors=factors)
+    sums, reach = values.clone(), factors.clone()
+    reach[-1] = 0.0
+    ahead = 1
+    while ahead < len(values):
+        sums[:-ahead] += reach[:-ahead] * sums[ahead:].clone()
+        reach[:-ahead] *= reach[ahead:].clone()
+        reach[-ahead:] = 0.0
+        ahead *= 2
+    return sums
+
+
+def generalised_advantages(
+    reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, ended: Tensor, gamma: float, trace: float
+) -> Tensor:
+    """GAE [T, N] (Schulman et al. 2016): A_t = δ_t + γλ·A_{t+1}, cut where an episode ended (for whatever reason).
+
+    δ_t = r_t + γ·V(s_{t+1}) − V(s_t), without V(s_{t+1}) where it terminated. `next_value` is that of the true
+    successor: at a time limit V(final observation), not of the state the next episode starts in.
+    """
+    check_no_gradient(value=value, next_value=next_value)
+    check_same_shape(reward=reward, value=value, next_value=next_value, terminated=terminated, ended=ended)
+    target = bootstrap_target(reward, gamma, terminated, next_value)
+    surprise = target - value
+    return discounted_sums(surprise, torch.full_like(surprise, gamma * trace).masked_fill(ended, 0.0))

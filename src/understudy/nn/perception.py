@@ -1,0 +1,169 @@
+"""What one role makes of observations: its inputs, normalised, encoded, joined and remembered."""
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from understudy.core.batch import Obs
+from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.protocols import Carry
+from understudy.core.settings import Settings
+from understudy.core.spec import Spec
+from understudy.nn.activated_mlp import TrunkSettings
+from understudy.nn.encoders import EncoderSettings, make_encoder
+from understudy.nn.memory import Memory, MemorySettings, Pieces
+from understudy.nn.running_normalizer import NormalizerSettings, RunningNormalizer
+from understudy.nn.segments import Input, Segments, find_inputs
+
+
+class RoleSettings(Settings):
+    """What a network sees, and its shape."""
+
+    sees: tuple[str, ...] = ()
+    """Groups, or `group.segment`; nothing said is every group. A critic may see more than an actor."""
+    normalize: bool = True
+    """Vectors are normalised by what has been seen so far; images never are."""
+    normalizer: NormalizerSettings = NormalizerSettings()
+    """How."""
+    encoders: dict[str, EncoderSettings] = Field(default_factory=dict)
+    """An encoder for an input, by the input's name; inputs without one go on as they are."""
+    memory: MemorySettings = MemorySettings()
+    """Between the encoders and the trunk."""
+    trunk: TrunkSettings = TrunkSettings()
+    """The layers before the output."""
+
+
+class Perception(nn.Module):
+    """Observation groups {name: [..., …]} → [..., size].
+
+    `lent` is another role's: inputs that both see and encode alike then have one encoder and one normaliser.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        settings: RoleSettings,
+        segments: Segments,
+        rng: torch.Generator,
+        where: str,
+        lent: "Perception | None" = None,
+    ) -> None:
+        super().__init__()
+        self.inputs = find_inputs(settings.sees, spec, segments, f"{where}.sees")
+        self.settings = settings
+        self.normalizers, self.encoders = nn.ModuleDict(), nn.ModuleDict()
+        self.borrowed: set[str] = set()
+        _check_encoders(self.inputs, settings, where)
+        for entry in self.inputs:
+            if lent is not None and lent.encodes(entry, settings):
+                self._borrow(entry, lent)
+            else:
+                self._build(entry, settings, rng, where)
+        joined = sum(self._width(entry) for entry in self.inputs)
+        self.memory = None if settings.memory.kind == "none" else Memory(joined, settings.memory, rng)
+        self.size = joined if self.memory is None else self.memory.size
+
+    def _build(self, entry: Input, settings: RoleSettings, rng: torch.Generator, where: str) -> None:
+        if settings.normalize and not entry.image and not _conv(entry, settings):
+            self.normalizers[_key(entry)] = RunningNormalizer(entry.shape, settings.normalizer)
+        if entry.name in settings.encoders:
+            place = f"{where}.encoders.{entry.name}"
+            self.encoders[_key(entry)] = make_encoder(entry.shape, settings.encoders[entry.name], rng, place)
+
+    def _borrow(self, entry: Input, lent: "Perception") -> None:
+        self.borrowed.add(entry.name)
+        for mine, theirs in ((self.normalizers, lent.normalizers), (self.encoders, lent.encoders)):
+            if _key(entry) in theirs:
+                mine[_key(entry)] = theirs[_key(entry)]
+
+    def encodes(self, entry: Input, settings: RoleSettings) -> bool:
+        """It has an encoder for this input, and of the very shape that these settings ask for."""
+        mine = self.settings
+        wanted = settings.encoders.get(entry.name)
+        alike = (mine.normalize, mine.normalizer) == (settings.normalize, settings.normalizer)
+        return entry in self.inputs and wanted is not None and mine.encoders.get(entry.name) == wanted and alike
+
+    def _width(self, entry: Input) -> int:
+        return self.settings.encoders[entry.name].size if entry.name in self.settings.encoders else entry.size
+
+    def initial(self, count: int) -> Carry:
+        return () if self.memory is None else self.memory.initial(count)
+
+    def look(self, obs: Obs) -> Tensor:
+        """Without memory [..., joined]."""
+        parts = [self._see(entry, obs) for entry in self.inputs]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+    def _see(self, entry: Input, obs: Obs) -> Tensor:
+        values, key = entry.of(obs), _key(entry)
+        leading = values.shape[: values.dim() - len(entry.shape)]
+        if key in self.normalizers:
+            values = self.normalizers[key](values)
+        if key in self.encoders:
+            values = self.encoders[key](values.reshape(-1, *entry.shape))
+        return values.float().reshape(*leading, -1)
+
+    def step(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        """One step of N environments [N, size], and what is remembered after it."""
+        joined = self.look(obs)
+        return (joined, carry) if self.memory is None else self.memory.step(joined, carry)
+
+    def sequence(self, obs: Obs, carry: Carry = (), resets: Tensor | None = None) -> Tensor:
+        """[T, N, size] of steps in order, the carry zero where `resets` [T, N]; without memory any rows [..., size]."""
+        joined = self.look(obs)
+        return joined if self.memory is None else self.memory.sequence(joined, carry, _given(resets))
+
+    def around(self, obs: Obs, next_obs: Obs, carry: Carry, resets: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows [T·N + pieces, size] of each step and of what followed each piece; [T·N] which of them follows a step.
+
+        The successor of a step is the next row, except where the carry is reset or the rollout ends: there `next_obs`
+        is looked at, with what was remembered until then. Nobody's memory is advanced by that.
+        """
+        pieces = Pieces.cut(resets)
+        beyond = {entry.group: next_obs[entry.group].flatten(0, 1)[pieces.last] for entry in self.inputs}
+        rows = torch.cat([self.look(obs).flatten(0, 1), self.look(beyond)])
+        seen = rows if self.memory is None else self.memory.run(rows, pieces, carry, resets)
+        return seen, pieces.successors()
+
+    def after(self, obs: Obs, carry: Carry, resets: Tensor) -> Carry:
+        """What is remembered after the last of [T, N] steps."""
+        return carry if self.memory is None else self.memory.after(self.look(obs), carry, resets)
+
+    @torch.no_grad()
+    def observe(self, obs: Obs, valid: Tensor | None = None) -> None:
+        """Take observations [..., …] into the statistics, except where `valid` [...] is False. Once, after learning."""
+        for entry in self.inputs:
+            if _key(entry) in self.normalizers and entry.name not in self.borrowed:
+                normalizer = self.normalizers[_key(entry)]
+                assert isinstance(normalizer, RunningNormalizer)
+                normalizer.update(entry.of(obs), valid)
+
+
+def _key(entry: Input) -> str:
+    """A name that cannot be a module's own, and has no dot."""
+    return "of_" + entry.name.replace(".", "/")
+
+
+def _conv(entry: Input, settings: RoleSettings) -> bool:
+    return entry.name in settings.encoders and settings.encoders[entry.name].kind == "conv"
+
+
+def _check_encoders(inputs: tuple[Input, ...], settings: RoleSettings, where: str) -> None:
+    names = [entry.name for entry in inputs]
+    for name in settings.encoders:
+        if name not in names:
+            raise ConfigError(f"{where}.encoders.{name}", "the role does not see this", do=did_you_mean(name, names))
+    for entry in inputs:
+        if entry.image and entry.name not in settings.encoders:
+            raise ConfigError(
+                f"{where}.sees",
+                f"'{entry.name}' is an image without an encoder",
+                got=list(entry.shape),
+                do=f"Say encoders: {{{entry.name}: {{kind: conv}}}}, or leave it out of `sees`.",
+            )
+
+
+def _given(resets: Tensor | None) -> Tensor:
+    if resets is None:
+        raise ValueError("a network with memory reads sequences [T, N]: say where they start anew (resets)")
+    return resets

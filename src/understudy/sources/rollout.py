@@ -1,0 +1,131 @@
+"""Rollouts: T steps of N environments, played by the policy that learns from them.
+
+The policy remembers nothing across episodes: its carry is fresh wherever the step before ended an episode, or was one
+that only started another (`valid` False). Whoever runs the policy over a rollout again must do the same.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Obs, Rollout
+from understudy.core.errors import ConfigError
+from understudy.core.protocols import Carry, Explorer
+from understudy.core.rng import derived_seed, stream
+from understudy.core.state import Static
+from understudy.envs.vector import Saving, Step, VectorWorld
+from understudy.sources.episode_log import EpisodeLog
+from understudy.sources.rollout_storage import RolloutStorage
+
+
+@final
+@dataclass
+class RolloutSource:
+    """Plays `steps` at a time and goes on where it stopped.
+
+    What a resume means depends on the simulator. One that can tell where it stands (`Saving`, such as a `LocalVector`
+    of classic control or MuJoCo environments) is put back there: the next rollout is the same to the bit. Any other
+    starts new episodes, from a seed that depends on the run's seed and on how many rollouts were played: what follows
+    is repeatable, but not what would have followed, and the unfinished episodes are not counted.
+    """
+
+    world: Static[VectorWorld]
+    steps: Static[int]
+    seed: Static[int]
+    device: Static[torch.device]
+    obs: Obs
+    """What the policy sees next [N, …]."""
+    carry: Carry
+    explore: torch.Generator
+    standing: dict[str, Tensor]
+    """Where the simulators stand; empty if they cannot tell."""
+    log: EpisodeLog
+    rollouts: int = 0
+    env_steps: int = 0
+    """Steps in which something happened, of all environments together."""
+    place: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
+    """The number of rollouts and the random state with which the world stands where it stands: other ones were
+    restored from a checkpoint, and the world must follow."""
+
+    @classmethod
+    def build(
+        cls, world: VectorWorld, policy: Explorer, steps: int, seed: int, device: torch.device | None = None
+    ) -> "RolloutSource":
+        """Resets the world. Rollouts are stored on `device`, where the policy is."""
+        if steps < 1:
+            raise ConfigError("source.steps", "a rollout needs steps", got=steps, expected="at least 1")
+        device = device or torch.device("cpu")
+        obs = _copied(world.reset(derived_seed(seed, "rollout")), device)
+        carry = _detached(policy.initial(world.count), device)
+        standing = world.save() if isinstance(world, Saving) else {}
+        log = EpisodeLog.empty(world.count)
+        source = cls(world, steps, seed, device, obs, carry, stream(seed, "explore"), standing, log)
+        source._note_place()
+        return source
+
+    @torch.no_grad()
+    def next(self, policy: Explorer) -> Rollout:
+        """The next T steps: facts, and how likely the policy held what it did."""
+        if not self._in_place():
+            self._follow(policy)
+        storage = RolloutStorage(self.steps, self.obs, self.device)
+        before = carry = self.carry
+        for t in range(self.steps):
+            drawn = policy.draw(storage.seen(t), carry, self.explore)
+            step = self.world.step(drawn.sent)
+            storage.put(t, drawn, step)
+            carry = self._carried(policy, drawn.carry, step)
+        self.carry = carry
+        self.obs = storage.last()
+        rollout = storage.rollout(before)
+        self.log.add(rollout.reward, rollout.valid, rollout.ended)
+        self.rollouts += 1
+        self.env_steps += int(rollout.valid.sum())
+        if isinstance(self.world, Saving) and self.standing:
+            self.standing = self.world.save()
+        self._note_place()
+        return rollout
+
+    def finished(self) -> tuple[Tensor, Tensor]:
+        """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
+        return self.log.ask()
+
+    def _carried(self, policy: Explorer, carry: Carry, step: Step) -> Carry:
+        """What the policy still remembers: nothing where another episode begins."""
+        if not carry:
+            return carry
+        begins = (step.terminated | step.truncated | ~step.valid).to(self.device)
+        if not bool(begins.any()):
+            return carry
+        fresh = policy.initial(self.world.count)
+        return tuple(torch.where(_wide(begins, old), new, old) for old, new in zip(carry, fresh, strict=True))
+
+    def _note_place(self) -> None:
+        self.place = (self.rollouts, self.explore.get_state())
+
+    def _in_place(self) -> bool:
+        return self.place[0] == self.rollouts and torch.equal(self.place[1], self.explore.get_state())
+
+    def _follow(self, policy: Explorer) -> None:
+        """Put the world where the restored state says, or, if it cannot be put there, at the start of new episodes."""
+        if isinstance(self.world, Saving) and self.standing:
+            self.obs = _copied(self.world.load(self.standing), self.device)
+            return
+        self.obs = _copied(self.world.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
+        self.carry = _detached(policy.initial(self.world.count), self.device)
+        self.log.forget_unfinished()
+
+
+def _copied(obs: Obs, device: torch.device) -> Obs:
+    return {name: values.to(device, copy=True) for name, values in obs.items()}
+
+
+def _detached(carry: Carry, device: torch.device) -> Carry:
+    """A learned first memory is a parameter; here it is a number."""
+    return tuple(part.detach().to(device, copy=True) for part in carry)
+
+
+def _wide(flags: Tensor, like: Tensor) -> Tensor:
+    return flags.reshape(-1, *[1] * (like.dim() - 1))

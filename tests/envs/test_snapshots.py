@@ -1,0 +1,90 @@
+"""Simulators that are put back where they stood do the same to the bit, or refuse."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from understudy.core.batch import Obs
+from understudy.core.errors import CheckpointError
+from understudy.envs.gym import make_env
+from understudy.envs.local_vector import LocalVector
+from understudy.envs.snapshots import put_back, snapshot
+from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, action_table
+
+CLASSIC = [CARTPOLE, PENDULUM, "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
+BODIES = ["HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Reacher", "Pusher", "Ant", "Humanoid", "HumanoidStandup"]
+POLES = ["InvertedPendulum", "InvertedDoublePendulum"]
+
+
+def follow(world: LocalVector, start: int, steps: int) -> list[Obs]:
+    table = action_table(world.spec.action, world.count, start + steps)
+    told = []
+    for k in range(start, start + steps):
+        step = world.step(table[:, k])
+        told.append({"reward": step.reward.clone(), **{name: part.clone() for name, part in step.final_obs.items()}})
+    return told
+
+
+def check_goes_on(name: str, steps: int, *, count: int = 2, first: int = 6, **options: Any) -> None:
+    world, other = LocalVector(name, count, **options), LocalVector(name, count, **options)
+    world.reset(3)
+    follow(world, 0, first)
+    saved = world.save()
+    assert saved
+    ahead = follow(world, first, steps)
+    for again in (world, other):
+        obs = again.load(saved)
+        assert all(torch.equal(obs[group], saved[f"obs.{group}"]) for group in obs)
+        for one, two in zip(ahead, follow(again, first, steps), strict=True):
+            assert all(torch.equal(one[part], two[part]) for part in one)
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_classic_control_goes_on_to_the_bit(name: str) -> None:
+    check_goes_on(name, 40)
+
+
+@pytest.mark.parametrize("name", BODIES + POLES)
+def test_mujoco_goes_on_to_the_bit(name: str) -> None:
+    pytest.importorskip("mujoco")
+    short = f"UnderstudyTest{name}-v0"
+    if short not in gymnasium.registry:
+        gymnasium.register(short, gymnasium.spec(f"{name}-v5").entry_point, max_episode_steps=12)
+    check_goes_on(short, 16)
+
+
+def test_shortened_first_episodes_end_where_they_would_have() -> None:
+    check_goes_on(PENDULUM, 2 * LIMITS[PENDULUM], count=6, first=2, spread=True)
+
+
+def test_states_keep_their_precision() -> None:
+    """A float32 state steps in float32: as float64 its next step would be rounded otherwise."""
+    env, other = make_env("MountainCarContinuous-v0"), make_env("MountainCarContinuous-v0")
+    env.reset(seed=0)
+    other.reset(seed=1)
+    found = []
+    for _ in range(2):
+        put_back(other, snapshot(env))
+        found.append(str(env.get_wrapper_attr("state").dtype))
+        assert str(other.get_wrapper_attr("state").dtype) == found[-1]
+        env.step(np.ones(1, np.float32))
+    assert found == ["float64", "float32"], "the case is no longer one"
+
+
+def test_what_cannot_be_told_is_not_saved() -> None:
+    world = LocalVector(BATTLE, 1)
+    world.reset(0)
+    assert world.save() == {}
+    wrapped = LocalVector(PENDULUM, 1, make=lambda name: gymnasium.wrappers.RecordEpisodeStatistics(make_env(name)))
+    wrapped.reset(0)
+    assert wrapped.save() == {}, "a wrapper nobody knows may remember anything"
+
+
+def test_another_world_is_refused() -> None:
+    two, three = LocalVector(PENDULUM, 2), LocalVector(PENDULUM, 3)
+    two.reset(0)
+    with pytest.raises(CheckpointError, match="cannot be put"):
+        three.load(two.save())

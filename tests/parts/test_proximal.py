@@ -1,0 +1,117 @@
+"""PPO's update: what it begins with, what it leaves alone, and that it learns."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from learners import differences
+from understudy import evaluate_policy
+from understudy.core.batch import Rollout
+from understudy.core.errors import ConfigError
+from understudy.core.rng import stream
+from understudy.core.state import capture, restore
+from understudy.envs.local_vector import LocalVector
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts.optim import Adam
+from understudy.parts.proximal import Proximal, ProximalSettings, resets_of
+from understudy.sources.rollout import RolloutSource
+
+TRUNK = {"hidden": [32, 32], "activation": "tanh"}
+
+
+def learner(
+    env: str, count: int, steps: int, memory: dict[str, Any] | None = None, share: str = "nothing", **settings: Any
+) -> tuple[Proximal, RolloutSource]:
+    world = LocalVector(env, count)
+    eyes = {"trunk": TRUNK, **({"memory": memory} if memory else {})}
+    policy = ExploringPolicy(world.spec, ExplorerSettings.parse(eyes), stream(0, "policy"))
+    critic = ValueSettings.parse({**eyes, "share": share})
+    value = ValueNetwork(world.spec, critic, stream(0, "value"), actor=policy.perception)
+    proximal = Proximal.of(ProximalSettings.parse(settings), policy, value, stream(0, "shuffle"), count)
+    return proximal, RolloutSource.build(world, policy, steps, 0)
+
+
+@pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}, {"kind": "lstm", "units": 8}])
+@pytest.mark.parametrize("share", ["nothing", "everything"])
+def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any] | None, share: str) -> None:
+    """Also in the second rollout, whose normalisers have seen the first one, and whose memory is not empty."""
+    proximal, source = learner("Pendulum-v1", 4, 24, memory, share, epochs=2)
+    for _ in range(3):
+        rollout = source.next(proximal.policy)
+        judged = proximal.policy.evaluate(rollout.obs, rollout.carry, resets_of(rollout), rollout.action)
+        assert torch.allclose(judged.log_prob, rollout.log_prob, atol=2e-6)
+        proximal.update(rollout)
+
+
+def test_every_row_is_seen_once_in_each_epoch_and_in_another_order() -> None:
+    proximal, source = learner("CartPole-v1", 3, 11, minibatches=4)
+    lesson, _ = proximal._study(source.next(proximal.policy))
+    passes = [torch.cat([part.log_prob for part in proximal._parts(lesson)]) for _ in range(2)]
+    expected = lesson.log_prob.flatten().sort().values
+    for found in passes:
+        assert torch.equal(found.sort().values, expected)
+    assert not torch.equal(*passes)
+
+
+def test_what_only_started_an_episode_is_not_learned_from() -> None:
+    """Poisoned where `valid` is False: nothing notices."""
+    states = []
+    for poison in (0.0, 1e6):
+        proximal, source = learner("Pendulum-v1", 4, 16, epochs=2)
+        rollout = source.next(proximal.policy)
+        valid, truncated = torch.ones_like(rollout.valid), rollout.truncated.clone()
+        valid[5, 1] = valid[11, 3] = False
+        truncated[4, 1] = truncated[10, 3] = True
+        columns = {name: getattr(rollout, name) for name in Rollout.__slots__}
+        poisoned = {"valid": valid, "truncated": truncated, "reward": torch.where(valid, rollout.reward, poison)}
+        proximal.update(Rollout(**{**columns, **poisoned}))
+        states.append(capture(proximal))
+    assert differences(*states) == []
+
+
+def test_an_update_is_repeatable_from_its_state() -> None:
+    proximal, source = learner("Pendulum-v1", 4, 16, {"kind": "gru", "units": 8}, epochs=2)
+    proximal.update(source.next(proximal.policy))
+    rollout, before = source.next(proximal.policy), capture(proximal)
+    proximal.update(rollout)
+    first = capture(proximal)
+    restore(proximal, before, "test")
+    proximal.update(rollout)
+    assert differences(first, capture(proximal)) == []
+    assert "rate" in before
+
+
+def test_the_rate_falls_where_the_policy_moved_too_far_and_rises_where_too_little() -> None:
+    proximal, _ = learner("Pendulum-v1", 1, 2, learning_rate=1e-3, target_kl=0.01)
+    for kl, rate in ((0.03, 1e-3 / 1.5), (0.01, 1e-3 / 1.5), (0.001, 1e-3), (0.0, 1e-3), (1.0, 1e-3 / 1.5)):
+        proximal._adapt(torch.tensor(kl))
+        assert float(proximal.rate) == pytest.approx(rate)
+    for _ in range(30):
+        proximal._adapt(torch.tensor(1.0))
+    assert float(proximal.rate) == pytest.approx(1e-5)
+
+
+def test_gradients_are_cut_to_their_limit() -> None:
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    adam = Adam.over([parameter])
+    adam.minimise((parameter * torch.tensor([3.0, 4.0, 0.0])).sum(), 1e-3, largest_norm=1.0)
+    assert float(adam.norm) == pytest.approx(5.0)
+    assert adam.first_moments[0].tolist() == pytest.approx([0.06, 0.08, 0.0])
+
+
+def test_an_adaptive_rate_beyond_its_range_is_told() -> None:
+    with pytest.raises(ConfigError, match="stays within"):
+        ProximalSettings.parse({"learning_rate": 0.5})
+
+
+def test_cartpole_is_learned_in_seconds() -> None:
+    proximal, source = learner(
+        "CartPole-v1", 8, 64, epochs=6, minibatches=4, learning_rate=3e-3, schedule="constant", entropy_weight=0.01
+    )
+    before = evaluate_policy(proximal.policy, "CartPole-v1", 5, 0).mean
+    for _ in range(30):
+        proximal.update(source.next(proximal.policy))
+    assert before < 100
+    assert evaluate_policy(proximal.policy, "CartPole-v1", 5, 0).mean > 250
