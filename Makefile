@@ -24,6 +24,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/iql_speed.py
 	$(BIN)/python benchmarks/actor_critic_speed.py
 	$(BIN)/python benchmarks/discrete_cql_speed.py
+	$(BIN)/python benchmarks/iact_speed.py
+	$(BIN)/python benchmarks/ratio_speed.py
 	$(BIN)/python benchmarks/sampling_speed.py
 	$(BIN)/python benchmarks/inspect_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
