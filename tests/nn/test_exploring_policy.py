@@ -32,7 +32,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def policy(shape: str = "plain", spec: Spec | None = None, **changes: Any) -> ExploringPolicy:
     settings = ExplorerSettings.parse({"trunk": {"hidden": [16]}, **SHAPES[shape], **changes}, "actor")
-    made = ExploringPolicy(spec or Spec(GROUPS, BOX), settings, stream(0, "init"), segments=SEGMENTS)
+    made = ExploringPolicy(spec or Spec(GROUPS, BOX, segments=SEGMENTS), settings, stream(0, "init"))
     made.observe(observations(50, 1, seed=7))
     with torch.no_grad():
         for parameter in made.parameters():
@@ -183,7 +183,7 @@ def test_several_factors_are_a_density_of_their_own() -> None:
 def test_a_checkpoint_holds_all_of_it() -> None:
     made, obs = policy("visual_lstm"), observations(T, N)
     actions, _, log_prob, resets = rolled(made, obs)
-    fresh = ExploringPolicy(made.spec, made.settings, stream(9, "init"), segments=SEGMENTS)
+    fresh = ExploringPolicy(made.spec, made.settings, stream(9, "init"))
     restore(fresh, capture(made), "checkpoint")
     judged = fresh.evaluate(obs, fresh.initial(N), resets, actions)
     torch.testing.assert_close(judged.log_prob, log_prob, atol=1e-6, rtol=0)

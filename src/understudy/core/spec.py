@@ -1,16 +1,19 @@
 """What an environment or dataset emits and accepts: observation groups and an action space."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import ConfigError, DataError, did_you_mean
 
 ACTION_MASK = "action_mask"
 """The name under which an observation says which of the discrete actions are legal."""
+
+Segments = Mapping[str, Mapping[str, tuple[int, int]]]
+"""Names for columns of flat groups: {group: {segment: (first column, column after the last)}}."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class Spec:
     action: ActionSpace
     masked: bool = False
     """Every observation comes with its legal actions, under the name `action_mask`."""
+    segments: Segments = field(default_factory=dict)
+    """What its columns are called, where somebody said so: `with_segments` checks it."""
 
     @property
     def box(self) -> Box:
@@ -111,14 +116,36 @@ class Spec:
             return mine == theirs and (self.action.low, self.action.high) == (other.action.low, other.action.high)
         return mine == theirs and self.action == other.action
 
+    def with_segments(self, segments: Segments, where: str = "env.segments") -> "Spec":
+        """The same, with names for columns: each is a range inside a flat group that exists."""
+        for group, named in segments.items():
+            if group not in self.observation:
+                raise ConfigError(f"{where}.{group}", "no such group", do=did_you_mean(group, self.observation))
+            shape = self.observation[group].shape
+            if len(shape) != 1:
+                raise ConfigError(
+                    f"{where}.{group}", "only a flat group has segments", got=list(shape), expected="[columns]"
+                )
+            for name, (start, stop) in named.items():
+                if not 0 <= start < stop <= shape[0]:
+                    raise ConfigError(
+                        f"{where}.{group}.{name}",
+                        "not a range of columns",
+                        got=f"{start} to {stop}",
+                        expected=f"0 ≤ first < after the last ≤ {shape[0]}",
+                    )
+        return replace(self, segments={group: dict(named) for group, named in segments.items()})
+
     def to_json(self) -> dict[str, Any]:
         masked = {"masked": True} if self.masked else {}
+        segments = {group: {name: list(ends) for name, ends in named.items()} for group, named in self.segments.items()}
         return {
             "observation": {
                 name: {"shape": list(group.shape), "dtype": group.dtype} for name, group in self.observation.items()
             },
             "action": space_json(self.action),
             **masked,
+            **({"segments": segments} if segments else {}),
         }
 
     @classmethod
@@ -127,8 +154,9 @@ class Spec:
         try:
             assert isinstance(data, dict)
             observation = {str(name): _group_from(group) for name, group in data["observation"].items()}
-            return cls(observation, space_from(data["action"]), bool(data.get("masked", False)))
-        except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            spec = cls(observation, space_from(data["action"]), bool(data.get("masked", False)))
+            return spec.with_segments(_segments_from(data.get("segments", {})))
+        except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
             raise DataError(where, "its spec is not readable", got=repr(error)) from error
 
     def describe(self) -> str:
@@ -152,3 +180,10 @@ def space_from(data: Mapping[str, Any]) -> ActionSpace:
 
 def _group_from(data: Mapping[str, Any]) -> Group:
     return Group(tuple(int(length) for length in data["shape"]), np.dtype(str(data["dtype"])).name)
+
+
+def _segments_from(data: Mapping[str, Mapping[str, Any]]) -> Segments:
+    return {
+        str(group): {str(name): (int(start), int(stop)) for name, (start, stop) in named.items()}
+        for group, named in data.items()
+    }

@@ -11,7 +11,6 @@ from understudy.nn.actor import legal_actions
 from understudy.nn.densities import Density, DensitySettings, judge, make_density
 from understudy.nn.judged import Judged
 from understudy.nn.perception import Perception, RoleSettings
-from understudy.nn.segments import Segments
 
 
 class ExplorerSettings(RoleSettings):
@@ -40,13 +39,12 @@ class ExploringPolicy(nn.Module):
         settings: ExplorerSettings,
         rng: torch.Generator,
         *,
-        segments: Segments | None = None,
         density: Density | None = None,
         where: str = "actor",
     ) -> None:
         super().__init__()
-        self.spec, self.settings, self.segments = spec, settings, segments or {}
-        self.perception = Perception(spec, settings, self.segments, rng, where)
+        self.spec, self.settings = spec, settings
+        self.perception = Perception(spec, settings, rng, where)
         self.density = make_density(spec.action, settings.density) if density is None else density
         outputs = self.density.outputs
         self.trunk = ActivatedMLP(self.perception.size, outputs, settings.trunk, rng, gain=ACTOR_GAIN)

@@ -13,7 +13,7 @@ from understudy.nn.activated_mlp import TrunkSettings
 from understudy.nn.encoders import EncoderSettings, make_encoder
 from understudy.nn.memory import Memory, MemorySettings, Pieces
 from understudy.nn.running_normalizer import NormalizerSettings, RunningNormalizer
-from understudy.nn.segments import Input, Segments, find_inputs
+from understudy.nn.segments import Input, find_inputs
 
 
 class RoleSettings(Settings):
@@ -43,13 +43,12 @@ class Perception(nn.Module):
         self,
         spec: Spec,
         settings: RoleSettings,
-        segments: Segments,
         rng: torch.Generator,
         where: str,
         lent: "Perception | None" = None,
     ) -> None:
         super().__init__()
-        self.inputs = find_inputs(settings.sees, spec, segments, f"{where}.sees")
+        self.inputs = find_inputs(settings.sees, spec, f"{where}.sees")
         self.settings = settings
         self.normalizers, self.encoders = nn.ModuleDict(), nn.ModuleDict()
         self.borrowed: set[str] = set()

@@ -1,13 +1,13 @@
 """Names for columns of a flat group, and what a role sees: groups, or named segments of them.
 
-    segments = {"state": {"base_lin_vel": (0, 3), "gravity": (3, 6), "proprioception": (0, 45)}}
+    spec.segments = {"state": {"base_lin_vel": (0, 3), "gravity": (3, 6), "proprioception": (0, 45)}}
     sees     = ["state.proprioception", "depth"]
 
 A segment is a half-open range of columns. Segments may overlap, so that one name may stand for a part of another; one
 role may not see a column twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -16,9 +16,6 @@ from torch import Tensor
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.spec import Group, Spec
-
-Segments = Mapping[str, Mapping[str, tuple[int, int]]]
-"""{group: {segment: (first column, column after the last)}}."""
 
 
 @dataclass(frozen=True)
@@ -49,45 +46,24 @@ class Input:
         return values
 
 
-def check_segments(segments: Segments, spec: Spec, where: str = "segments") -> None:
-    """Every segment is a range inside a flat group that exists."""
-    for group, named in segments.items():
-        if group not in spec.observation:
-            raise ConfigError(f"{where}.{group}", "no such group", do=did_you_mean(group, spec.observation))
-        shape = spec.observation[group].shape
-        if len(shape) != 1:
-            raise ConfigError(
-                f"{where}.{group}", "only a flat group has segments", got=list(shape), expected="[columns]"
-            )
-        for name, (start, stop) in named.items():
-            if not 0 <= start < stop <= shape[0]:
-                raise ConfigError(
-                    f"{where}.{group}.{name}",
-                    "not a range of columns",
-                    got=f"{start} to {stop}",
-                    expected=f"0 ≤ first < after the last ≤ {shape[0]}",
-                )
-
-
-def find_inputs(names: Sequence[str], spec: Spec, segments: Segments, where: str) -> tuple[Input, ...]:
+def find_inputs(names: Sequence[str], spec: Spec, where: str) -> tuple[Input, ...]:
     """What `names` mean, in their order; no names mean every group."""
-    check_segments(segments, spec)
-    inputs = tuple(_find(name, spec, segments, where) for name in names or spec.observation)
+    inputs = tuple(_find(name, spec, where) for name in names or spec.observation)
     for one, other in combinations(inputs, 2):
         if one.group == other.group and _overlap(one, other):
             raise ConfigError(where, f"'{one.name}' and '{other.name}' share columns", do="Name each column once.")
     return inputs
 
 
-def _find(name: str, spec: Spec, segments: Segments, where: str) -> Input:
+def _find(name: str, spec: Spec, where: str) -> Input:
     if name in spec.observation:
         group = spec.observation[name]
         return Input(name, name, group.shape, group.dtype == "uint8" or len(group.shape) > 2)
-    known = {f"{group}.{segment}": group for group, named in segments.items() for segment in named}
+    known = {f"{group}.{segment}": group for group, named in spec.segments.items() for segment in named}
     if name not in known:
         raise ConfigError(where, f"no group or segment '{name}'", do=did_you_mean(name, [*spec.observation, *known]))
     group_name = known[name]
-    start, stop = segments[group_name][name.removeprefix(f"{group_name}.")]
+    start, stop = spec.segments[group_name][name.removeprefix(f"{group_name}.")]
     return Input(name, group_name, (stop - start,), spec.observation[group_name].dtype == "uint8", (start, stop))
 
 

@@ -11,7 +11,6 @@ from understudy.core.protocols import Carry
 from understudy.core.spec import Spec
 from understudy.nn.activated_mlp import VALUE_GAIN, ActivatedMLP
 from understudy.nn.perception import Perception, RoleSettings
-from understudy.nn.segments import Segments
 
 Share = Literal["nothing", "encoders", "everything"]
 
@@ -41,7 +40,6 @@ class ValueNetwork(nn.Module):
         settings: ValueSettings,
         rng: torch.Generator,
         *,
-        segments: Segments | None = None,
         actor: Perception | None = None,
         where: str = "critic",
     ) -> None:
@@ -54,7 +52,7 @@ class ValueNetwork(nn.Module):
             self.perception = actor
         else:
             lent = actor if settings.share == "encoders" else None
-            self.perception = Perception(spec, settings, segments or {}, rng, where, lent)
+            self.perception = Perception(spec, settings, rng, where, lent)
         self.trunk = ActivatedMLP(self.perception.size, 1, settings.trunk, rng, gain=VALUE_GAIN)
 
     def initial(self, count: int) -> Carry:
