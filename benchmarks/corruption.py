@@ -85,7 +85,7 @@ def make_data(kinds: list[str], shares: list[float]) -> None:
     """The clean rows and every corrupted copy, as stores; what is there is left alone."""
     clean = RUNS / "data" / "clean"
     if not clean.exists():
-        recipe = load_config("td3bc/pendulum").data.recipe
+        recipe = load_config("td3bc/pendulum").logged.recipe
         assert recipe is not None
         us.write_store(us.make_dataset(recipe), clean)
     for trial in [Trial(kind, share, "", 0) for kind in kinds if kind != "clean" for share in shares]:

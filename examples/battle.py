@@ -9,7 +9,7 @@ import understudy as us
 out = sys.argv[1] if len(sys.argv) > 1 else "runs/battle"
 settings = sys.argv[2:]
 
-recipe = us.load_config("iql/battle", settings).data.recipe
+recipe = us.load_config("iql/battle", settings).logged.recipe
 assert recipe is not None
 returns = {"data": us.make_dataset(recipe).returns()}
 for name in ("bc", "iql"):

@@ -28,7 +28,7 @@ def main() -> None:
     console, reporter = Console(), Reporter()
 
     console.print("\n[bold]1. The data[/bold]: a pendulum played by chance and by clumsy hands. Nobody in it is good.")
-    recipe = us.load_config("iql/pendulum").data.recipe
+    recipe = us.load_config("iql/pendulum").logged.recipe
     assert recipe is not None
     data = us.make_dataset(recipe, reporter)
     returns = data.returns()

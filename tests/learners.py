@@ -6,12 +6,15 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from understudy import Dataset, Transitions
+from understudy import Dataset, RunConfig, Transitions
 from understudy.algorithms import find_algorithm
 from understudy.core.protocols import Blueprint, Metrics
 from understudy.core.settings import Settings
 from understudy.core.state import State
 from understudy.nn.mlp import NetworkSettings
+from understudy.run.build import build_learner
+from understudy.run.offline import OfflineLearner
+from understudy.run.progress import SILENT, Reporter
 from understudy.sources.offline import OfflineSource
 from worlds import random_choices, random_dataset, takes_boxes
 
@@ -60,8 +63,15 @@ def start(
     """A fresh algorithm on a dataset, as `build_learner` would make it."""
     name = config.model_dump()["name"]
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
-    algorithm = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
+    algorithm: Any = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
     return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
+
+
+def offline_learner(config: RunConfig, reporter: Reporter = SILENT) -> OfflineLearner:
+    """What a run that learns from data moves."""
+    learner = build_learner(config, reporter)
+    assert isinstance(learner, OfflineLearner)
+    return learner
 
 
 def networks(algorithm: Any) -> dict[str, nn.Module]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy import Box, Dataset, Discrete, Episode, Recipe, RunConfig
-from understudy.algorithms import find_algorithm
+from understudy.algorithms import Origin, algorithm_names, find_algorithm, known_actions, learns_from
 from understudy.run.config import parse_config
 
 SHARED_DATA = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -81,15 +81,35 @@ def random_choices(
 
 def takes_boxes(algorithm: str) -> bool:
     """Whether an algorithm learns continuous actions; others are tried with discrete ones."""
-    return Box in getattr(find_algorithm(algorithm).Config, "ACTIONS", (Box,))
+    return Box in known_actions(find_algorithm(algorithm).Config)
 
 
 def takes_choices(algorithm: str) -> bool:
-    return Discrete in getattr(find_algorithm(algorithm).Config, "ACTIONS", (Box,))
+    return Discrete in known_actions(find_algorithm(algorithm).Config)
+
+
+def learning_from(origin: Origin) -> list[str]:
+    """Algorithms that learn from a dataset, or from rollouts."""
+    return [name for name in sorted(algorithm_names()) if learns_from(find_algorithm(name).Config) == origin]
 
 
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of a few seconds at most, as plain data."""
+    run = _tiny_rollouts(algorithm) if algorithm in learning_from("rollout") else _tiny_offline(algorithm)
+    intervals = {"steps": 60, "log_every": 10, "eval_every": 30, "eval_episodes": 2, "save_every": 20}
+    return {**run, **intervals, "tensorboard": False, "out": str(out), **changes}
+
+
+def _tiny_rollouts(algorithm: str) -> dict[str, Any]:
+    network = {"trunk": {"hidden": [16, 16]}}
+    return {
+        "algo": {"name": algorithm, "actor": network, "critic": network, "epochs": 2, "minibatches": 2},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"envs": 3, "steps": 16},
+    }
+
+
+def _tiny_offline(algorithm: str) -> dict[str, Any]:
     network = {"hidden": [16, 16]}
     algo: dict[str, Any] = {"name": algorithm, "actor": network}
     if algorithm != "bc":
@@ -100,14 +120,6 @@ def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
         "data": {"recipe": recipe},
         "env": {"id": recipe["env"]},
         "source": {"batch_size": 32},
-        "steps": 60,
-        "log_every": 10,
-        "eval_every": 30,
-        "eval_episodes": 2,
-        "save_every": 20,
-        "tensorboard": False,
-        "out": str(out),
-        **changes,
     }
 
 

@@ -27,7 +27,7 @@ MARGIN = 0.08
 
 @pytest.fixture(scope="module")
 def mixture() -> Dataset:
-    recipe = load_config("iql/battle", [f"data.recipe.episodes={BATTLES}"]).data.recipe
+    recipe = load_config("iql/battle", [f"data.recipe.episodes={BATTLES}"]).logged.recipe
     assert recipe is not None
     return make_dataset(recipe)
 

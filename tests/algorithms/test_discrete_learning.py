@@ -18,7 +18,7 @@ ENV = "CartPole-v1"
 
 @pytest.fixture(scope="module")
 def play() -> Dataset:
-    recipe = load_config("discrete_cql/cartpole").data.recipe
+    recipe = load_config("discrete_cql/cartpole").logged.recipe
     assert recipe is not None
     return make_dataset(recipe)
 

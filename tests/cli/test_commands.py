@@ -122,7 +122,7 @@ def test_collect_makes_a_store_that_can_be_trained_on(tmp_path: Path) -> None:
     assert f"fingerprint {dataset.fingerprint}" in spoken.out
     trained = understudy("train", config, "data.recipe=null", f"data.path={tmp_path / 'store'}", "steps=5", "-q")
     assert trained.code == 0, trained.err
-    assert us.Run(tmp_path / "run").config.data.model_dump()["fingerprint"] == dataset.fingerprint
+    assert us.Run(tmp_path / "run").config.logged.model_dump()["fingerprint"] == dataset.fingerprint
 
 
 def test_list() -> None:

@@ -9,11 +9,10 @@ import torch
 
 import understudy as us
 from learners import CPU, start, tiny_algorithm
-from understudy.algorithms import algorithm_names
 from understudy.core.state import State, capture
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.compiler import COMPILERS, compile_update
-from worlds import tiny_config
+from worlds import learning_from, tiny_config
 
 pytestmark = pytest.mark.skipif(
     not any(shutil.which(name) for name in COMPILERS), reason="torch.compile needs a C++ compiler, and there is none"
@@ -34,7 +33,7 @@ def check_close(eager: State, compiled: State) -> None:
         torch.testing.assert_close(compiled[path], leaf, rtol=1e-4, atol=1e-5, msg=f"{path} differs")
 
 
-@pytest.mark.parametrize("name", sorted(algorithm_names()))
+@pytest.mark.parametrize("name", learning_from("offline"))
 def test_compiled_equals_eager(name: str) -> None:
     check_close(*(state_after(name, 30, compiled=how) for how in (False, True)))
 
@@ -63,7 +62,7 @@ def test_compiled_code_belongs_to_one_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(algorithm_names()))
+@pytest.mark.parametrize("name", learning_from("offline"))
 def test_a_compiled_run_resumes_to_the_bit(name: str, tmp_path: Path) -> None:
     whole = us.train(tiny_config(name, tmp_path / "whole", compile=True))
     half = us.train(tiny_config(name, tmp_path / "half", compile=True))

@@ -9,16 +9,13 @@ import torch
 
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Dataset, Discrete, Episode, evaluate_policy, load_policy, make_dataset, predict
-from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK
 from understudy.core.state import capture, nonfinite, restore
 from understudy.run.policy_file import save_policy
-from worlds import pendulum_recipe
+from worlds import learning_from, pendulum_recipe, takes_choices
 
-DISCRETE = [
-    name for name in sorted(algorithm_names()) if Discrete in getattr(find_algorithm(name).Config, "ACTIONS", ())
-]
+DISCRETE = [name for name in learning_from("offline") if takes_choices(name)]
 ACTIONS = 5
 pytestmark = pytest.mark.parametrize("name", DISCRETE)
 

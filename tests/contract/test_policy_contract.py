@@ -11,15 +11,15 @@ import torch
 
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Dataset, Recipe, evaluate_policy, load_policy, make_dataset, predict
-from understudy.algorithms import algorithm_names, find_algorithm
+from understudy.algorithms import find_algorithm
 from understudy.core.rng import stream
 from understudy.core.state import capture
 from understudy.nn.actor import ActorSettings
-from understudy.nn.committee import Deployed
+from understudy.nn.deployed import Deployed
 from understudy.run.policy_file import save_policy
-from worlds import CARTPOLE_RECIPE, PENDULUM_RECIPE, takes_boxes
+from worlds import CARTPOLE_RECIPE, PENDULUM_RECIPE, learning_from, takes_boxes
 
-pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
+pytestmark = pytest.mark.parametrize("name", learning_from("offline"))
 
 
 def shapes(name: str) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from learners import Learning, differences, start, tiny_algorithm
-from understudy.algorithms import algorithm_names
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture, restore
+from worlds import learning_from
 
-pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
+pytestmark = pytest.mark.parametrize("name", learning_from("offline"))
 
 NETWORKS: list[dict[str, Any]] = [{}, {"layer_norm": True, "dropout": 0.1}]
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from learners import start, tiny_algorithm
-from understudy.algorithms import algorithm_names
 from understudy.parts.target import Target
+from worlds import learning_from
 
 NETWORKS: list[dict[str, Any]] = [{}, {"layer_norm": True, "dropout": 0.1}]
 
@@ -23,7 +23,7 @@ def pairs(algorithm: Any) -> list[tuple[Target[Any], nn.Module]]:
     return found
 
 
-WITH_TARGETS = [name for name in sorted(algorithm_names()) if pairs(start(tiny_algorithm(name)).algorithm)]
+WITH_TARGETS = [name for name in learning_from("offline") if pairs(start(tiny_algorithm(name)).algorithm)]
 
 with_targets = pytest.mark.parametrize("name", WITH_TARGETS)
 any_network = pytest.mark.parametrize("network", NETWORKS)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from learners import differences, networks, start, tiny_algorithm
-from understudy.algorithms import algorithm_names
 from understudy.core.protocols import Demand, Metrics
 from understudy.core.state import State, capture, nonfinite, restore
+from worlds import learning_from
 
-pytestmark = pytest.mark.parametrize("name", sorted(algorithm_names()))
+pytestmark = pytest.mark.parametrize("name", learning_from("offline"))
 
 NETWORKS: list[dict[str, Any]] = [{}, {"layer_norm": True, "dropout": 0.1}]
 NOT_STATE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, CodeType)

@@ -29,9 +29,8 @@ def one_state(reward: float = 1.0, steps: int = 40) -> Dataset:
 def algorithm(name: str, dataset: Dataset, **changes: Any) -> tuple[Any, Transitions]:
     """The class, and all of the data as one batch; so only the fixed point decides."""
     settings = {"actor": SHAPE, "critic": SHAPE, "policy_delay": 1, "polyak": 0.2, "target_noise": 0.0, **changes}
-    built = find_algorithm(name).build(
-        find_algorithm(name).Config.parse(settings), Blueprint(dataset.spec, {}, 1, 0, CPU)
-    )
+    module = find_algorithm(name)
+    built: Any = module.build(module.Config.parse(settings), Blueprint(dataset.spec, {}, 1, 0, CPU))
     return built, dataset.rows(torch.arange(dataset.steps), built.demand)
 
 

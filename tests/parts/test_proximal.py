@@ -29,7 +29,7 @@ def learner(
     policy = ExploringPolicy(world.spec, ExplorerSettings.parse(eyes), stream(0, "policy"))
     critic = ValueSettings.parse({**eyes, "share": share})
     value = ValueNetwork(world.spec, critic, stream(0, "value"), actor=policy.perception)
-    proximal = Proximal.of(ProximalSettings.parse(settings), policy, value, stream(0, "shuffle"), count)
+    proximal = Proximal.of(ProximalSettings.parse(settings), policy, value, stream(0, "shuffle"), count, steps=10)
     return proximal, RolloutSource.build(world, policy, steps, 0)
 
 
@@ -74,13 +74,21 @@ def test_what_only_started_an_episode_is_not_learned_from() -> None:
 def test_an_update_is_repeatable_from_its_state() -> None:
     proximal, source = learner("Pendulum-v1", 4, 16, {"kind": "gru", "units": 8}, epochs=2)
     proximal.update(source.next(proximal.policy))
-    rollout, before = source.next(proximal.policy), capture(proximal)
+    moving = [proximal, proximal.policy, proximal.value]
+    rollout, before = source.next(proximal.policy), [capture(part) for part in moving]
     proximal.update(rollout)
-    first = capture(proximal)
-    restore(proximal, before, "test")
+    first = [capture(part) for part in moving]
+    for part, state in zip(moving, before, strict=True):
+        restore(part, state, "test")
     proximal.update(rollout)
-    assert differences(first, capture(proximal)) == []
-    assert "rate" in before
+    assert [differences(was, capture(part)) for was, part in zip(first, moving, strict=True)] == [[]] * 3
+    assert {"rate", "updates"} <= before[0].keys()
+
+
+def test_a_linear_rate_reaches_its_end_with_the_planned_updates() -> None:
+    proximal, source = learner("Pendulum-v1", 1, 4, learning_rate=0.5, schedule="linear", epochs=1)
+    told = [float(proximal.update(source.next(proximal.policy))["policy/learning_rate"]) for _ in range(12)]
+    assert told == pytest.approx([0.5 - 0.05 * done for done in range(10)] + [0.0, 0.0])
 
 
 def test_the_rate_falls_where_the_policy_moved_too_far_and_rises_where_too_little() -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 
 from understudy.core.protocols import Metrics
 from understudy.run import loop
-from understudy.run.build import Learner
+from understudy.run.offline import OfflineLearner
+from understudy.run.on_policy import OnPolicyLearner
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import LogFile
 
@@ -121,13 +122,16 @@ def _tear(count: int) -> None:
 
 def _stop_at(update: int, number: int) -> None:
     left = update
-    before = Learner.update
 
-    def stopped(learner: Learner) -> Metrics:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), number)
-        return before(learner)
+    def stopping(before: Callable[[Any], Metrics]) -> Callable[[Any], Metrics]:
+        def stopped(learner: object) -> Metrics:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), number)
+            return before(learner)
 
-    put(Learner, "update", stopped)
+        return stopped
+
+    for learner in (OfflineLearner, OnPolicyLearner):
+        put(learner, "update", stopping(learner.update))

@@ -11,7 +11,7 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from understudy.envs.battle.env import BattleEnv  # noqa: F401 (registered by its name here)
 from understudy.run.checkpoint import list_checkpoints
-from worlds import tiny_settings
+from worlds import learning_from, tiny_settings
 
 SHORT = "Short/Pendulum-v0"
 """Pendulum with episodes of ten steps."""
@@ -47,10 +47,10 @@ def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of about a tenth of a second: 12 updates, logs, evaluations and saves on different beats."""
     world = changes.pop("world", SHORT)
     recipe = {"env": world, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
+    offline = {"data": {"recipe": recipe}, "source": {"batch_size": 8}}
     small = {
-        "data": {"recipe": recipe},
+        **(offline if algorithm in learning_from("offline") else {"source": {"envs": 3, "steps": 7}}),
         "env": {"id": world},
-        "source": {"batch_size": 8},
         "steps": 12,
         "log_every": 2,
         "eval_every": 3,
@@ -58,7 +58,7 @@ def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     }
     settings = tiny_settings(algorithm, out, **{**small, **changes})
     for network in ("actor", "critic"):
-        if network in settings["algo"]:
+        if network in settings["algo"] and "data" in settings:
             # Dropout draws random numbers in every update, so a forgotten stream shows.
             settings["algo"][network] = {"hidden": [8], "dropout": 0.1}
     return settings

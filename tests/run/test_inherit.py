@@ -9,10 +9,9 @@ import pytest
 from rich.console import Console
 
 import understudy as us
-from learners import differences
+from learners import differences, offline_learner
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
-from understudy.run.build import build_learner
 from understudy.run.inherit import inherit_policy
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import SILENT, Reporter
@@ -33,7 +32,7 @@ def heir(out: Path, **changes: Any) -> us.RunConfig:
 def test_it_starts_as_the_other_ended(cloned: us.Run, tmp_path: Path) -> None:
     """On other data, whose normaliser would be another one."""
     recipe = pendulum_recipe(seed=99).model_dump(mode="json")
-    learner = build_learner(heir(tmp_path, data={"recipe": recipe}))
+    learner = offline_learner(heir(tmp_path, data={"recipe": recipe}))
     before = us.predict(learner.policy, OBSERVATIONS)
     inherit_policy(learner.algorithm, str(cloned.path), SILENT)
     np.testing.assert_array_equal(us.predict(learner.policy, OBSERVATIONS), cloned.predict(OBSERVATIONS))
@@ -61,7 +60,7 @@ def test_resuming_needs_no_ancestor(cloned: us.Run, tmp_path: Path) -> None:
 
 def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     console = Console(record=True, width=500)
-    learner = build_learner(heir(tmp_path))
+    learner = offline_learner(heir(tmp_path))
     inherit_policy(learner.algorithm, str(cloned.path), Reporter(console=console))
     assert "tensors taken over" in console.export_text()
 
@@ -74,7 +73,7 @@ def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     ],
 )
 def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    learner = build_learner(heir(tmp_path, **changes))
+    learner = offline_learner(heir(tmp_path, **changes))
     before = capture(learner.algorithm)
     with pytest.raises(CheckpointError, match=told):
         inherit_policy(learner.algorithm, str(cloned.path), SILENT)
@@ -83,7 +82,7 @@ def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[
 
 def test_a_policy_of_another_world_is_refused(cloned: us.Run, tmp_path: Path) -> None:
     recipe = {"env": "MountainCarContinuous-v0", "episodes": 1, "behaviours": [{"policy": "random"}]}
-    learner = build_learner(heir(tmp_path, data={"recipe": recipe}, env={"id": "MountainCarContinuous-v0"}))
+    learner = offline_learner(heir(tmp_path, data={"recipe": recipe}, env={"id": "MountainCarContinuous-v0"}))
     with pytest.raises(CheckpointError, match="is a policy of something else"):
         inherit_policy(learner.algorithm, str(cloned.path), SILENT)
 

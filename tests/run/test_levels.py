@@ -151,7 +151,7 @@ def test_a_later_checkpoint_changes_a_level_and_no_resolved_recipe(trained: Path
 def test_a_run_writes_down_the_numbers_it_learned_from(run: Path, tmp_path: Path) -> None:
     words = recipe(run, "medium-replay", "expert", episodes=4).model_dump(mode="json")
     learned = train(parse_config(short_settings("bc", tmp_path / "next", data={"recipe": words})))
-    stored = read_resolved(learned.path / "config.yaml").data
+    stored = read_resolved(learned.path / "config.yaml").logged
     assert stored.recipe == resolve_recipe(Recipe.parse(words))
     assert stored.recipe is not None
     assert make_dataset(stored.recipe).fingerprint == stored.fingerprint

@@ -11,35 +11,34 @@ from rich.console import Console
 from small import short_settings
 
 import understudy as us
-from learners import differences
-from understudy.algorithms import algorithm_names
+from learners import differences, offline_learner
 from understudy.algorithms.td3bc import TD3BC
 from understudy.core.protocols import Demand
 from understudy.core.state import capture
 from understudy.data.rewards import RewardTransform
 from understudy.nn.actor import Actor
 from understudy.nn.heads import Categorical, SquashedGaussian, forbid
-from understudy.run.build import Learner, build_learner
 from understudy.run.config import parse_config
-from understudy.run.monitor import Monitor, largest_return
+from understudy.run.monitor import largest_return
+from understudy.run.offline import OfflineLearner
 from understudy.run.progress import Reporter
-from worlds import CARTPOLE_RECIPE, random_dataset, takes_boxes, tiny_config
+from worlds import CARTPOLE_RECIPE, learning_from, random_dataset, takes_boxes, tiny_config
 
 
-def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> Learner:
-    return build_learner(tiny_config(algorithm, folder, **changes))
+def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> OfflineLearner:
+    return offline_learner(tiny_config(algorithm, folder, **changes))
 
 
-def looked(learner: Learner) -> dict[str, float]:
-    return {name: float(value) for name, value in Monitor.over(learner, 0).look(learner.algorithm).items()}
+def looked(learner: OfflineLearner) -> dict[str, float]:
+    return {name: float(value) for name, value in learner.monitor.look(learner.algorithm).items()}
 
 
-@pytest.mark.parametrize("algorithm", sorted(filter(takes_boxes, algorithm_names())))
+@pytest.mark.parametrize("algorithm", [*filter(takes_boxes, learning_from("offline"))])
 def test_looking_changes_nothing(algorithm: str, tmp_path: Path) -> None:
     """With dropout, whose stream must not move."""
     settings = short_settings(algorithm, tmp_path)
-    one, other = (build_learner(parse_config(settings)) for _ in range(2))
-    monitor = Monitor.over(one, 0)
+    one, other = (offline_learner(parse_config(settings)) for _ in range(2))
+    monitor = one.monitor
     for _ in range(3):
         one.update()
         other.update()

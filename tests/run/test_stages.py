@@ -12,7 +12,7 @@ import understudy as us
 from learners import differences
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.state import capture
-from understudy.run.config import parse_config, read_resolved
+from understudy.run.config import OfflineSettings, RunConfig, parse_config, read_resolved
 from worlds import PENDULUM_RECIPE, tiny_config
 
 CLONE = {"algo": {"name": "bc"}, "steps": 8}
@@ -37,14 +37,19 @@ def test_it_is_what_two_runs_by_hand_are(tmp_path: Path) -> None:
     assert differences(capture(together.policy()), capture(alone.policy()))
 
 
+def batch_size(config: RunConfig) -> int:
+    assert isinstance(config.source, OfflineSettings)
+    return config.source.batch_size
+
+
 def test_three_stages_hand_on_one_after_the_other(tmp_path: Path) -> None:
     again = {"algo": {"name": "bc"}, "steps": 4, "source": {"batch_size": 4}}
     run = us.train(staged(tmp_path, CLONE, again))
     assert sorted(path.name for path in (run.path / "stages").iterdir()) == ["1-bc", "2-bc"]
     second = us.Run(run.path / "stages" / "2-bc")
     assert second.config.init_from == str(run.path / "stages" / "1-bc")
-    assert (second.config.source.batch_size, second.config.steps) == (4, 4)
-    assert run.config.source.batch_size == 8
+    assert (batch_size(second.config), second.config.steps) == (4, 4)
+    assert batch_size(run.config) == 8
 
 
 def test_a_stage_takes_over_what_it_does_not_say(tmp_path: Path) -> None:
@@ -53,23 +58,23 @@ def test_a_stage_takes_over_what_it_does_not_say(tmp_path: Path) -> None:
     config = staged(tmp_path, CLONE, stage, seed=5, data={"recipe": PENDULUM_RECIPE, "normalize_observations": False})
     first, second = config.stages
     assert (first.seed, first.env, first.data) == (5, config.env, config.data)
-    assert second.data.recipe is not None
-    assert second.data.recipe.episodes == 2
-    assert not second.data.normalize_observations
+    assert second.logged.recipe is not None
+    assert second.logged.recipe.episodes == 2
+    assert not second.logged.normalize_observations
     actors = {str(part.algo.model_dump()["actor"]) for part in (config, first, second)}
     assert len(actors) == 1
 
 
 def test_a_path_replaces_a_recipe(tmp_path: Path) -> None:
     (stage,) = staged(tmp_path, {**CLONE, "data": {"path": "other.npz"}}).stages
-    assert (stage.data.path, stage.data.recipe) == ("other.npz", None)
+    assert (stage.logged.path, stage.logged.recipe) == ("other.npz", None)
 
 
 def test_the_config_a_run_keeps_is_the_config_it_had(tmp_path: Path) -> None:
     run = us.train(staged(tmp_path, CLONE))
     kept = read_resolved(run.path / "config.yaml")
     assert parse_config(kept.model_dump(mode="json")) == kept
-    assert kept.stages[0].data.fingerprint == kept.data.fingerprint != ""
+    assert kept.stages[0].logged.fingerprint == kept.logged.fingerprint != ""
 
 
 @pytest.mark.parametrize("moment", [1, 5, 9, 15])

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import understudy as us
+from learners import offline_learner
 from understudy.core.errors import ConfigError
 from understudy.data.stores.store import write_store
-from understudy.run.build import build_learner
+from understudy.nn.committee import Memoryless
 from understudy.run.validation import validation_error
 from worlds import PENDULUM_RECIPE, random_dataset, real_data, tiny_config
 
@@ -40,7 +41,7 @@ def test_a_column_that_is_not_there_cannot_be_hidden(tmp_path: Path, columns: di
 
 
 def test_held_out_episodes_are_measured_and_not_learned_from(tmp_path: Path) -> None:
-    learner = build_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "validation": 0.5}))
+    learner = offline_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "validation": 0.5}))
     assert learner.validation is not None
     assert (learner.dataset.episodes, learner.validation.episodes) == (2, 2)
     together = sorted([*learner.dataset.returns(), *learner.validation.returns()])
@@ -53,6 +54,7 @@ def test_the_validation_error_is_the_mean_square_in_policy_units(tmp_path: Path)
     run = trained(tmp_path / "x")
     dataset = us.make_dataset(us.Recipe.parse(PENDULUM_RECIPE))
     policy = run.policy()
+    assert isinstance(policy, Memoryless)
     first = [slot for slot in range(dataset.steps + dataset.episodes) if (slot + 1) % 201]
     actions = us.predict(policy, dataset.observations["state"][first].numpy())
     expected = np.mean(((actions - dataset.actions.numpy()) / 2.0) ** 2, dtype=np.float64)
@@ -68,7 +70,7 @@ def test_the_chain_is_kept_with_the_policy(tmp_path: Path) -> None:
 
 
 def test_returns_stay_raw_whatever_is_learned_from(tmp_path: Path) -> None:
-    learner = build_learner(
+    learner = offline_learner(
         tiny_config("iql", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "reward": "antmaze_cql"})
     )
     assert learner.dataset.returns().max() < 0
@@ -79,7 +81,9 @@ def test_returns_stay_raw_whatever_is_learned_from(tmp_path: Path) -> None:
 
 def test_another_choice_is_other_data(tmp_path: Path) -> None:
     prints = {
-        build_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, **words})).dataset.fingerprint
+        offline_learner(
+            tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, **words})
+        ).dataset.fingerprint
         for words in ({}, {"best_episodes": 0.5}, {"max_episodes": 3}, {"actions": "clip"})
     }
     assert len(prints) == 3  # nothing was outside, so clipping changed nothing
@@ -87,7 +91,7 @@ def test_another_choice_is_other_data(tmp_path: Path) -> None:
 
 def test_a_wrong_scale_is_mended_on_the_way_to_the_learner(tmp_path: Path) -> None:
     path = str(real_data("pendulum_medium.npz"))
-    learner = build_learner(tiny_config("bc", tmp_path / "x", data={"path": path, "actions_from": [-1, 1]}))
+    learner = offline_learner(tiny_config("bc", tmp_path / "x", data={"path": path, "actions_from": [-1, 1]}))
     assert 1.9 < float(learner.dataset.actions.abs().max()) <= 2.0
     assert float(learner.source.next(learner.policy).action.abs().max()) <= 1.0
 

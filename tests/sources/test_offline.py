@@ -9,6 +9,7 @@ import torch
 from nobody import Nobody
 from torch import Tensor
 
+from learners import offline_learner
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.core.rng import stream
@@ -17,7 +18,6 @@ from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.stores.store import open_store, write_store
-from understudy.run.build import build_learner
 from understudy.sources.offline import OfflineSource
 from worlds import random_dataset, random_episodes, tiny_config
 
@@ -227,13 +227,13 @@ def test_choices_are_not_normalised() -> None:
 
 def test_a_run_hears_of_bad_weights_before_its_first_step(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column 'priority': no such column to weigh rows by"):
-        build_learner(tiny_config("bc", tmp_path, source={"batch_size": 32, "weights": "priority"}))
+        offline_learner(tiny_config("bc", tmp_path, source={"batch_size": 32, "weights": "priority"}))
     with pytest.raises(ConfigError, match=r"source: rows drawn by weight may be drawn again"):
         tiny_config("bc", tmp_path, source={"weights": "priority", "replacement": False})
 
 
 def test_a_run_may_draw_without_replacement(tmp_path: Path) -> None:
-    learner = build_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
+    learner = offline_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
     assert isinstance(learner.source, OfflineSource)
     learner.source.demand = Demand(("row",))
     assert learner.dataset.steps == 800

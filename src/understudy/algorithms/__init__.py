@@ -1,26 +1,30 @@
 """One file per algorithm; a file here, or an entry point `understudy.algorithms` of another package, is found.
 
-Such a module offers `Config` (its settings, with a `name`), and `build(config, blueprint)`.
+Such a module offers `Config` (its settings, with a `name`), and `build(config, blueprint)`. Its settings may say which
+actions it knows (`ACTIONS`; boxes, unless they do) and what it learns from (`LEARNS_FROM`; a dataset, unless they do).
 """
 
 import importlib
 import importlib.metadata
 import pkgutil
 from functools import cache
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.protocols import Algorithm, Blueprint
+from understudy.core.protocols import Algorithm, Blueprint, OnPolicy
 from understudy.core.settings import Settings
+from understudy.core.spec import ActionSpace, Box
 
 ENTRY_POINTS = "understudy.algorithms"
+Origin = Literal["offline", "rollout"]
+"""What an algorithm learns from: a fixed dataset, or what its own policy just did."""
 
 
 class AlgorithmModule(Protocol):
     __doc__: str | None
     Config: type[Settings]
 
-    def build(self, config: Settings, blueprint: Blueprint) -> Algorithm: ...
+    def build(self, config: Settings, blueprint: Blueprint) -> Algorithm | OnPolicy: ...
 
 
 @cache
@@ -42,3 +46,11 @@ def find_algorithm(name: str) -> AlgorithmModule:
         raise ConfigError(
             "algo.name", f"'{name}' is registered as '{known[name]}', which cannot be imported ({error})"
         ) from error
+
+
+def learns_from(settings: Settings | type[Settings]) -> Origin:
+    return cast(Origin, getattr(settings, "LEARNS_FROM", "offline"))
+
+
+def known_actions(settings: Settings | type[Settings]) -> tuple[type[ActionSpace], ...]:
+    return cast(tuple[type[ActionSpace], ...], getattr(settings, "ACTIONS", (Box,)))

@@ -121,7 +121,7 @@ def collect(
 
     if any(override.startswith("out=") for override in overrides or []):
         raise ConfigError("out", "is a run's directory", do="A dataset's folder is given as --out FOLDER.")
-    recipe = load_config(config, overrides or []).data.recipe
+    recipe = load_config(config, overrides or []).logged.recipe
     if recipe is None:
         raise ConfigError("data.recipe", "this config has no recipe to play")
     with stoppable(f"dataset '{out}'", "Finished episodes are kept: the same command goes on after them."):

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from understudy.core.batch import Obs, Transitions
+from understudy.core.batch import Obs, Rollout, Transitions
 from understudy.core.spec import Spec
 
 Metrics = dict[str, Tensor]
@@ -76,6 +76,8 @@ class Blueprint:
     """Gradient steps planned: the horizon of its schedules."""
     seed: int
     device: torch.device
+    environments: int = 0
+    """How many step together, for those who learn from rollouts."""
 
 
 class Algorithm(Protocol):
@@ -88,6 +90,15 @@ class Algorithm(Protocol):
     def demand(self) -> Demand: ...
 
     def update(self, data: Transitions) -> Metrics: ...
+
+
+class OnPolicy(Protocol):
+    """Learns from rollouts of its own policy. One update is all it learns from one of them."""
+
+    @property
+    def policy(self) -> Explorer: ...
+
+    def update(self, data: Rollout) -> Metrics: ...
 
 
 @runtime_checkable

@@ -81,7 +81,27 @@ class Discrete:
         return f"one of {self.count}"
 
 
-ActionSpace = Box | Discrete
+@dataclass(frozen=True)
+class MultiDiscrete:
+    """One of each of several factors: `counts` (3, 2) is one of 3 and one of 2, every one from 0."""
+
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not self.counts or min(self.counts) < 1:
+            raise DataError(
+                "action space", "a factor has no actions", got=list(self.counts), expected="counts of at least 1"
+            )
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+    def describe(self) -> str:
+        return " and ".join(f"one of {count}" for count in self.counts)
+
+
+ActionSpace = Box | Discrete | MultiDiscrete
 
 
 @dataclass(frozen=True)
@@ -165,15 +185,32 @@ class Spec:
         return f"observation {groups}; action {self.action.describe()}{masked}"
 
 
+def recordable(space: ActionSpace) -> Box | Discrete:
+    """What datasets hold, and those who learn from them know; choices of several factors are refused."""
+    if isinstance(space, MultiDiscrete):
+        raise ConfigError(
+            "action space",
+            "choices of several factors are not stored in datasets, nor learned from them",
+            got=space.describe(),
+            expected="a box, or one of n",
+            do="Learn on policy, in the environment.",
+        )
+    return space
+
+
 def space_json(space: ActionSpace) -> dict[str, Any]:
     if isinstance(space, Discrete):
         return {"discrete": space.count}
+    if isinstance(space, MultiDiscrete):
+        return {"multi_discrete": list(space.counts)}
     return {"low": list(space.low), "high": list(space.high), "dtype": space.dtype}
 
 
 def space_from(data: Mapping[str, Any]) -> ActionSpace:
     if "discrete" in data:
         return Discrete(int(data["discrete"]))
+    if "multi_discrete" in data:
+        return MultiDiscrete(tuple(int(count) for count in data["multi_discrete"]))
     low, high = (tuple(float(bound) for bound in data[side]) for side in ("low", "high"))
     return Box(low, high, np.dtype(str(data["dtype"])).name)
 

@@ -102,5 +102,5 @@ def _action(actor: Actor, state: Tensor, greedy: bool, rng: torch.Generator | No
     return actor.head.mode(features) if greedy else actor.head.sample(features, rng)
 
 
-Deployed = Actor | Committee
-"""What a run trains and a policy file holds."""
+Memoryless = Actor | Committee
+"""Policies that judge one state at a time; what is trained from data."""

@@ -52,9 +52,9 @@ class ProximalSettings(Settings):
     """Gradient steps of a pass."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
-    schedule: Literal["constant", "adaptive"] = "adaptive"
-    """`adaptive` divides the step size by 1.5 where a step moved the policy more than twice target_kl, and multiplies
-    it where less than half."""
+    schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
+    """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
+    policy more than twice target_kl, and multiplies it where less than half."""
     target_kl: float = Field(0.01, gt=0)
     """KL(before‖now) that `adaptive` aims at."""
     largest_gradient: float = Field(1.0, gt=0)
@@ -91,8 +91,11 @@ class Study:
 @dataclass
 class Proximal:
     settings: Static[ProximalSettings]
-    policy: ExploringPolicy
-    value: ValueNetwork
+    policy: Static[ExploringPolicy]
+    value: Static[ValueNetwork]
+    """Both belong to the algorithm, which hands them over."""
+    steps: Static[int]
+    """Updates planned: where a linear schedule ends."""
     optimizers: dict[str, Adam]
     """Of `policy` and `value`, or of both together (`all`) where they share parameters."""
     shuffle: torch.Generator
@@ -100,6 +103,7 @@ class Proximal:
     """Adam's step size now []."""
     value_carry: Carry
     """What the critic remembers before the next rollout [N, …]; empty without memory of its own."""
+    updates: int = 0
 
     @classmethod
     def of(
@@ -109,17 +113,20 @@ class Proximal:
         value: ValueNetwork,
         shuffle: torch.Generator,
         environments: int,
+        *,
+        steps: int,
     ) -> "Proximal":
         shared = {id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()}
         groups = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
         optimizers = {name: Adam.over(network.parameters()) for name, network in groups.items()}
         carry = tuple(part.detach().clone() for part in value.initial(environments))
         rate = torch.tensor(settings.learning_rate, dtype=torch.float64)
-        return cls(settings, policy, value, optimizers, shuffle, rate, carry)
+        return cls(settings, policy, value, steps, optimizers, shuffle, rate, carry)
 
     def update(self, rollout: Rollout) -> Metrics:
         """Everything that is learned from one rollout."""
         study, metrics = self._study(rollout)
+        self._decay()
         count = 0
         for _ in range(self.settings.epochs):
             for part in self._parts(study):
@@ -204,6 +211,12 @@ class Proximal:
             return
         self.optimizers["policy"].minimise(policy_loss, rate, largest_norm=limit)
         self.optimizers["value"].minimise(self.settings.value_weight * value_loss, rate, largest_norm=limit)
+
+    def _decay(self) -> None:
+        """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""
+        if self.settings.schedule == "linear":
+            self.rate.fill_(self.settings.learning_rate * max(0.0, 1.0 - self.updates / self.steps))
+        self.updates += 1
 
     def _adapt(self, kl: Tensor) -> None:
         if self.settings.schedule == "adaptive":

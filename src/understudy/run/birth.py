@@ -2,26 +2,32 @@
 
 from pathlib import Path
 
-from understudy.run.build import Learner, build_learner
+from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.dataset.loading import Prepared
 from understudy.run.inherit import check_heir
+from understudy.run.learner import Learner
+from understudy.run.offline import OfflineLearner
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
+from understudy.run.worlds import WorldMaker
 
 
-def birth(config: RunConfig, reporter: Reporter, prepared: Prepared | None) -> tuple[RunConfig, Learner]:
+def birth(
+    config: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None = None
+) -> tuple[RunConfig, Learner]:
     """The config with its data's fingerprints written in, and the learner. Each policy fits the one it starts from."""
-    learner = build_learner(config, reporter, prepared)
+    learner = build_learner(config, reporter, prepared, world)
     ancestor, where = (load_policy(config.init_from) if config.init_from else None), f"init_from '{config.init_from}'"
     sealed = []
     for number, stage in enumerate(config.stages):
-        begun = build_learner(stage, reporter, learner.prepared if shares_data(stage, config) else None)
+        begun = build_learner(stage, reporter, lent_data(learner, stage, config), world)
         if ancestor is not None:
             check_heir(begun.policy, ancestor, where)
         ancestor, where = begun.policy, f"stages.{number}"
         sealed.append(_sealed(stage, begun))
+        begun.close()
     if ancestor is not None:
         check_heir(learner.policy, ancestor, where)
     return _sealed(config, learner).model_copy(update={"stages": tuple(sealed)}), learner
@@ -37,11 +43,15 @@ def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:
     return runs
 
 
-def shares_data(one: RunConfig, other: RunConfig) -> bool:
-    """They learn from the same data, so that these need be in memory only once."""
-    return one.env.id == other.env.id and one.data == other.data
+def lent_data(learner: Learner, stage: RunConfig, config: RunConfig) -> Prepared | None:
+    """The run's data where a stage learns from the same, so that they need be in memory only once."""
+    if not isinstance(learner, OfflineLearner) or (stage.env.id, stage.data) != (config.env.id, config.data):
+        return None
+    return learner.prepared
 
 
 def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
-    data = config.data.model_copy(update={"fingerprint": learner.prepared.fingerprint})
+    if not isinstance(learner, OfflineLearner):
+        return config
+    data = config.logged.model_copy(update={"fingerprint": learner.prepared.fingerprint})
     return config.model_copy(update={"data": data})

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from understudy.algorithms import find_algorithm
+from understudy.algorithms import Origin, algorithm_names, find_algorithm, learns_from
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.settings import Settings
 from understudy.data.recipes import Recipe
@@ -21,8 +21,8 @@ from understudy.sources.draws import BY_WEIGHT
 from understudy.sources.importance.settings import ImportanceSettings
 
 
-class SourceSettings(Settings):
-    """How data arrives."""
+class OfflineSettings(Settings):
+    """Batches from a fixed dataset."""
 
     kind: Literal["offline"] = "offline"
     """`offline`: batches drawn from a fixed dataset."""
@@ -40,6 +40,29 @@ class SourceSettings(Settings):
         if self.weights and not self.replacement:
             raise ValueError(f"{BY_WEIGHT}. Leave out one of weights and replacement=false")
         return self
+
+
+class RolloutSettings(Settings):
+    """Rollouts of the policy that learns, in environments that step together."""
+
+    kind: Literal["rollout"] = "rollout"
+    """`rollout`: one update learns from envs × steps transitions."""
+    envs: int = Field(16, ge=1)
+    """Environments that step together."""
+    steps: int = Field(128, ge=1)
+    """Steps of each of them in one rollout."""
+    spread: bool = False
+    """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
+    patience: float = Field(60.0, gt=0)
+    """Seconds after which an environment that does not answer is an error."""
+
+
+SOURCES: dict[Origin, type[OfflineSettings] | type[RolloutSettings]] = {
+    "offline": OfflineSettings,
+    "rollout": RolloutSettings,
+}
+ROLLOUT_INTERVALS = {"steps": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
+"""Defaults where an update is a whole rollout."""
 
 
 class DataSettings(Transforms):
@@ -66,6 +89,12 @@ class EnvSettings(Settings):
     """A registered environment id."""
     reference: str | tuple[float, float] | None = None
     """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
+    simulator: Literal["gymnasium", "envpool", "given"] = "gymnasium"
+    """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, world=…)`)."""
+    settings: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
+    segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
+    """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
 
     @field_validator("reference")
     @classmethod
@@ -74,18 +103,24 @@ class EnvSettings(Settings):
             raise ValueError("low must be below high")
         return reference
 
+    @model_validator(mode="after")
+    def _settings_have_a_taker(self) -> Self:
+        if self.settings and self.simulator != "envpool":
+            raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
+        return self
+
 
 class RunConfig(Settings):
     """Every run has the same top level."""
 
     algo: SerializeAsAny[Settings]
     """The algorithm: `name` and its settings."""
-    source: SourceSettings = SourceSettings()
-    """How data arrives."""
-    data: DataSettings
-    """What is learned from."""
+    source: OfflineSettings | RolloutSettings = Field(default_factory=OfflineSettings)
+    """How data arrives; the algorithm decides which kind."""
+    data: DataSettings | None = None
+    """What is learned from, unless that is rollouts."""
     env: EnvSettings
-    """Where the policy is evaluated."""
+    """Where the policy is evaluated, and where rollouts are played."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
@@ -95,7 +130,7 @@ class RunConfig(Settings):
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     steps: int = Field(1_000_000, ge=1)
-    """Gradient steps; also the horizon of schedules."""
+    """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=1)
@@ -129,6 +164,18 @@ class RunConfig(Settings):
         """The algorithm's name."""
         return str(self.algo.model_dump()["name"])
 
+    @property
+    def logged(self) -> DataSettings:
+        """The data of a run that learns from data."""
+        if self.data is None:
+            raise ConfigError("data", f"{self.algorithm} learns from rollouts, not from data")
+        return self.data
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what is learned from; empty where that is rollouts."""
+        return "" if self.data is None else self.data.fingerprint
+
     def to_yaml(self) -> str:
         return dump_yaml(self.model_dump(mode="json"))
 
@@ -157,8 +204,16 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
     if "algo" in data:  # without one it is no preset, and is told so
-        check_complete(data, label, chosen)
+        check_complete(data, label, chosen, needs_data=_named_origin(data["algo"]) == "offline")
     return data
+
+
+def _named_origin(algo: object) -> Origin:
+    """What the algorithm of plain data learns from; of one that does not exist others will tell."""
+    name = algo.get("name") if isinstance(algo, dict) else algo
+    return (
+        learns_from(find_algorithm(name).Config) if isinstance(name, str) and name in algorithm_names() else "offline"
+    )
 
 
 def _is_resolved(given: dict[str, Any]) -> bool:
@@ -195,7 +250,27 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
         raise ConfigError(place, "which algorithm is missing", expected="algo: {name: iql, …}")
     stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
     parsed = find_algorithm(str(algo["name"])).Config.parse(algo, place)
-    return RunConfig.parse({**data, "algo": parsed, "stages": stages}, where)
+    settled = {**_intervals(parsed), **data, "algo": parsed, "source": _source(data, parsed, where), "stages": stages}
+    return RunConfig.parse(settled, where)
+
+
+def _intervals(algo: Settings) -> dict[str, int]:
+    return ROLLOUT_INTERVALS if learns_from(algo) == "rollout" else {}
+
+
+def _source(data: dict[str, Any], algo: Settings, where: str) -> object:
+    """The source's settings, of the kind that the algorithm learns from; nothing may be given for another kind."""
+    origin, given = learns_from(algo), data.get("source", {})
+    name, place = algo.model_dump()["name"], f"{where}.source" if where else "source"
+    if isinstance(given, dict) and given.get("kind", origin) != origin:
+        raise ConfigError(f"{place}.kind", f"{name} learns from another kind", got=given["kind"], expected=origin)
+    if origin == "rollout" and data.get("data"):
+        raise ConfigError(
+            f"{where}.data" if where else "data", f"{name} learns from its own rollouts", do="Leave data out."
+        )
+    if origin == "offline" and data.get("data") is None:
+        raise ConfigError(f"{where}.data" if where else "data", "is required")
+    return SOURCES[origin].parse(given, place) if isinstance(given, dict) else given
 
 
 def read_resolved(path: Path) -> RunConfig:

@@ -17,6 +17,7 @@ from understudy.core.rng import derived_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.gym import as_actions, env_spec, make_env, observe
+from understudy.envs.vector import VectorWorld
 
 RESAMPLES = 2000
 
@@ -113,4 +114,31 @@ def evaluate_policy(
     finally:
         for env in envs:
             env.close()
+    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
+
+
+def evaluate_in_world(
+    policy: Policy,
+    world: VectorWorld,
+    seed: int,
+    *,
+    greedy: bool = True,
+    reference: str | tuple[float, float] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """The first episode of every environment of a vector world, from a fixed seed; what comes after is not counted."""
+    rng, count = stream(seed, "eval"), world.count
+    obs, carry = world.reset(derived_seed(seed, "eval")), policy.initial(count)
+    returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+    playing = torch.ones(count, dtype=torch.bool)
+    while bool(playing.any()):
+        action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
+        step = world.step(action)
+        counts = playing & step.valid.cpu()
+        returns += torch.where(counts, step.reward.cpu().double(), 0.0)
+        lengths += counts
+        playing &= ~(step.terminated | step.truncated).cpu()
+        obs = step.obs
+        if on_step is not None:
+            on_step(count - int(playing.sum()), count)
     return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)

@@ -2,7 +2,8 @@
 
 Checking every update would cost every update. Instead a verified copy of the whole state is kept from the
 last check; when a check fails, the run is rewound to it and replayed (it is exact to the bit) one update at a
-time until the guilty one is found, and the state before that update is what remains.
+time until the guilty one is found, and the state before that update is what remains. Where simulators cannot be put
+back, nothing can be replayed: the verified state is what remains.
 """
 
 from collections.abc import Callable
@@ -36,21 +37,31 @@ class Guard:
         self.updates, self.verified = updates, state
         return True
 
-    def rewind(self, update: Callable[[], Metrics], until: int) -> tuple[int, DivergenceError]:
-        """Leave `owner` as it was before the first update that went wrong; say how many updates it has."""
+    def rewind(self, update: Callable[[], Metrics] | None, until: int) -> tuple[int, DivergenceError]:
+        """Leave `owner` as it was before the first update that went wrong; say how many updates it has.
+
+        Without `update`, which repeats one to the bit, that is the last verified state.
+        """
+        bad = nonfinite(capture(self.owner))
         restore(self.owner, self.verified, "last verified state")
+        if update is None:
+            return self.updates, _diverged(f"updates {self.updates + 1} to {until}", bad or ["a metric"])
         for updates in range(self.updates, until):
             before = capture(self.owner)
             metrics = update()
             bad = _bad_metrics(metrics) or nonfinite(capture(self.owner))
             if bad:
                 restore(self.owner, before, "state before divergence")
-                return updates, DivergenceError(
-                    f"update {updates + 1}",
-                    f"{', '.join(bad[:4])} became NaN or infinite",
-                    do="The last finite state was saved. Lower the learning rates, or check the scale of rewards.",
-                )
+                return updates, _diverged(f"update {updates + 1}", bad)
         raise AssertionError("replaying the same updates gave other numbers: something outside the state moved")
+
+
+def _diverged(where: str, bad: list[str]) -> DivergenceError:
+    return DivergenceError(
+        where,
+        f"{', '.join(bad[:4])} became NaN or infinite",
+        do="The last finite state was saved. Lower the learning rates, or check the scale of rewards.",
+    )
 
 
 def _bad_metrics(metrics: Metrics) -> list[str]:

@@ -3,20 +3,24 @@
 from torch import Tensor
 
 from understudy.core.errors import CheckpointError
-from understudy.core.protocols import Algorithm
+from understudy.core.protocols import Algorithm, OnPolicy
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor
-from understudy.nn.committee import Committee, Deployed
+from understudy.nn.committee import Committee
+from understudy.nn.deployed import Deployed
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.parts.target import Target
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter
 
 TRUNK = "trunk."
+Single = Actor | ExploringPolicy
+"""A policy of one."""
 STREAM = ".stream"
 """Random streams (dropout's) belong to a run, not to its policy."""
 
 
-def inherit_policy(algorithm: Algorithm, origin: str, reporter: Reporter) -> None:
+def inherit_policy(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter) -> None:
     """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included.
 
     Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
@@ -40,7 +44,7 @@ def check_heir(heir: Deployed, ancestor: Deployed, where: str) -> None:
         _taken(member, origin, where)
 
 
-def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Actor, Actor]]:
+def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:
     """Who inherits from whom."""
     heirs, ancestors = _members(heir), _members(ancestor)
     if len(ancestors) > len(heirs):
@@ -48,15 +52,19 @@ def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Actor, 
     return list(zip(heirs, ancestors * (len(heirs) // len(ancestors)), strict=True))
 
 
-def _members(policy: Deployed) -> list[Actor]:
+def _members(policy: Deployed) -> list[Single]:
     return [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
 
 
-def _taken(heir: Actor, ancestor: Actor, where: str) -> State:
+def _taken(heir: Single, ancestor: Single, where: str) -> State:
     """What the heir can take over, by path; an error unless its whole trunk is among it."""
     if not heir.spec.fits(ancestor.spec):
         raise CheckpointError(
             where, "is a policy of something else", got=ancestor.spec.describe(), expected=heir.spec.describe()
+        )
+    if type(heir) is not type(ancestor):
+        raise CheckpointError(
+            where, "is a policy of another kind", got=type(ancestor).__name__, expected=type(heir).__name__
         )
     mine, theirs = capture(heir), capture(ancestor)
     handed_on = {path: leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
@@ -68,11 +76,18 @@ def _taken(heir: Actor, ancestor: Actor, where: str) -> State:
         raise CheckpointError(
             where,
             f"its network has another shape ({', '.join(missing)})",
-            got=f"hidden {list(ancestor.settings.hidden)}, head {ancestor.settings.head}",
-            expected=f"hidden {list(heir.settings.hidden)}, head {heir.settings.head}",
+            got=_shape(ancestor),
+            expected=_shape(heir),
             do="Give this run the same algo.actor settings.",
         )
     return taken
+
+
+def _shape(policy: Single) -> str:
+    settings = policy.settings
+    if isinstance(settings, ExplorerSettings):
+        return f"trunk {list(settings.trunk.hidden)}, memory {settings.memory.kind}, density {settings.density.kind}"
+    return f"hidden {list(settings.hidden)}, head {settings.head}"
 
 
 def _fits(mine: object, theirs: object) -> bool:
@@ -83,7 +98,7 @@ def _told(names: list[str], what: str) -> str:
     return f"; {what}: {', '.join(names)}" if names else ""
 
 
-def _target_policies(algorithm: Algorithm, policy: Actor) -> list[Actor]:
+def _target_policies(algorithm: Algorithm | OnPolicy, policy: Single) -> list[Actor]:
     """Target networks of a policy: they are equal to it at birth. They lie beside it, in the algorithm or a branch."""
     groups = [part for part in vars(algorithm).values() if isinstance(part, dict)]
     owners = [vars(owner) for owner in (algorithm, *(branch for group in groups for branch in group.values()))]

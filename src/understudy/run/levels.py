@@ -14,7 +14,7 @@ from pathlib import Path
 from understudy.core.errors import CheckpointError, DataError
 from understudy.core.spec import Spec
 from understudy.data.recipes import Behaviour, Recipe, RunPolicy
-from understudy.nn.committee import Deployed
+from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.policies import find_checkpoint, load_policy, updates_of
 from understudy.run.policy_file import CARD

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, final
@@ -19,22 +19,19 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
-from understudy.data.transforms import Transforms
-from understudy.nn.committee import Deployed
-from understudy.run.build import Learner
+from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RunConfig
-from understudy.run.evaluate import Evaluation, evaluate_policy
+from understudy.run.evaluate import Evaluation, evaluate_in_world, evaluate_policy
 from understudy.run.guard import Guard
+from understudy.run.learner import Learner
 from understudy.run.meta import versions
-from understudy.run.monitor import Monitor
 from understudy.run.plots import draw_run
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
-from understudy.run.validation import validation_error
-from understudy.sources.importance.weighed import WeighedSource
+from understudy.run.worlds import WorldMaker, make_world
 
 NOTE_SECONDS = 0.25
 
@@ -58,15 +55,23 @@ class InterruptedRunError(UnderstudyError):
 class Loop:
     """A run in progress. `updates` is the only counter."""
 
-    def __init__(self, config: RunConfig, run: RunDir, learner: Learner, updates: int, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        run: RunDir,
+        learner: Learner,
+        updates: int,
+        reporter: Reporter,
+        world: WorldMaker | None = None,
+    ) -> None:
         self.config = config
         self.run = run
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
+        self.world = world
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard)
         self.guard = Guard.over(learner, updates)
-        self.monitor = Monitor.over(learner, config.seed)
         self.saved = updates
         evaluations = run.evaluations()
         self.best = max((line["eval/return_mean"] for line in evaluations), default=float("-inf"))
@@ -112,36 +117,29 @@ class Loop:
 
     def _verify(self, metrics: Metrics) -> None:
         if self.guard.updates < self.updates and not self.guard.check(self.updates, metrics):
-            self.updates, error = self.guard.rewind(self.learner.update, self.updates)
+            again = self.learner.update if self.learner.exact else None
+            self.updates, error = self.guard.rewind(again, self.updates)
             self.sinks.sync()
             self._write_checkpoint()
             raise error
 
     def _log(self, metrics: Metrics) -> None:
-        metrics = {**metrics, **self.monitor.look(self.learner.algorithm)}
-        if isinstance(self.learner.source, WeighedSource):
-            metrics |= self.learner.source.statistics()
-        values = {name: float(value) for name, value in metrics.items()}
+        told = {**metrics, **self.learner.look()}
+        values = {name: float(value) for name, value in told.items()}
         self.sinks.log(self.updates, values)
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
         self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
 
     def _warn(self, values: dict[str, float]) -> None:
-        """Once, when the critics first believe in more than any return can be."""
-        if values.get("alarm/diverging") and not self.warned:
+        """Once, when the numbers first tell that something goes wrong."""
+        if not self.warned and (concern := self.learner.concern(values)):
             self.warned = True
-            self.reporter.say(
-                f"update {self.updates:,}: |Q| reached {values['value/q_largest']:.3g}, and no return can be beyond "
-                f"{self.monitor.bound:.3g} (largest reward/(1 − γ)): the critics diverge. Lower the learning rates, or "
-                "choose a more conservative setting."
-            )
+            self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self) -> None:
-        evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes)
-        record = evaluation.to_json()
-        if self.learner.validation is not None:
-            record["eval/validation_error"] = validation_error(self.learner.policy, self.learner.validation)
+        evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes, world=self.world)
+        record = {**evaluation.to_json(), **self.learner.assess()}
         self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
         if evaluation.mean > self.best:
@@ -159,7 +157,7 @@ class Loop:
         facts = {
             "versions": versions(),
             "config_sha256": config_digest(self.config),
-            "dataset": self.config.data.fingerprint,
+            "dataset": self.config.fingerprint,
             CARD_FACT: {"spec": policy.spec.to_json(), "settings": policy.settings.model_dump(mode="json")},
         }
         save_checkpoint(
@@ -172,7 +170,7 @@ class Loop:
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
             "env": self.config.env.id,
-            "transforms": chain_facts(self.config, self.learner),
+            "transforms": self.learner.transforms(),
         }
         if evaluation is not None:
             facts["return_mean"] = evaluation.mean
@@ -184,7 +182,7 @@ class Loop:
         last = self.run.evaluations()[-1]
         result = {
             "updates": self.updates,
-            "fingerprint": self.config.data.fingerprint,
+            "fingerprint": self.config.fingerprint,
             "best_return_mean": self.best,
             **{name: value for name, value in last.items() if name != "updates"},
         }
@@ -199,8 +197,14 @@ def evaluate(
     *,
     greedy: bool = True,
     on_step: Callable[[int, int], None] | None = None,
+    world: WorldMaker | None = None,
 ) -> Evaluation:
     """A run's evaluation: its environment, its seed, its reference score."""
+    if config.env.simulator != "gymnasium":
+        with closing(make_world(config.env, episodes, world)) as separate:
+            return evaluate_in_world(
+                policy, separate, config.seed, greedy=greedy, reference=config.env.reference, on_step=on_step
+            )
     return evaluate_policy(
         policy,
         config.env.id,
@@ -211,12 +215,6 @@ def evaluate(
         reference=config.env.reference,
         on_step=on_step,
     )
-
-
-def chain_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
-    """What was done to the data, in words and with the numbers that were fitted, so that others can do the same."""
-    words = config.data.model_dump(mode="json", include=set(Transforms.model_fields))
-    return {**words, "reward_scale": learner.reward.scale, "reward_shift": learner.reward.shift}
 
 
 def config_digest(config: RunConfig) -> str:

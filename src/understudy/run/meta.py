@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "safetensors", "pydantic")
+PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "envpool", "safetensors", "pydantic")
 DIFF_LIMIT = 200_000
 
 
-def describe_run(dataset: dict[str, Any]) -> dict[str, Any]:
-    """Facts for meta.json; nothing here influences training."""
+def describe_run(origin: dict[str, Any]) -> dict[str, Any]:
+    """Facts for meta.json; nothing here influences training. `origin`: where experience comes from."""
     return {
         "versions": versions(),
         "git": _git_state(),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "argv": sys.argv,
-        "dataset": dataset,
+        **origin,
     }
 
 

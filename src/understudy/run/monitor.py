@@ -24,12 +24,13 @@ from understudy.core.protocols import Algorithm, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform
-from understudy.nn.committee import Committee, Deployed
+from understudy.nn.committee import Committee, Memoryless
 from understudy.nn.critic import ActionValues, Critic, QEnsemble
 from understudy.nn.dropout import asleep
 from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
 from understudy.parts.optim import Adam
-from understudy.run.build import Learner
+from understudy.sources.importance.weighed import WeighedSource
+from understudy.sources.offline import OfflineSource
 
 ROWS = 512
 DRAWING = (TanhMeanGaussian, SquashedGaussian, Categorical)
@@ -62,18 +63,17 @@ class Monitor:
     seed: int
 
     @classmethod
-    def over(cls, learner: Learner, seed: int) -> "Monitor":
-        source = learner.source
+    def over(cls, source: OfflineSource | WeighedSource, reward: RewardTransform, gamma: float, seed: int) -> "Monitor":
         dataset, demand = source.dataset, Demand(("mask",) if source.dataset.spec.masked else ())
         index = torch.linspace(0, dataset.steps - 1, min(ROWS, dataset.steps)).long().to(source.device)
         rows = source.into_policy_space(dataset.rows(index, demand))
-        return cls(rows, largest_return(dataset, learner.reward, learner.algorithm.demand.gamma), seed)
+        return cls(rows, largest_return(dataset, reward, gamma), seed)
 
     @torch.no_grad()
     def look(self, algorithm: Algorithm) -> Metrics:
         """Every number above that this algorithm has."""
         policy = algorithm.policy
-        assert isinstance(policy, Deployed)
+        assert isinstance(policy, Memoryless)
         metrics = _gradient_norms(algorithm)
         with asleep(policy):
             state, mask = policy.view(self.rows.obs), self.rows.extra.get("mask")

@@ -10,18 +10,25 @@ from matplotlib.figure import Figure
 
 from understudy.run.rundir import RunDir
 
+TERMS = "terms/"
+"""What environments told of their rewards."""
 PALETTE = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 
 def draw_run(run: RunDir) -> list[Path]:
-    """eval_returns.png and losses.png of one run; returns what was drawn."""
+    """eval_returns.png, losses.png and, where there are any, reward_terms.png of one run; returns what was drawn."""
     drawn = []
     evaluations = run.evaluations()
     if evaluations:
         drawn.append(draw_returns({run.path.name: evaluations}, run.plots / "eval_returns.png"))
     metrics = run.metrics()
     if metrics:
-        drawn.append(_draw_losses(metrics, run.plots / "losses.png"))
+        names = list(dict.fromkeys(name for line in metrics for name in line if name != "updates"))
+        terms = [name for name in names if name.startswith(TERMS)]
+        others = [name for name in names if name not in terms]
+        drawn.append(_draw_panels(metrics, others, run.plots / "losses.png"))
+        if terms:
+            drawn.append(_draw_panels(metrics, terms, run.plots / "reward_terms.png"))
     return drawn
 
 
@@ -45,8 +52,7 @@ def draw_returns(
     return save_figure(figure, path)
 
 
-def _draw_losses(metrics: list[dict[str, Any]], path: Path) -> Path:
-    names = list(dict.fromkeys(name for line in metrics for name in line if name != "updates"))
+def _draw_panels(metrics: list[dict[str, Any]], names: list[str], path: Path) -> Path:
     rows = (len(names) + 2) // 3
     figure = Figure(figsize=(10.5, 2.4 * rows), dpi=120, layout="constrained")
     panels = figure.subplots(rows, 3, squeeze=False).flatten()

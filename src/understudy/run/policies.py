@@ -6,7 +6,7 @@ from understudy.core.errors import CheckpointError
 from understudy.core.files import read_sealed
 from understudy.core.spec import Spec
 from understudy.core.state import State
-from understudy.nn.committee import Deployed
+from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, Checkpoint, list_checkpoints, load_checkpoint, newest_checkpoint
 from understudy.run.policy_file import CARD, load_policy_file, rebuild_policy
 from understudy.run.rundir import RunDir

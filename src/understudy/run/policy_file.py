@@ -15,7 +15,9 @@ from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, parse_actor_settings
-from understudy.nn.committee import Committee, CommitteeSettings, Deployed
+from understudy.nn.committee import Committee, CommitteeSettings
+from understudy.nn.deployed import Deployed
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 
 FORMAT = 1
 CARD = "policy.json"
@@ -76,4 +78,6 @@ def _blank(spec: Spec, settings: object, where: str) -> Deployed:
     rng = stream(0, "rebuild")
     if isinstance(settings, dict) and "verdict" in settings:
         return Committee.blank(spec, CommitteeSettings.parse(settings, where), rng)
+    if isinstance(settings, dict) and "density" in settings:
+        return ExploringPolicy(spec, ExplorerSettings.parse(settings, where), rng)
     return Actor(spec, {}, parse_actor_settings(settings, where), rng)

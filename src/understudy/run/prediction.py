@@ -11,7 +11,7 @@ from understudy.core.errors import DataError
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import as_actions
-from understudy.nn.committee import Deployed
+from understudy.nn.deployed import Deployed
 
 
 def predict(

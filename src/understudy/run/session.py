@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, final
 
@@ -11,22 +12,22 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import read_json, write_json
 from understudy.core.state import restore
-from understudy.data.corruption import corruption_facts
-from understudy.data.stores.store import is_store, store_recipe
-from understudy.nn.committee import Deployed
-from understudy.run.birth import birth, shares_data, stage_runs
-from understudy.run.build import Learner, build_learner, settled_data
+from understudy.nn.deployed import Deployed
+from understudy.run.birth import birth, lent_data, stage_runs
+from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
 from understudy.run.inherit import inherit_policy
+from understudy.run.learner import Learner
 from understudy.run.loop import InterruptedRunError, Loop, config_digest, evaluate
 from understudy.run.meta import describe_run, versions
 from understudy.run.policies import load_policy
 from understudy.run.prediction import predict
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
+from understudy.run.worlds import WorldMaker
 
 
 @final
@@ -62,6 +63,7 @@ class Run:
         checkpoint: str | int = "last",
         greedy: bool = True,
         reporter: Reporter = SILENT,
+        world: WorldMaker | None = None,
     ) -> Evaluation:
         """Play episodes with a checkpoint's policy, always from the same start states."""
         torch.set_num_threads(self.config.threads)
@@ -70,7 +72,8 @@ class Run:
             raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
         policy = self.policy(checkpoint)
         with reporter.task("evaluating", count, "episodes") as advance:
-            return evaluate(self.config, policy, count, greedy=greedy, on_step=lambda done, total: advance(done, ""))
+            told = lambda done, total: advance(done, "")  # noqa: E731
+            return evaluate(self.config, policy, count, greedy=greedy, on_step=told, world=world)
 
     def predict(
         self,
@@ -84,8 +87,13 @@ class Run:
         return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
 
 
-def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **settings: Any) -> Run:
-    """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`."""
+def train(
+    config: str | Path | RunConfig, *, reporter: Reporter = SILENT, world: WorldMaker | None = None, **settings: Any
+) -> Run:
+    """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`.
+
+    `world` makes environments of your own, `world(count)`, where the config says env.simulator=given.
+    """
     if isinstance(config, (str, Path)):
         resolved = load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
     elif settings:
@@ -94,30 +102,31 @@ def train(config: str | Path | RunConfig, *, reporter: Reporter = SILENT, **sett
         resolved = config
     if not resolved.out:
         raise ConfigError("out", "is required when a RunConfig is given")
-    return _begin(resolved, reporter, None)
+    return _begin(resolved, reporter, None, world)
 
 
-def _begin(config: RunConfig, reporter: Reporter, prepared: Prepared | None) -> Run:
+def _begin(config: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None) -> Run:
     """A run from its birth to its end. `prepared`: its data, if they are in memory already."""
     run = RunDir(config.out)
     run.check_free()
     with run.locked():
         run.check_free()
-        config, learner = birth(settled_data(config), reporter, prepared)
-        run.clear_leftovers()
-        run.create(config, birth_facts(config, learner))
-        _inherit(config, run, learner, reporter)
-        Loop(config, run, learner, 0, reporter).train()
+        config, learner = birth(settled_data(config), reporter, prepared, world)
+        with closing(learner):
+            run.clear_leftovers()
+            run.create(config, birth_facts(config, learner))
+            _inherit(config, run, learner, reporter, world)
+            Loop(config, run, learner, 0, reporter, world).train()
     return Run(run.path)
 
 
-def _inherit(config: RunConfig, run: RunDir, learner: Learner, reporter: Reporter) -> None:
+def _inherit(config: RunConfig, run: RunDir, learner: Learner, reporter: Reporter, world: WorldMaker | None) -> None:
     """Give a run that has not begun the policy it starts from, after the stages that come first."""
     origin = config.init_from
     for number, stage in enumerate(stage_runs(config, run.path), 1):
         reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.steps:,} updates")
         try:
-            done = _finish(stage, reporter, learner.prepared if shares_data(stage, config) else None)
+            done = _finish(stage, reporter, lent_data(learner, stage, config), world)
         except InterruptedRunError as error:
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
@@ -126,16 +135,23 @@ def _inherit(config: RunConfig, run: RunDir, learner: Learner, reporter: Reporte
         inherit_policy(learner.algorithm, origin, reporter)
 
 
-def _finish(stage: RunConfig, reporter: Reporter, prepared: Prepared | None) -> Run:
+def _finish(stage: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None) -> Run:
     """A stage that has ended, whatever it takes."""
     run = RunDir(stage.out)
     if run.finished:
         return Run(run.path)
-    return resume(run.path, reporter=reporter) if run.config_file.exists() else _begin(stage, reporter, prepared)
+    if run.config_file.exists():
+        return resume(run.path, reporter=reporter, world=world)
+    return _begin(stage, reporter, prepared, world)
 
 
 def resume(
-    path: str | Path, *, steps: int | None = None, reporter: Reporter = SILENT, accept_versions: bool = False
+    path: str | Path,
+    *,
+    steps: int | None = None,
+    reporter: Reporter = SILENT,
+    accept_versions: bool = False,
+    world: WorldMaker | None = None,
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `steps` extends (or, before the end, shortens) the run."""
     run = RunDir.open(path)
@@ -161,41 +177,28 @@ def resume(
             _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
         elif run.meta_file.exists():
             _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
-        learner = build_learner(config, reporter)
-        run.clear_leftovers()
-        if checkpoint is None:
-            _inherit(config, run, learner, reporter)
-        else:
-            restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
-            point_latest(run.checkpoints, updates)
-        run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
-        run.write_config(config)
-        if not run.meta_file.exists():
-            write_json(run.meta_file, birth_facts(config, learner))
-        reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
-        Loop(config, run, learner, updates, reporter).train()
+        learner = build_learner(config, reporter, world=world)
+        with closing(learner):
+            run.clear_leftovers()
+            if checkpoint is None:
+                _inherit(config, run, learner, reporter, world)
+            else:
+                restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
+                point_latest(run.checkpoints, updates)
+            run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
+            run.write_config(config)
+            if not run.meta_file.exists():
+                write_json(run.meta_file, birth_facts(config, learner))
+            reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
+            if not learner.exact:
+                reporter.say("these simulators cannot be put back where they stood: new episodes begin")
+            Loop(config, run, learner, updates, reporter, world).train()
     return Run(run.path)
 
 
 def birth_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
-    path = Path(config.data.path)
-    told = corruption_facts(store_recipe(path)) if config.data.path and is_store(path) else {}
-    return {**describe_run({**dataset_facts(learner), **told}), "config_sha256": config_digest(config)}
-
-
-def dataset_facts(learner: Learner) -> dict[str, Any]:
-    """What meta.json says of the data, the fitted reward transform included."""
-    dataset = learner.dataset
-    return {
-        "name": dataset.name,
-        "fingerprint": dataset.fingerprint,
-        "steps": dataset.steps,
-        "episodes": dataset.episodes,
-        "return_mean": float(dataset.returns().mean()),
-        "reward_scale": learner.reward.scale,
-        "reward_shift": learner.reward.shift,
-    }
+    return {**describe_run(learner.origin()), "config_sha256": config_digest(config)}
 
 
 def _with_steps(config: RunConfig, steps: int | None, updates: int, reporter: Reporter) -> RunConfig:

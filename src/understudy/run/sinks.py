@@ -57,8 +57,10 @@ class Sinks:
         now = time.monotonic()
         before, since = self._last
         self._last = (updates, now)
-        speed = (updates - before) / max(now - since, 1e-9)
-        self._timing.write({"updates": updates, "seconds": now - self._started, "updates_per_second": speed})
+        speed = {"updates_per_second": (updates - before) / max(now - since, 1e-9)}
+        if "env_steps" in metrics:
+            speed["env_steps"] = metrics["env_steps"]
+        self._timing.write({"updates": updates, "seconds": now - self._started, **speed})
 
     def log_evaluation(self, updates: int, record: dict[str, Any]) -> None:
         self._evaluations.write({"updates": updates, **record})

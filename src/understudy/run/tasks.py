@@ -50,16 +50,15 @@ def check_same_world(given: Mapping[str, Any], wished: Mapping[str, Any], task: 
         )
 
 
-def check_complete(data: Mapping[str, Any], label: str, task: Task | None) -> None:
+def check_complete(data: Mapping[str, Any], label: str, task: Task | None, *, needs_data: bool) -> None:
     """A preset lacks what a task and the command must give: say so, in one sentence."""
-    env, origin = _group(data, "env"), _group(data, "data")
+    env, origin = _group(data, "env"), _group(data, "data") if needs_data else {}
     if "id" not in env:
+        tasks = "Give a task and its data, task=… data.path=… (see: understudy list tasks), or env.id=… data.path=…."
         raise ConfigError(
-            f"config '{label}'",
-            "names no environment",
-            do="Give a task and its data, task=… data.path=… (see: understudy list tasks), or env.id=… data.path=….",
+            f"config '{label}'", "names no environment", do=tasks if needs_data else "Give one: env.id=HalfCheetah-v5."
         )
-    if not has_origin(origin):
+    if needs_data and not has_origin(origin):
         hint = f"For task '{task.id}' that is {task.data_hint()}." if task is not None and task.data_hint() else ""
         raise ConfigError(f"config '{label}'", "names no data", do=f"Give it: data.path=…. {hint}".rstrip())
 

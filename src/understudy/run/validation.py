@@ -5,13 +5,13 @@ import torch
 from understudy.core.protocols import Demand
 from understudy.core.spec import ACTION_MASK
 from understudy.data.dataset import Dataset
-from understudy.nn.committee import Deployed
+from understudy.nn.committee import Memoryless
 
 BLOCK = 4096
 
 
 @torch.no_grad()
-def validation_error(policy: Deployed, dataset: Dataset) -> float:
+def validation_error(policy: Memoryless, dataset: Dataset) -> float:
     """Mean squared difference over steps and dimensions, in policy units; of choices, the share that differ."""
     total = torch.zeros((), dtype=torch.float64)
     demand = Demand(("mask",) if policy.spec.masked else ())

@@ -1,0 +1,67 @@
+"""Proximal policy optimisation (PPO; Schulman et al. 2017): learn from what the policy just did, but not too much.
+
+    δ    = r + γ·V(s′) − V(s), where V(s′) counts unless s′ is terminal; then
+    A    = δ + γλ·A′ within an episode                              → losses.returns.generalised_advantages
+    L(π) = mean max(−A·ρ, −A·clip(ρ, 1 ± ε)) − η·mean H(π),  ρ = π(a|s)/π_old(a|s)
+                                                                    → losses.surrogate.clipped_surrogate
+    L(V) = mean (V(s) − y)²,  y = A + V_old(s); or, with value_clip, the larger of it and the clipped one
+                                                                    → losses.surrogate.clipped_value_error
+
+Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
+actor cannot. Each is perception (normaliser, encoder per input, memory) → trunk → head; see docs/ppo.md.
+
+Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
+the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
+observation, not of the one before; minibatches are drawn anew in every epoch and none is dropped; a value bootstrap
+never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy and stand still during
+an update, so that the first ratio is exactly 1.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, final
+
+from understudy.core.batch import Rollout
+from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.rng import stream
+from understudy.core.spec import Box, Discrete, MultiDiscrete
+from understudy.core.state import Static
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts.proximal import Proximal, ProximalSettings
+
+
+class Config(ProximalSettings):
+    """PPO."""
+
+    ACTIONS: ClassVar = (Box, Discrete, MultiDiscrete)
+    LEARNS_FROM: ClassVar = "rollout"
+    name: Literal["ppo"] = "ppo"
+    """The algorithm."""
+    actor: ExplorerSettings = ExplorerSettings()
+    """The policy: what it sees, its shape, how it draws."""
+    critic: ValueSettings = ValueSettings()
+    """The value function: what it sees, its shape, what it shares with the actor."""
+
+
+@final
+@dataclass
+class PPO:
+    config: Static[Config]
+    policy: ExploringPolicy
+    value: ValueNetwork
+    proximal: Proximal
+
+    def update(self, data: Rollout) -> Metrics:
+        """Some epochs of minibatches over one rollout."""
+        return self.proximal.update(data)
+
+
+def build(config: Config, blueprint: Blueprint) -> PPO:
+    spec, seed = blueprint.spec, blueprint.seed
+    policy = ExploringPolicy(spec, config.actor, stream(seed, "init/actor"), where="algo.actor")
+    value = ValueNetwork(spec, config.critic, stream(seed, "init/critic"), actor=policy.perception, where="algo.critic")
+    policy.to(blueprint.device)
+    value.to(blueprint.device)
+    shuffle = stream(seed, "shuffle")
+    proximal = Proximal.of(config, policy, value, shuffle, blueprint.environments, steps=blueprint.steps)
+    return PPO(config, policy, value, proximal)

@@ -1,0 +1,64 @@
+"""The worlds of a run: where rollouts are played, and where policies are evaluated. Never the same objects."""
+
+from collections.abc import Callable
+
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.spec import Spec
+from understudy.envs.envpool_world import EnvPoolWorld
+from understudy.envs.gym import env_spec, make_env
+from understudy.envs.local_vector import LocalVector
+from understudy.envs.vector import VectorWorld
+from understudy.run.config import EnvSettings
+
+WorldMaker = Callable[[int], VectorWorld]
+"""Makes a world of so many environments, for simulators that only their owner's code can make."""
+
+
+def make_world(env: EnvSettings, count: int, given: WorldMaker | None = None, *, spread: bool = False) -> VectorWorld:
+    """`count` environments that step together."""
+    if given is not None and env.simulator != "given":
+        raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="given")
+    if env.simulator == "envpool":
+        _check_spread(spread, env)
+        return EnvPoolWorld(env.id, count, settings=env.settings)
+    if env.simulator == "gymnasium":
+        return LocalVector(env.id, count, spread=spread)
+    if given is None:
+        raise ConfigError(
+            "env.simulator", "no world was given", do="Pass one from Python: train(config, world=lambda count: …)."
+        )
+    _check_spread(spread, env)
+    world = given(count)
+    if world.count != count:
+        raise ConfigError("world", "has another number of environments", got=world.count, expected=count)
+    return world
+
+
+def _check_spread(spread: bool, env: EnvSettings) -> None:
+    if spread:
+        raise ConfigError(
+            "source.spread", "only environments of Gymnasium's registry can be cut short", got=env.simulator
+        )
+
+
+def spec_of(env: EnvSettings, given: WorldMaker | None = None) -> Spec:
+    """What an environment emits and accepts, with names for its columns; or an error if it cannot be learned from."""
+    if env.simulator == "gymnasium":
+        single = make_env(env.id)
+        try:
+            return env_spec(single, env.id).with_segments(env.segments)
+        finally:
+            single.close()
+    world = make_world(env, 1, given)
+    try:
+        return world.spec.with_segments(env.segments)
+    finally:
+        world.close()
+
+
+def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:
+    """The environment emits and accepts what the data holds."""
+    if not env.fits(data):
+        raise DataError(
+            f"dataset '{name}'", f"does not fit environment '{env_id}'", got=data.describe(), expected=env.describe()
+        )
