@@ -1,15 +1,17 @@
 """Simulators that are put back where they stood do the same to the bit, or refuse."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from understudy.core.batch import Obs
 from understudy.core.errors import CheckpointError
-from understudy.envs.gym import make_env
+from understudy.envs.gym import Env, make_env
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.snapshots import put_back, snapshot
 from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, action_table
@@ -56,6 +58,52 @@ def test_mujoco_goes_on_to_the_bit(name: str) -> None:
     check_goes_on(short, 16)
 
 
+@pytest.mark.parametrize("name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters"])
+def test_small_worlds_go_on_to_the_bit(name: str) -> None:
+    """Noise, random winds of the episodes that follow, and the look before the first."""
+    check_goes_on(f"Understudy{name}-v0", 130)
+
+
+@pytest.mark.parametrize("name", [BATTLE, "UnderstudyBattleScripted-v0"])
+def test_a_battle_goes_on_to_the_bit(name: str) -> None:
+    """From every moment of some battles: teams, hit points, uses left, who was seen, and chance."""
+    env, other = make_env(name), make_env(name)
+    other.reset(seed=99)
+    chance = np.random.default_rng(0)
+    for seed in range(3):
+        seen, _ = env.reset(seed=seed)
+        over = False
+        while not over:
+            put_back(other, snapshot(env))
+            action = np.int64(chance.choice(np.flatnonzero(seen["action_mask"])))
+            (seen, reward, over, *_), (also, same, ended, *_) = env.step(action), other.step(action)
+            assert (reward, over) == (same, ended)
+            assert all(np.array_equal(seen[group], also[group]) for group in seen)
+
+
+class Counter(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that remembers, and tells it."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self.steps = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        raw, reward, terminated, truncated, info = super().step(action)
+        self.steps += 1
+        return raw, float(reward) + self.steps, terminated, truncated, info
+
+    def tell(self) -> dict[str, NDArray[Any]]:
+        return {"steps": np.array(self.steps)}
+
+    def recall(self, told: Mapping[str, NDArray[Any]]) -> None:
+        self.steps = int(told["steps"])
+
+
+def test_wrappers_that_tell_are_put_back_each_on_its_own() -> None:
+    check_goes_on(PENDULUM, 20, make=lambda name: Counter(gymnasium.wrappers.TimeLimit(Counter(make_env(name)), 5)))
+
+
 def test_shortened_first_episodes_end_where_they_would_have() -> None:
     check_goes_on(PENDULUM, 2 * LIMITS[PENDULUM], count=6, first=2, spread=True)
 
@@ -75,9 +123,6 @@ def test_states_keep_their_precision() -> None:
 
 
 def test_what_cannot_be_told_is_not_saved() -> None:
-    world = LocalVector(BATTLE, 1)
-    world.reset(0)
-    assert world.save() == {}
     wrapped = LocalVector(PENDULUM, 1, make=lambda name: gymnasium.wrappers.RecordEpisodeStatistics(make_env(name)))
     wrapped.reset(0)
     assert wrapped.save() == {}, "a wrapper nobody knows may remember anything"

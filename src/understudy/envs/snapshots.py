@@ -1,21 +1,24 @@
 """Where a simulator stands, as tensors: everything that decides what an environment does next, to the bit.
 
-Only for Gymnasium's classic control and MuJoCo environments inside Gymnasium's own wrappers, because only of these is
-it known what "everything" is. MuJoCo's integration state is not enough: `mj_step` leaves body positions one substep
-behind, and some environments read them before the next step, so positions are kept as they are and not recomputed.
+Only for Gymnasium's classic control and MuJoCo environments, and for worlds and wrappers that tell it themselves
+(`Telling`), inside Gymnasium's own wrappers: only of these is it known what "everything" is. MuJoCo's integration state
+is not enough: `mj_step` leaves body positions one substep behind, and some environments read them before the next step,
+so positions are kept as they are and not recomputed.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.envs import classic_control
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.envs.gym import Env
+from understudy.envs.kept_columns import KeptColumns
 
 CLASSIC = (
     classic_control.CartPoleEnv,
@@ -25,24 +28,41 @@ CLASSIC = (
     classic_control.Continuous_MountainCarEnv,
 )
 MUJOCO = "gymnasium.envs.mujoco."
-STATELESS = (OrderEnforcing, PassiveEnvChecker)
+STATELESS = (OrderEnforcing, PassiveEnvChecker, KeptColumns)
 """Wrappers that remember nothing once an environment has been reset."""
 BEHIND = ("xpos", "xipos")
 """What MuJoCo environments read from before the step."""
 
 
+@runtime_checkable
+class Telling(Protocol):
+    """A world, or a wrapper, that says itself what it remembers; the generator `np_random` is saved for it."""
+
+    def tell(self) -> dict[str, NDArray[Any]]:
+        """Arrays of numbers, of the same names, shapes and dtypes whenever they are asked for."""
+        ...
+
+    def recall(self, told: Mapping[str, NDArray[Any]]) -> None: ...
+
+
 def can_tell(env: Env) -> bool:
     """Whether this environment, with all its wrappers, is one whose whole state is known."""
-    known = all(isinstance(wrapper, (TimeLimit, *STATELESS)) for wrapper in _wrappers(env))
+    known = all(isinstance(wrapper, (TimeLimit, *STATELESS, Telling)) for wrapper in _wrappers(env))
     inner = env.unwrapped
-    generator = inner.np_random.bit_generator
-    return known and (type(inner) in CLASSIC or _is_mujoco(inner)) and isinstance(generator, np.random.PCG64)
+    told = type(inner) in CLASSIC or _is_mujoco(inner) or isinstance(inner, Telling)
+    return known and told and isinstance(inner.np_random.bit_generator, np.random.PCG64)
 
 
 def snapshot(env: Env) -> dict[str, Tensor]:
     """Everything that decides what happens next; for environments that `can_tell`, once they were reset."""
     inner: Any = env.unwrapped
-    parts = _mujoco_state(inner) if _is_mujoco(inner) else _classic_state(inner)
+    parts = {
+        f"{place}.{name}": torch.from_numpy(part) for place, one in _tellers(env) for name, part in one.tell().items()
+    }
+    if _is_mujoco(inner):
+        parts |= _mujoco_state(inner)
+    elif type(inner) in CLASSIC:
+        parts |= _classic_state(inner)
     elapsed = [wrapper._elapsed_steps or 0 for wrapper in _limits(env)]
     return {**parts, "elapsed": torch.tensor(elapsed, dtype=torch.int64), "random": _random_state(inner)}
 
@@ -50,14 +70,21 @@ def snapshot(env: Env) -> dict[str, Tensor]:
 def put_back(env: Env, parts: Mapping[str, Tensor]) -> None:
     """Let an environment that was reset at least once stand where `snapshot` was taken."""
     inner: Any = env.unwrapped
+    for place, one in _tellers(env):
+        one.recall({name: parts[f"{place}.{name}"].numpy() for name in one.tell()})
     if _is_mujoco(inner):
         _put_mujoco(inner, parts)
-    else:
+    elif type(inner) in CLASSIC:
         kind = np.float32 if bool(parts["single"]) else np.float64
         inner.state = parts["state"].numpy().astype(kind)
     for wrapper, elapsed in zip(_limits(env), parts["elapsed"], strict=True):
         wrapper._elapsed_steps = int(elapsed)
     _put_random(inner, parts["random"])
+
+
+def _tellers(env: Env) -> list[tuple[int, Telling]]:
+    """Who says itself what it remembers, numbered from the outermost."""
+    return [(place, one) for place, one in enumerate([*_wrappers(env), env.unwrapped]) if isinstance(one, Telling)]
 
 
 def _wrappers(env: Env) -> Iterator["gymnasium.Wrapper[Any, Any, Any, Any]"]:

@@ -74,7 +74,7 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
     settings = config.source
     assert isinstance(settings, RolloutSettings)
     torch.set_num_threads(config.threads)
-    world = make_world(config.env, settings.envs, given, spread=settings.spread)
+    world = make_world(config.env, settings.envs, given, spread=settings.spread, patience=settings.patience)
     spec = world.spec.with_segments(config.env.segments)
     blueprint = Blueprint(spec, {}, config.steps, config.seed, device, environments=world.count)
     algorithm = cast(OnPolicy, find_algorithm(config.algorithm).build(config.algo, blueprint))

@@ -7,15 +7,23 @@ from understudy.core.spec import Spec
 from understudy.envs.envpool_world import EnvPoolWorld
 from understudy.envs.gym import env_spec, make_env
 from understudy.envs.local_vector import LocalVector
+from understudy.envs.patience import PatientWorld
 from understudy.envs.vector import VectorWorld
 from understudy.run.config import EnvSettings
 
+PATIENCE = 60.0
 WorldMaker = Callable[[int], VectorWorld]
 """Makes a world of so many environments, for simulators that only their owner's code can make."""
 
 
-def make_world(env: EnvSettings, count: int, given: WorldMaker | None = None, *, spread: bool = False) -> VectorWorld:
-    """`count` environments that step together."""
+def make_world(
+    env: EnvSettings, count: int, given: WorldMaker | None = None, *, spread: bool = False, patience: float = PATIENCE
+) -> VectorWorld:
+    """`count` environments that step together, each of which must answer in `patience` seconds."""
+    return PatientWorld(_make(env, count, given, spread), env.id, patience)
+
+
+def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool) -> VectorWorld:
     if given is not None and env.simulator != "given":
         raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="given")
     if env.simulator == "envpool":

@@ -11,6 +11,7 @@ battle sum to exactly 10 or −10: with w the share of victories, the mean retur
 does not discount.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal, final
 
 import gymnasium
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK
+from understudy.envs.battle.memory import team_from, team_numbers
 from understudy.envs.battle.player import play_battle
 from understudy.envs.battle.rules import ACTIONS, HIT_POINTS, MOVES, TEAM, Battle, draw_team, legal_actions, play_turn
 from understudy.envs.battle.sight import STATE, see
@@ -97,6 +99,15 @@ class BattleEnv(gymnasium.Env[Any, np.int64]):
         if self._opponent == "random":
             return int(self.np_random.choice(np.flatnonzero(seen[ACTION_MASK])))
         return int(play_battle(seen, 1.0))
+
+    def tell(self) -> Observation:
+        """All but the generator, for those who put it back here."""
+        own, other = map(team_numbers, self.battle)
+        return {"own": own, "other": other, "turn": np.array([self._turn])}
+
+    def recall(self, told: Mapping[str, NDArray[Any]]) -> None:
+        self._battle = team_from(told["own"]), team_from(told["other"])
+        self._turn = int(told["turn"][0])
 
     def observe(self, side: int) -> Observation:
         """What a side sees of the battle now."""

@@ -1,0 +1,189 @@
+"""Environments that do not answer: after some seconds the run is told which one, and does not wait for ever.
+
+A thread of its own looks now and then whether the same call still lasts, so a call that is answered costs almost
+nothing. If one has been seen too often, the thread sends SIGALRM to the main thread, whose handler raises there: that
+ends Python code and system calls that wait. It cannot end native code that never returns; then, if that code lets other
+threads run, the same thread says so on stderr, once. Looks are counted and no clock is read, so that a process that was
+stopped for a while does not take the pause for a silence.
+"""
+
+import math
+import signal
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, ParamSpec, Protocol, TypeVar, final, runtime_checkable
+
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.errors import CheckpointError, ConfigError, RunError
+from understudy.core.spec import Spec
+from understudy.envs.vector import Saving, Step, VectorWorld
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+LOOKS, GRACE = 10, 3
+"""How often the thread looks in the time that a call may last, and how often beyond that before it tells."""
+NONE = 0
+"""The number of no call."""
+
+
+@runtime_checkable
+class Waiting(Protocol):
+    """A world that knows which of its environments has not answered."""
+
+    def waiting(self) -> list[int]: ...
+
+
+@final
+class Patience:
+    """`call` lets a function last `seconds` at most; `who` then says whose answer is missing.
+
+    Only in the main thread: elsewhere it waits as long as it takes. The handler of SIGALRM is put in place by the first
+    call and given back by `close`; signals that others send meanwhile reach theirs.
+    """
+
+    def __init__(self, seconds: float, where: str, who: Callable[[], str] = str) -> None:
+        if not 0 < seconds < math.inf:
+            raise ConfigError("patience", "not a time to wait", got=seconds, expected="some seconds")
+        self.seconds, self._where, self._who = seconds, where, who
+        self._calls = self._looks = 0
+        self._lasting = self._seen = self._sought = self._told = NONE
+        """The call that lasts, the one last seen, the one that shall end, and the one that was told of."""
+        self._main = threading.main_thread().ident
+        self._watcher: threading.Thread | None = None
+        self._handler: Any = None
+        self._former: Any = None
+
+    def call(self, function: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+        if threading.get_ident() != self._main:
+            return function(*given, **named)
+        if self._watcher is None:
+            self._watch()
+        self._calls = self._lasting = self._calls + 1
+        try:
+            return function(*given, **named)
+        finally:
+            self._lasting = NONE
+
+    def _watch(self) -> None:
+        mine = weakref.ref(self)
+        if sys.platform != "win32":
+            self._former = signal.getsignal(signal.SIGALRM)
+            self._handler = _handler(mine, self._former)
+            signal.signal(signal.SIGALRM, self._handler)
+        self._watcher = threading.Thread(target=_look_again, args=(mine, self.seconds / LOOKS), daemon=True)
+        self._watcher.start()
+
+    def look(self) -> bool:
+        """The thread's part: have the main thread give up; if it does not, tell. False if nobody needs it any more."""
+        if self._watcher is not threading.current_thread():
+            return False
+        lasting = self._lasting
+        self._looks = self._looks + 1 if lasting == self._seen else 0
+        self._seen = lasting
+        if lasting == NONE or self._looks < LOOKS:
+            return True
+        if self._sought != lasting:
+            self._sought = lasting
+            self._signal()
+        elif self._looks >= LOOKS + GRACE and self._told != lasting:
+            self._told = lasting
+            sys.stderr.write(f"{self.error()} It cannot be interrupted: stop the run, and start it again.\n")
+        return True
+
+    def _signal(self) -> None:
+        """Unless another handler has taken the place of ours."""
+        if sys.platform != "win32" and self._main and signal.getsignal(signal.SIGALRM) is self._handler:
+            signal.pthread_kill(self._main, signal.SIGALRM)
+
+    def interrupt(self) -> bool:
+        """The handler's part: raise if the call still lasts. False if the signal was somebody else's."""
+        if self._sought == NONE:
+            return False
+        sought, self._sought = self._sought, NONE
+        if self._lasting == sought:
+            raise self.error()
+        return True
+
+    def error(self) -> RunError:
+        told = f"has not answered for {self.seconds:g} seconds{self._who()}"
+        return RunError(self._where, told, do="If it is only slow, raise source.patience.")
+
+    def close(self) -> None:
+        """Give the handler back, unless somebody else has replaced it."""
+        if threading.get_ident() != self._main or self._watcher is None:
+            return
+        if sys.platform != "win32" and signal.getsignal(signal.SIGALRM) is self._handler:
+            signal.signal(signal.SIGALRM, self._former)
+        self._watcher = None
+        self._sought = NONE
+
+
+def _handler(mine: "weakref.ref[Patience]", former: Any) -> Callable[[int, FrameType | None], None]:
+    """Ours if we sent the signal, otherwise the one that was there."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        patience = mine()
+        if patience is not None and patience.interrupt():
+            return
+        if callable(former):
+            former(number, frame)
+        elif former == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    return handle
+
+
+def _look_again(mine: "weakref.ref[Patience]", pause: float) -> None:
+    """Until nobody needs it any more."""
+    while (patience := mine()) is not None and patience.look():
+        del patience
+        time.sleep(pause)
+
+
+@final
+class PatientWorld:
+    """A vector world whose environments must answer in `seconds`; the rest is the world's own."""
+
+    def __init__(self, world: VectorWorld, name: str, seconds: float) -> None:
+        self._world, self._where = world, f"environment '{name}'"
+        self._patience = Patience(seconds, self._where, self._silent)
+
+    def _silent(self) -> str:
+        """Which environments, where the world knows."""
+        numbers = self._world.waiting() if isinstance(self._world, Waiting) else []
+        if not numbers:
+            return ""
+        return f" (environment{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))})"
+
+    @property
+    def count(self) -> int:
+        return self._world.count
+
+    @property
+    def spec(self) -> Spec:
+        return self._world.spec
+
+    def reset(self, seed: int) -> Obs:
+        return self._patience.call(self._world.reset, seed)
+
+    def step(self, action: Tensor) -> Step:
+        return self._patience.call(self._world.step, action)
+
+    def save(self) -> dict[str, Tensor]:
+        return self._world.save() if isinstance(self._world, Saving) else {}
+
+    def load(self, saved: Mapping[str, Tensor]) -> Obs:
+        if not isinstance(self._world, Saving):
+            raise CheckpointError(self._where, "cannot be put where it stood")
+        return self._patience.call(self._world.load, saved)
+
+    def close(self) -> None:
+        self._patience.close()
+        self._world.close()

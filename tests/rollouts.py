@@ -1,0 +1,41 @@
+"""A live on-policy algorithm with its source, small, and without a run directory around it."""
+
+from pathlib import Path
+from typing import Any
+
+from understudy.run.build import build_learner
+from understudy.run.on_policy import OnPolicyLearner
+from worlds import learning_from, tiny_config
+
+NOWHERE = Path("nowhere")
+"""No run directory is made."""
+MEMORY = {"kind": "gru", "units": 8}
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "gru": {"actor": {"memory": MEMORY}, "critic": {"memory": MEMORY}},
+    "lstm, shared": {
+        "actor": {"memory": {"kind": "lstm", "units": 8}},
+        "critic": {"memory": {"kind": "lstm", "units": 8}, "share": "everything"},
+    },
+    "memory of the actor only": {"actor": {"memory": MEMORY}},
+    "encoders, shared": {
+        "actor": {"encoders": {"state": {"kind": "mlp", "size": 5}}},
+        "critic": {"encoders": {"state": {"kind": "mlp", "size": 5}}, "share": "encoders"},
+    },
+    "beta": {"actor": {"density": {"kind": "beta"}}},
+    "tanh": {"actor": {"density": {"kind": "tanh_gaussian"}}},
+    "state-dependent": {"actor": {"density": {"kind": "state_gaussian"}}},
+    "linear, clipped values": {"schedule": "linear", "value_clip": 0.2, "entropy_weight": 0.01},
+}
+CASES = [(name, shape) for name in learning_from("rollout") for shape in SHAPES]
+
+
+def rolling(name: str, shape: str = "plain", env: str = "Pendulum-v1", **changes: Any) -> OnPolicyLearner:
+    """An algorithm in three environments, ready to update."""
+    trunk = {"trunk": {"hidden": [16]}}
+    settings = {role: {**trunk, **SHAPES[shape].get(role, {})} for role in ("actor", "critic")}
+    algo = {"name": name, "epochs": 2, "minibatches": 2, **SHAPES[shape], **settings}
+    config = tiny_config(name, NOWHERE, algo=algo, env={"id": env}, **changes)
+    learner = build_learner(config)
+    assert isinstance(learner, OnPolicyLearner)
+    return learner
