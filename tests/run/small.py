@@ -58,7 +58,7 @@ def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     }
     settings = tiny_settings(algorithm, out, **{**small, **changes})
     for network in ("actor", "critic"):
-        if network in settings["algo"] and "data" in settings:
+        if network in settings["algo"] and algorithm in learning_from("offline"):
             # Dropout draws random numbers in every update, so a forgotten stream shows.
             settings["algo"][network] = {"hidden": [8], "dropout": 0.1}
     return settings

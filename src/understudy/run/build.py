@@ -14,6 +14,7 @@ from understudy.run.levels import resolve_recipe
 from understudy.run.offline import OfflineLearner, build_offline
 from understudy.run.on_policy import OnPolicyLearner, build_on_policy
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.wandb_sink import import_wandb
 from understudy.run.worlds import WorldMaker, check_fits, spec_of
 from understudy.sources.collect import recipe_name, recipe_spec
 
@@ -32,9 +33,11 @@ def build_learner(
 
 
 def check_config(config: RunConfig, world: WorldMaker | None = None) -> torch.device:
-    """What can be checked without touching data: device, environment, reference score, where the data lies."""
+    """What can be checked without touching data: device, environment, reference score, packages, data's place."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
+    if config.wandb:
+        import_wandb()
     if config.env.simulator != "given" or world is not None:
         _check_world(config, world)
     if config.compile and config.data is None:

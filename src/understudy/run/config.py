@@ -149,6 +149,8 @@ class RunConfig(Settings):
     """Compile the whole update with torch.compile: faster after half a minute, needs a C++ compiler."""
     tensorboard: bool = True
     """Write TensorBoard events beside the logs."""
+    wandb: str = Field("", pattern=r"^[^/\\#?%:\x00-\x1f]*$", max_length=128)
+    """A project of Weights & Biases that gets the numbers, too; empty: none. WANDB_MODE=offline keeps them here."""
     out: str = ""
     """The run's directory; runs/<config name>/<seed> if empty."""
 

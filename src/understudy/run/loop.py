@@ -31,6 +31,7 @@ from understudy.run.policy_file import save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
+from understudy.run.wandb_sink import open_wandb
 from understudy.run.worlds import WorldMaker, make_world
 
 NOTE_SECONDS = 0.25
@@ -51,6 +52,21 @@ class InterruptedRunError(UnderstudyError):
         return InterruptedRunError(run, *self._told)
 
 
+class StoppedRunError(UnderstudyError):
+    """The watcher had seen enough: the run was saved and can go on."""
+
+    def __init__(self, run: Path, updates: int) -> None:
+        super().__init__(
+            f"run '{run}'",
+            f"ended by its watcher and saved at update {updates:,}",
+            do=f"Go on with: understudy resume {run}",
+        )
+
+
+Watcher = Callable[[int, Evaluation], bool]
+"""Called with the updates so far and what they are worth, after every evaluation; True ends the run."""
+
+
 @final
 class Loop:
     """A run in progress. `updates` is the only counter."""
@@ -63,6 +79,7 @@ class Loop:
         updates: int,
         reporter: Reporter,
         world: WorldMaker | None = None,
+        watch: Watcher | None = None,
     ) -> None:
         self.config = config
         self.run = run
@@ -70,7 +87,10 @@ class Loop:
         self.updates = updates
         self.reporter = reporter
         self.world = world
+        self.watch = watch
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard)
+        if config.wandb:
+            self.sinks.add(open_wandb(config, run, reporter.say))
         self.guard = Guard.over(learner, updates)
         self.saved = updates
         evaluations = run.evaluations()
@@ -111,7 +131,7 @@ class Loop:
             self._log(metrics)
         if updates % config.eval_every == 0 or final_update:
             self._verify(metrics)
-            self._evaluate()
+            self._report(self._evaluate(), metrics)
         if updates % config.save_every == 0 or final_update:
             self._save(metrics)
 
@@ -137,7 +157,7 @@ class Loop:
             self.warned = True
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
-    def _evaluate(self) -> None:
+    def _evaluate(self) -> Evaluation:
         evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes, world=self.world)
         record = {**evaluation.to_json(), **self.learner.assess()}
         self.sinks.log_evaluation(self.updates, record)
@@ -145,6 +165,20 @@ class Loop:
         if evaluation.mean > self.best:
             self.best = evaluation.mean
             self._save_policy("best", evaluation)
+        return evaluation
+
+    def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
+        """Ask the watcher; a run that it ends, by its answer or by an error of its own, is saved first."""
+        if self.watch is None:
+            return
+        ended = True
+        try:
+            ended = self.watch(self.updates, evaluation)
+        finally:
+            if ended:
+                self._save(metrics)
+        if ended:
+            raise StoppedRunError(self.run.path, self.updates)
 
     def _save(self, metrics: Metrics) -> None:
         self._verify(metrics)
@@ -223,6 +257,7 @@ def config_digest(config: RunConfig) -> str:
         "out": True,
         "steps": True,
         "tensorboard": True,
+        "wandb": True,
         "keep_checkpoints": True,
         "init_from": True,
         "stages": True,

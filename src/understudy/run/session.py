@@ -21,7 +21,7 @@ from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
 from understudy.run.inherit import inherit_policy
 from understudy.run.learner import Learner
-from understudy.run.loop import InterruptedRunError, Loop, config_digest, evaluate
+from understudy.run.loop import InterruptedRunError, Loop, Watcher, config_digest, evaluate
 from understudy.run.meta import describe_run, versions
 from understudy.run.policies import load_policy
 from understudy.run.prediction import predict
@@ -88,24 +88,40 @@ class Run:
 
 
 def train(
-    config: str | Path | RunConfig, *, reporter: Reporter = SILENT, world: WorldMaker | None = None, **settings: Any
+    config: str | Path | RunConfig,
+    *,
+    reporter: Reporter = SILENT,
+    world: WorldMaker | None = None,
+    watch: Watcher | None = None,
+    **settings: Any,
 ) -> Run:
     """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`.
 
     `world` makes environments of your own, `world(count)`, where the config says env.simulator=given.
+    `watch(updates, evaluation)` is called after every evaluation of the run (not of its stages); when it answers True,
+    the run is saved and a StoppedRunError raised.
     """
+    return _begin(resolve_config(config, settings), reporter, None, world, watch)
+
+
+def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """The config that is meant, complete and with a place of its own."""
     if isinstance(config, (str, Path)):
-        resolved = load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
-    elif settings:
+        return load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
+    if settings:
         raise ConfigError("train", "settings go into the RunConfig itself when one is given", got=sorted(settings))
-    else:
-        resolved = config
-    if not resolved.out:
+    if not config.out:
         raise ConfigError("out", "is required when a RunConfig is given")
-    return _begin(resolved, reporter, None, world)
+    return config
 
 
-def _begin(config: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None) -> Run:
+def _begin(
+    config: RunConfig,
+    reporter: Reporter,
+    prepared: Prepared | None,
+    world: WorldMaker | None,
+    watch: Watcher | None = None,
+) -> Run:
     """A run from its birth to its end. `prepared`: its data, if they are in memory already."""
     run = RunDir(config.out)
     run.check_free()
@@ -116,7 +132,7 @@ def _begin(config: RunConfig, reporter: Reporter, prepared: Prepared | None, wor
             run.clear_leftovers()
             run.create(config, birth_facts(config, learner))
             _inherit(config, run, learner, reporter, world)
-            Loop(config, run, learner, 0, reporter, world).train()
+            Loop(config, run, learner, 0, reporter, world, watch).train()
     return Run(run.path)
 
 
@@ -152,8 +168,12 @@ def resume(
     reporter: Reporter = SILENT,
     accept_versions: bool = False,
     world: WorldMaker | None = None,
+    watch: Watcher | None = None,
 ) -> Run:
-    """Go on from the newest whole checkpoint, to the bit; `steps` extends (or, before the end, shortens) the run."""
+    """Go on from the newest whole checkpoint, to the bit; `steps` extends (or, before the end, shortens) the run.
+
+    `watch`, as in `train`, is told of the evaluations that are still to come.
+    """
     run = RunDir.open(path)
     with run.locked():
         config = run.config
@@ -192,7 +212,7 @@ def resume(
             reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
-            Loop(config, run, learner, updates, reporter, world).train()
+            Loop(config, run, learner, updates, reporter, world, watch).train()
     return Run(run.path)
 
 

@@ -1,4 +1,4 @@
-"""Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl and TensorBoard."""
+"""Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl, TensorBoard and Weights & Biases."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from understudy.run.rundir import RunDir, cut_after
+from understudy.run.wandb_sink import WandbSink
 
 
 @final
@@ -50,6 +51,11 @@ class Sinks:
             from torch.utils.tensorboard import SummaryWriter
 
             self._events = SummaryWriter(str(run.tensorboard), purge_step=updates + 1)
+        self._wandb: WandbSink | None = None
+
+    def add(self, wandb: WandbSink) -> None:
+        """From now on the numbers go there, too."""
+        self._wandb = wandb
 
     def log(self, updates: int, metrics: dict[str, float]) -> None:
         self._metrics.write({"updates": updates, **metrics})
@@ -70,6 +76,8 @@ class Sinks:
         if self._events is not None:
             for name, value in values.items():
                 self._events.add_scalar(name, value, updates)
+        if self._wandb is not None:
+            self._wandb.log(updates, values)
 
     def sync(self) -> None:
         """What the next checkpoint counts as told is on disk; TensorBoard would sit on it for two minutes."""
@@ -77,9 +85,13 @@ class Sinks:
         self._evaluations.sync()
         if self._events is not None:
             self._events.flush()
+        if self._wandb is not None:
+            self._wandb.sync()
 
     def close(self) -> None:
         for log in (self._metrics, self._evaluations, self._timing):
             log.close()
         if self._events is not None:
             self._events.close()
+        if self._wandb is not None:
+            self._wandb.close()

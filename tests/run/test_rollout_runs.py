@@ -1,0 +1,200 @@
+"""Runs that learn from rollouts: what they write, what they refuse, and what they keep when the world fails them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from small import BROKEN, SHORT, content, short_settings
+
+import understudy as us
+from understudy.core.errors import CheckpointError, ConfigError, RunError, UnderstudyError
+from understudy.core.state import restore
+from understudy.envs.gym import make_env
+from understudy.envs.gym_vector import GymVector
+from understudy.envs.vector import VectorWorld
+from understudy.run.build import build_learner
+from understudy.run.checkpoint import list_checkpoints, load_checkpoint
+from understudy.run.config import parse_config
+
+
+def settings(out: Path, **changes: Any) -> dict[str, Any]:
+    return short_settings("ppo", out, **changes)
+
+
+def train(out: Path, **changes: Any) -> us.Run:
+    return us.train(parse_config(settings(out, **changes)))
+
+
+def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, source={"envs": 4, "steps": 60}, steps=4)
+    last = run.metrics()[-1]
+    assert last["env_steps"] == 4 * 4 * 60
+    assert {"rollout/episodes", "terms/reward_distance", "terms/reward_effort"} <= last.keys()
+    assert last["terms/reward_distance"] < 0
+    assert (run.path / "plots" / "reward_terms.png").stat().st_size > 1000
+    assert run.evaluations()[-1]["env_steps"] == 960
+    origin = json.loads((run.path / "meta.json").read_text())["rollouts"]
+    assert origin == {"env": "UnderstudyWindyPoint-v0", "envs": 4, "steps": 60}
+
+
+def test_returns_of_rollouts_are_those_of_whole_episodes(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", log_every=1)
+    told = [line for line in run.metrics() if line["rollout/episodes"]]
+    assert sum(line["rollout/episodes"] for line in run.metrics()) == 3 * (12 * 7 // 10)
+    assert all(line["rollout/length_mean"] == 10 and line["rollout/return_mean"] < 0 for line in told)
+
+
+def test_how_often_one_evaluates_changes_nothing(tmp_path: Path) -> None:
+    one, other = (train(tmp_path / str(every), eval_every=every) for every in (3, 12))
+    first, second = (load_checkpoint(run.path / "checkpoints", 12).state for run in (one, other))
+    assert all(
+        torch.equal(leaf, second[path]) if isinstance(leaf, torch.Tensor) else leaf == second[path]  # type: ignore[arg-type]
+        for path, leaf in first.items()
+    )
+
+
+def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
+    first = train(tmp_path / "first")
+    config = parse_config(settings(tmp_path / "second", init_from=str(first.path), steps=1))
+    run = us.train(config)
+    start = dict(first.policy().named_parameters())
+    gone = [float((value - start[path]).abs().max()) for path, value in run.policy().named_parameters()]
+    assert max(gone) < 0.05
+    assert max(gone) > 0
+    wide = {"name": "ppo", "actor": {"trunk": {"hidden": [5]}}}
+    with pytest.raises(CheckpointError, match=r"another shape.*got trunk \[16, 16\].*expected trunk \[5\]"):
+        us.train(parse_config(settings(tmp_path / "third", init_from=str(first.path), algo=wide)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"algo": {"name": "ppo", "actor": {"sees": ["stat"]}}}, r"algo\.actor\.sees.*no group.*'stat'.*'state'"),
+        ({"algo": {"name": "ppo", "critic": {"sees": ["state.angle"]}}}, r"algo\.critic\.sees.*'state\.angle'"),
+        ({"env": {"id": SHORT, "segments": {"state": {"angle": [0, 9]}}}}, r"env\.segments\.state\.angle.*0 to 9"),
+        ({"env": {"id": SHORT, "segments": {"stat": {"angle": [0, 2]}}}}, r"no such group.*'state'"),
+        ({"algo": {"name": "ppo", "teacher": {}}}, r"algo\.teacher: no such setting of ppo"),
+        ({"algo": {"name": "ppo", "schedule": "cosine"}}, r"algo\.schedule.*'cosine'.*'constant', 'linear' or"),
+        ({"algo": {"name": "ppo", "learning_rate": 0.5}}, r"adaptive learning_rate"),
+        ({"algo": {"name": "ppo", "actor": {"encoders": {"depth": {"kind": "mlp"}}}}}, r"encoders\.depth.*not see"),
+        ({"compile": True}, r"compile: ppo has no compiled update"),
+        ({"data": {"path": "x.npz"}}, r"data: ppo learns from its own rollouts"),
+        ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
+        ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
+        ({"env": {"id": SHORT, "simulator": "given"}}, r"no world was given"),
+        ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"settings are EnvPool's"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_written(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(UnderstudyError, match=told):
+        train(tmp_path / "run", **changes)
+    assert {path.name for path in (tmp_path / "run").glob("*")} <= {".lock"}
+
+
+def test_data_algorithms_want_data(tmp_path: Path) -> None:
+    words = {name: value for name, value in short_settings("bc", tmp_path).items() if name != "data"}
+    with pytest.raises(ConfigError, match="data: is required"):
+        parse_config(words)
+
+
+def test_a_checkpoint_of_another_architecture_is_listed_by_path(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    memory = {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [16, 16]}}
+    other = build_learner(parse_config(settings(tmp_path / "other", algo={"name": "ppo", "actor": memory})))
+    with pytest.raises(CheckpointError, match=r"missing algorithm\.policy\.perception\.memory.*Nothing was changed"):
+        restore(other, load_checkpoint(run.path / "checkpoints", 12).state, "checkpoint")
+
+
+def test_a_world_that_breaks_is_named_and_the_run_is_kept(tmp_path: Path) -> None:
+    """NaN comes after the first checkpoint: the run stands where it was saved, and goes on from there."""
+    with pytest.raises(RunError, match=rf"{BROKEN}.*reward of environment 0 is not finite"):
+        train(tmp_path / "run", env={"id": BROKEN}, source={"envs": 1, "steps": 1}, save_every=1, eval_every=100)
+    assert list_checkpoints(tmp_path / "run" / "checkpoints")[-1] == 3
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+class Silent(PendulumEnv):
+    """Does not answer from its ninth step on."""
+
+    asked = 0
+
+    def step(self, u: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.asked += 1
+        while self.asked > 8:
+            pass
+        return super().step(u)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def test_a_world_that_hangs_is_named_and_the_run_is_kept(tmp_path: Path) -> None:
+    if "UnderstudyTestSilent-v0" not in gymnasium.registry:
+        gymnasium.register("UnderstudyTestSilent-v0", Silent, max_episode_steps=50)
+    source = {"envs": 2, "steps": 4, "patience": 0.5}
+    with pytest.raises(RunError, match=r"has not answered for 0\.5 seconds"):
+        train(
+            tmp_path / "run",
+            env={"id": "UnderstudyTestSilent-v0"},
+            source=source,
+            save_every=1,
+            eval_every=100,
+        )
+    assert list_checkpoints(tmp_path / "run" / "checkpoints")[-1] == 2
+
+
+def own_world(count: int) -> VectorWorld:
+    vector = SyncVectorEnv([lambda: make_env(SHORT)] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+    return GymVector(vector, SHORT)
+
+
+def test_a_world_of_ones_own_trains_and_resumes(tmp_path: Path) -> None:
+    """It cannot say where it stands: after a resume new episodes begin, always the same ones."""
+    config = parse_config(settings(tmp_path / "run", env={"id": "mine", "simulator": "given"}))
+    run = us.train(config, world=own_world)
+    assert run.evaluations()[-1]["eval/length_mean"] == 10
+    assert run.metrics()[-1]["env_steps"] < 12 * 7 * 3, "steps that only begin an episode are none"
+    with pytest.raises(ConfigError, match="no world was given"):
+        us.resume(run.path, steps=14)
+    us.resume(run.path, steps=14, world=own_world)
+    assert us.Run(run.path).result["updates"] == 14
+    assert run.evaluate(3, world=own_world).lengths == (10, 10, 10)
+
+
+def test_two_resumes_of_an_inexact_world_are_the_same(tmp_path: Path) -> None:
+    runs = []
+    for name in ("one", "two"):
+        config = parse_config(settings(tmp_path / name, env={"id": "mine", "simulator": "given"}))
+        us.train(config, world=own_world)
+        us.resume(tmp_path / name, steps=16, world=own_world)
+        runs.append(content(tmp_path / name))
+    assert runs[0] == runs[1]
+
+
+def test_discrete_masked_and_many_choices_train(tmp_path: Path) -> None:
+    for world in ("CartPole-v1", "UnderstudyBattle-v0", "UnderstudyWindyThrusters-v0"):
+        run = train(tmp_path / world, env={"id": world}, steps=2)
+        obs = build_learner(run.config).source.obs  # type: ignore[union-attr]
+        actions = us.predict(run.policy(), {name: values.numpy() for name, values in obs.items()})
+        assert actions.dtype == np.int64
+        assert len(actions) == 3
+
+
+def test_first_episodes_may_be_spread(tmp_path: Path) -> None:
+    """Without it all three environments end at once, for ever."""
+    lengths = []
+    for spread in (False, True):
+        run = train(tmp_path / str(spread), source={"envs": 3, "steps": 10, "spread": spread}, log_every=1)
+        lengths.append({line.get("rollout/length_mean") for line in run.metrics()})
+    assert lengths[0] == {10.0}
+    assert len(lengths[1]) > 1
+
+
+def test_the_whole_config_is_written_out(tmp_path: Path) -> None:
+    text = (train(tmp_path / "run").path / "config.yaml").read_text()
+    assert re.search(r"source:\n  kind: rollout\n  envs: 3\n  steps: 7\n", text)
+    assert parse_config(us.load_config(str(tmp_path / "run" / "config.yaml")).model_dump(mode="json"))
