@@ -72,7 +72,10 @@ class EnvPoolWorld:
                 pool = envpool.make_gymnasium(self._name, num_envs=count, seed=seed, **self._settings)
                 return GymVector(pool, self._name, autoreset=AutoresetMode.NEXT_STEP, extras=self._extras)
         except (TypeError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-            raise ConfigError("env.id", f"EnvPool cannot make '{self._name}' ({error})") from error
+            reason = str(error).partition("\n")[0][:200]
+            raise ConfigError(
+                "env.id", f"EnvPool cannot make '{self._name}' ({reason})", do="Look at env.settings."
+            ) from error
 
 
 def _envpool(name: str) -> Any:

@@ -2,10 +2,20 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
 
 from understudy.algorithms import Origin, algorithm_names, find_algorithm, learns_from
 from understudy.core.errors import ConfigError, did_you_mean
@@ -91,7 +101,7 @@ class EnvSettings(Settings):
     """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
     simulator: Literal["gymnasium", "envpool", "given"] = "gymnasium"
     """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, world=…)`)."""
-    settings: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    settings: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
     """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
     segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
     """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
@@ -103,11 +113,28 @@ class EnvSettings(Settings):
             raise ValueError("low must be below high")
         return reference
 
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, settings: object) -> object:
+        """No field's type says what text means here, so it means what it looks like."""
+        return {name: _looked_at(text) for name, text in settings.items()} if isinstance(settings, dict) else settings
+
     @model_validator(mode="after")
     def _settings_have_a_taker(self) -> Self:
         if self.settings and self.simulator != "envpool":
             raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
         return self
+
+
+def _looked_at(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 class RunConfig(Settings):
@@ -149,7 +176,7 @@ class RunConfig(Settings):
     """Compile the whole update with torch.compile: faster after half a minute, needs a C++ compiler."""
     tensorboard: bool = True
     """Write TensorBoard events beside the logs."""
-    wandb: str = Field("", pattern=r"^[^/\\#?%:\x00-\x1f]*$", max_length=128)
+    wandb: str = Field("", max_length=128)
     """A project of Weights & Biases that gets the numbers, too; empty: none. WANDB_MODE=offline keeps them here."""
     out: str = ""
     """The run's directory; runs/<config name>/<seed> if empty."""
@@ -160,6 +187,13 @@ class RunConfig(Settings):
         if any(ord(character) < 32 for character in out):
             raise ValueError("control characters in a directory name")
         return out
+
+    @field_validator("wandb")
+    @classmethod
+    def _project_name(cls, wandb: str) -> str:
+        if any(character in "/\\#?%:" or ord(character) < 32 for character in wandb):
+            raise ValueError("a project's name without any of / \\ # ? % :")
+        return wandb
 
     @property
     def algorithm(self) -> str:

@@ -10,6 +10,7 @@ from understudy.algorithms import find_algorithm
 from understudy.core.protocols import Blueprint, Metrics, OnPolicy
 from understudy.core.state import Static, capture
 from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.run.allocator import keep_freed_memory
 from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.worlds import WorldMaker, make_world
 from understudy.sources.rollout import RolloutSource
@@ -73,6 +74,7 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
     """World, algorithm and source of a run."""
     settings = config.source
     assert isinstance(settings, RolloutSettings)
+    keep_freed_memory()
     torch.set_num_threads(config.threads)
     world = make_world(config.env, settings.envs, given, spread=settings.spread, patience=settings.patience)
     spec = world.spec.with_segments(config.env.segments)

@@ -38,7 +38,7 @@ class WandbSink:
         self._row |= values
 
     def sync(self) -> None:
-        """Hand over the row, so that a death from here on does not lose it."""
+        """Hand over the row: its update has said all that it has to say."""
         row, self._row = self._row, {}
         if row:
             self._tell(lambda run: run.log(row, step=self._updates, commit=True))
