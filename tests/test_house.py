@@ -17,7 +17,15 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "understudy"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-LAYERS = [{"core"}, {"losses", "ratios", "nn", "data", "envs"}, {"parts", "sources"}, {"algorithms"}, {"run"}, {"cli"}]
+LAYERS = [
+    {"core"},
+    {"losses", "ratios", "nn", "data", "envs"},
+    {"parts", "sources"},
+    {"algorithms"},
+    {"run"},
+    {"tools"},
+    {"cli"},
+]
 """From the ground up: a room imports only rooms of lower layers, never its neighbours."""
 OPTIONAL = {
     "h5py",
@@ -32,6 +40,7 @@ OPTIONAL = {
     "optuna",
     "ray",
     "onnx",
+    "onnxruntime",
 }
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "misc", "helpers", "helper"}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "hasattr"}

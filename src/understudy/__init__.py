@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from understudy.run.config import RunConfig, load_config
     from understudy.run.dataset.loading import load_dataset, make_dataset
     from understudy.run.evaluate import Evaluation, evaluate_policy
+    from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
     from understudy.run.session import Run, resume, train
+    from understudy.tools.export import export_policy
+    from understudy.tools.trials import train_trial
 
 __version__ = "0.1.0"
 
@@ -42,9 +45,12 @@ HOMES = {
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.dataset.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
+    "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",
     "understudy.run.prediction": "predict",
     "understudy.run.session": "Run resume train",
+    "understudy.tools.export": "export_policy",
+    "understudy.tools.trials": "train_trial",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
 command could neither answer `--help` nor Ctrl-C."""
@@ -61,11 +67,13 @@ __all__ = [
     "Run",
     "RunConfig",
     "Spec",
+    "StoppedRunError",
     "Transforms",
     "Transitions",
     "UnderstudyError",
     "corrupt",
     "evaluate_policy",
+    "export_policy",
     "load_config",
     "load_dataset",
     "load_policy",
@@ -74,6 +82,7 @@ __all__ = [
     "predict",
     "resume",
     "train",
+    "train_trial",
     "write_store",
 ]
 

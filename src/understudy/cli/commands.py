@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, learn
+from understudy.cli import dataset, describe, export, learn
 
 app = typer.Typer(
     name="understudy",
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 learn.register(app)
 describe.register(app)
+export.register(app)
 dataset.register(app)
 
 

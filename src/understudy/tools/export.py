@@ -1,0 +1,166 @@
+"""Export: a policy with its normaliser and memory inside as one file for other runtimes, checked, and its card.
+
+A file is written into a draft, loaded back and compared with the live policy; only then it gets its name. A folder
+holds one policy, in one format or in both; an export of another policy replaces it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from safetensors.torch import save as save_tensors
+
+from understudy.core.drafts import working_folder
+from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
+from understudy.core.files import (
+    read_json,
+    sha256_bytes,
+    sha256_file,
+    sync_directory,
+    write_bytes,
+    write_json,
+    write_new,
+)
+from understudy.core.state import capture
+from understudy.nn.deployed import Deployed
+from understudy.run.meta import versions
+from understudy.run.policies import load_policy
+from understudy.run.policy_file import CARD as POLICY_CARD
+from understudy.run.progress import SILENT, Reporter
+from understudy.run.session import Run
+from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card
+from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
+from understudy.tools.parity import ExportError, Parity, Runner, compare
+from understudy.tools.portable import Portable
+from understudy.tools.torchscript_file import run_torchscript, torchscript_bytes
+from understudy.tools.training_facts import training_facts
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file: what it is called, how it is written, and how it is read back."""
+
+    file: str
+    write: Callable[[Portable], bytes]
+    load: Callable[[bytes, Portable], Runner]
+    facts: Callable[[], dict[str, Any]]
+
+
+FORMATS = {
+    "onnx": Format("policy.onnx", onnx_bytes, run_onnx, lambda: {"opset": OPSET, "versions": onnx_versions()}),
+    "torchscript": Format("policy.pt", torchscript_bytes, run_torchscript, dict),
+}
+OURS = {CARD, PAGE, *(format.file for format in FORMATS.values())}
+
+
+@final
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and what its card says."""
+
+    path: Path
+    parity: Parity
+    card: dict[str, Any]
+
+
+def export_policy(
+    origin: str | Path | Run,
+    format: str = "onnx",
+    checkpoint: str | int = "last",
+    out: str | Path | None = None,
+    *,
+    reporter: Reporter = SILENT,
+) -> Exported:
+    """Write a run's policy (`last`, `best`, or a number of updates) as `onnx` or `torchscript`, with a card.
+
+    It goes to `out`, or to `export` inside the run directory. The file was loaded back and agrees with the live policy
+    to 1e-5 of the action's range; otherwise nothing is written.
+    """
+    path = origin.path if isinstance(origin, Run) else Path(origin)
+    find_format(format)
+    if out is None and (path / POLICY_CARD).is_file():
+        raise ConfigError("out", "is required where a policy folder is exported: a better policy replaces that folder")
+    folder = path / "export" if out is None else Path(out)
+    check_folder(folder)
+    policy = load_policy(path, checkpoint)
+    return write_export(policy, training_facts(path, str(checkpoint)), format, folder, reporter=reporter)
+
+
+def write_export(
+    policy: Deployed, facts: Mapping[str, Any], format: str, folder: Path, *, reporter: Reporter = SILENT
+) -> Exported:
+    """Write any policy; `facts` are a card's `training` and `scores`."""
+    kind = find_format(format)
+    check_folder(folder)
+    portable = Portable(policy)
+    digest = policy_digest(policy)
+    with working_folder(folder, "draft") as drafts:
+        draft = drafts / kind.file
+        write_new(draft, _content(kind, portable, f"policy as {format}"))
+        parity = compare(policy, portable, kind.load(draft.read_bytes(), portable), f"policy as {format}")
+        told = {"format": format, "bytes": draft.stat().st_size, "sha256": sha256_file(draft), **kind.facts()}
+        told |= {"check": parity.to_json(), "torch": versions()["torch"], "understudy": versions()["understudy"]}
+        folder.mkdir(exist_ok=True)
+        files = {**_kept(folder, kind.file, digest, reporter), kind.file: told}
+        draft.replace(folder / kind.file)
+        sync_directory(folder)
+    card = make_card(portable, digest, files, facts)
+    write_bytes(folder / PAGE, card_page(card, portable).encode())
+    write_json(folder / CARD, card)
+    return Exported(folder / kind.file, parity, card)
+
+
+def find_format(name: str) -> Format:
+    if name not in FORMATS:
+        raise ConfigError("format", f"no format '{name}'", do=did_you_mean(name, FORMATS))
+    return FORMATS[name]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse to write into a folder of somebody else."""
+    if not folder.exists():
+        return
+    names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")} if folder.is_dir() else None
+    card = _card_in(folder) if names is not None and CARD in names else {}
+    if names is None or (card.get("kind") != KIND if CARD in names else not names <= OURS):
+        raise RunError(
+            f"folder '{folder}'", "exists already and holds no exported policy", do="Choose another one with --out."
+        )
+
+
+def policy_digest(policy: Deployed) -> str:
+    """The sha256 of everything that was learned."""
+    tensors = {name: leaf for name, leaf in capture(policy).items() if isinstance(leaf, torch.Tensor)}
+    return sha256_bytes(save_tensors(tensors))
+
+
+def _content(kind: Format, portable: Portable, where: str) -> bytes:
+    try:
+        return kind.write(portable)
+    except (RuntimeError, TypeError, ValueError) as error:
+        told = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ExportError(where, f"torch cannot write it ({told})") from error
+
+
+def _kept(folder: Path, replaced: str, digest: str, reporter: Reporter) -> dict[str, Any]:
+    """What the old card says of the file in the other format, if it is of the same policy; otherwise it is removed."""
+    old = _card_in(folder) if (folder / CARD).is_file() else {}
+    kept = {}
+    for name in sorted(OURS - {CARD, PAGE, replaced}):
+        path = folder / name
+        told = old.get("files", {}).get(name, {})
+        if path.is_file() and old.get("policy", {}).get("sha256") == digest and told.get("sha256") == sha256_file(path):
+            kept[name] = told
+        elif path.exists():
+            path.unlink()
+            reporter.say(f"removed {path}: it was of another policy")
+    return kept
+
+
+def _card_in(folder: Path) -> dict[str, Any]:
+    try:
+        return read_json(folder / CARD)
+    except UnderstudyError:
+        return {}

@@ -1,0 +1,181 @@
+"""Exported exploring policies act as the live ones do, whatever these are composed of."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from explorers import BOX, CONV, DENSITIES, MEMORIES, SHAPES, chooser, explorer
+from torch import Tensor
+
+from understudy.core.rng import stream
+from understudy.core.spec import ACTION_MASK, MultiDiscrete
+from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.tools.export import FORMATS, write_export
+from understudy.tools.parity import BATCHES, TOLERANCE, Runner, compare, random_observations
+from understudy.tools.portable import Portable
+
+NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
+BOTH = pytest.mark.parametrize("format", sorted(FORMATS))
+
+
+def loaded(policy: ExploringPolicy, format: str, folder: Path) -> Runner:
+    """The policy, written to a file and read from it."""
+    exported = write_export(policy, NO_FACTS, format, folder / "export")
+    assert exported.parity.difference <= TOLERANCE
+    assert exported.parity.rows >= 2 * sum(BATCHES)
+    return FORMATS[format].load(exported.path.read_bytes(), Portable(policy))
+
+
+def play(policy: ExploringPolicy, run: Runner, batch: int, steps: int = 20) -> tuple[list[Tensor], list[Tensor]]:
+    """What both do in the same states, each with its own memory."""
+    portable, rng = Portable(policy), stream(5, "test")
+    mine = theirs = policy.initial(batch)
+    expected, found = [], []
+    for _ in range(steps):
+        seen = random_observations(portable, batch, rng)
+        action, mine = policy.act(dict(zip(portable.observed, seen, strict=True)), mine, greedy=True)
+        other, *after = run((*seen, *theirs))
+        theirs = tuple(after)
+        expected.append(action)
+        found.append(other)
+    return expected, found
+
+
+@BOTH
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", DENSITIES)
+def test_continuous_actions(kind: str, shape: str, memory: str, format: str, tmp_path: Path) -> None:
+    policy = explorer(shape, memory, density={"kind": kind})
+    run = loaded(policy, format, tmp_path)
+    expected, found = (torch.stack(side) for side in play(policy, run, 5))
+    span = torch.tensor(BOX.high) - torch.tensor(BOX.low)
+    assert float(((expected - found).abs() / span).max()) <= TOLERANCE
+    assert float(expected.std(0).min()) > 1e-3, "the states make a difference"
+
+
+@BOTH
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_choices(shape: str, memory: str, masked: bool, format: str, tmp_path: Path) -> None:
+    policy = chooser(shape, memory, masked=masked)
+    run = loaded(policy, format, tmp_path)
+    expected, found = (torch.stack(side) for side in play(policy, run, 5))
+    assert torch.equal(expected, found)
+    assert found.dtype == torch.int64
+    assert len(set(found.flatten().tolist())) > 1
+
+
+@BOTH
+@pytest.mark.parametrize("masked", [False, True])
+def test_choices_of_several_factors(masked: bool, format: str, tmp_path: Path) -> None:
+    policy = explorer("vector", "gru", MultiDiscrete((3, 2)), masked=masked)
+    expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path), 4))
+    assert found.shape == (20, 4, 2)
+    assert torch.equal(expected, found)
+
+
+@BOTH
+def test_a_mask_decides(format: str, tmp_path: Path) -> None:
+    """Each single legal choice is taken, whatever the policy would rather do."""
+    policy = chooser("vector", masked=True)
+    run = loaded(policy, format, tmp_path)
+    state = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+    (action,) = run((state, torch.eye(5, dtype=torch.bool)))
+    assert action.tolist() == [0, 1, 2, 3, 4]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        {"final": "spatial_softmax", "activation": "elu"},
+        {"norm": "group", "pooling": "max", "activation": "tanh"},
+        {"norm": "layer", "pooling": "average"},
+        {"channels_last": True, "shape": [8, 8, 3]},
+    ],
+)
+def test_images_in_bytes(encoder: dict[str, Any], format: str, tmp_path: Path) -> None:
+    layers = [{"channels": 4, "kernel": 3, "padding": 1}]
+    changes: dict[str, Any] = {
+        "sees": ["camera", "state"],
+        "encoders": {"camera": {**CONV, "layers": layers, **encoder}},
+    }
+    policy = explorer("vector", "gru", **changes)
+    assert [port.dtype for port in Portable(policy).inputs] == ["uint8", "float32", "float32"]
+    expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path), 3))
+    torch.testing.assert_close(found, expected, atol=6e-6, rtol=0)
+
+
+@BOTH
+@pytest.mark.parametrize("trunk", [{"layer_norm": True}, {"activation": "elu"}, {"activation": "relu"}, {"hidden": []}])
+def test_trunks(trunk: dict[str, Any], format: str, tmp_path: Path) -> None:
+    policy = explorer(trunk={"hidden": [16, 16], **trunk}, normalizer={"clip": None})
+    expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path), 3))
+    torch.testing.assert_close(found, expected, atol=6e-6, rtol=0)
+
+
+@BOTH
+def test_what_goes_in_and_comes_out(format: str, tmp_path: Path) -> None:
+    policy = chooser("visual", "lstm")
+    card = write_export(policy, NO_FACTS, format, tmp_path / "export").card
+    assert [(port["name"], port["shape"], port["dtype"]) for port in card["inputs"]] == [
+        ("depth", ["batch", 1, 7, 9], "float32"),
+        ("state", ["batch", 4], "float32"),
+        (ACTION_MASK, ["batch", 5], "bool"),
+        ("carry_0", ["batch", 2, 6], "float32"),
+        ("carry_1", ["batch", 2, 6], "float32"),
+    ]
+    assert [(port["name"], port["shape"], port["dtype"]) for port in card["outputs"]] == [
+        ("action", ["batch"], "int64"),
+        ("next_carry_0", ["batch", 2, 6], "float32"),
+        ("next_carry_1", ["batch", 2, 6], "float32"),
+    ]
+
+
+@BOTH
+def test_actions_stay_in_the_box_however_far_off_the_state_is(format: str, tmp_path: Path) -> None:
+    policy = explorer(normalizer={"clip": None})
+    run = loaded(policy, format, tmp_path)
+    (action,) = run((1e4 * torch.randn(200, 4, generator=torch.Generator().manual_seed(0)),))
+    low, high = torch.tensor(BOX.low), torch.tensor(BOX.high)
+    assert bool(((action >= low) & (action <= high)).all())
+    assert bool((action == low).any()), "the clamp was needed"
+
+
+def test_exporting_changes_nothing_in_the_policy(tmp_path: Path) -> None:
+    policy = explorer("visual", "gru").train()
+    before = {name: values.clone() for name, values in policy.state_dict().items()}
+    stream_before = torch.get_rng_state()
+    for format in FORMATS:
+        write_export(policy, NO_FACTS, format, tmp_path / format)
+    assert policy.training
+    assert all(parameter.requires_grad for parameter in policy.parameters())
+    assert all(torch.equal(values, before[name]) for name, values in policy.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), stream_before)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_torchscript_knows_what_an_episode_starts_with(memory: str, tmp_path: Path) -> None:
+    policy = explorer("vector", memory)
+    exported = write_export(policy, NO_FACTS, "torchscript", tmp_path / "export")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module = torch.jit.load(exported.path)  # type: ignore[no-untyped-call]
+    for mine, theirs in zip(policy.initial(3), module.initial(3), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+@BOTH
+def test_the_memory_is_read(format: str, tmp_path: Path) -> None:
+    """An export that forgot would pass where nothing is remembered: here it would not."""
+    policy = explorer("vector", "gru")
+    run = loaded(policy, format, tmp_path)
+    state = torch.zeros(1, 4)
+    first, carry = run((state, *policy.initial(1)))
+    second, _ = run((state, carry))
+    assert float((first - second).abs().max()) > 1e-2
+    assert compare(policy, Portable(policy), run, "again").difference <= TOLERANCE
