@@ -9,8 +9,8 @@ in some epochs of minibatches that are drawn anew in each, none left out. With m
 whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self, final
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry, Metrics
 from understudy.core.settings import Settings
+from understudy.core.spec import ACTION_MASK
 from understudy.core.state import Static
 from understudy.losses.returns import generalised_advantages
 from understudy.losses.surrogate import clipped_surrogate, clipped_value_error, outside_share
@@ -27,6 +28,8 @@ from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam
+from understudy.parts.slopes import is_plain, policy_slopes, value_slopes
+from understudy.parts.study import FEATURES, RESETS, SEEN, VALID, Study
 
 SMALLEST_RATE, LARGEST_RATE, RATE_FACTOR = 1e-5, 1e-2, 1.5
 
@@ -69,22 +72,33 @@ class ProximalSettings(Settings):
         return self
 
 
-@dataclass(frozen=True)
-class Study:
-    """What is learned from: rows [B], or whole sequences [T, n] of some environments."""
+@final
+@dataclass
+class Tally:
+    """What the steps of an update told, read once at its end."""
 
-    obs: Obs
-    action: Tensor
-    log_prob: Tensor
-    features: Tensor
-    """The density that drew the actions."""
-    advantage: Tensor
-    value: Tensor
-    target: Tensor
-    valid: Tensor
-    resets: Tensor
-    policy_carry: Carry
-    value_carry: Carry
+    scalars: dict[str, list[Tensor]] = field(default_factory=dict)
+    log_ratios: list[Tensor] = field(default_factory=list)
+
+    def note(self, name: str, number: Tensor) -> None:
+        self.scalars.setdefault(name, []).append(number)
+
+    def policy(self, loss: Tensor, entropy: Tensor, log_ratio: Tensor) -> None:
+        self.note("loss/policy", loss)
+        self.note("policy/entropy", entropy)
+        self.log_ratios.append(log_ratio.flatten())
+
+    def moved(self, kl: Tensor) -> Tensor:
+        self.note("policy/kl", kl)
+        return kl
+
+    def told(self, clip: float) -> Metrics:
+        """Means over steps. Where nobody computed KL(before‖now) it is estimated from the ratios: E ρ − 1 − log ρ."""
+        log_ratio = torch.cat(self.log_ratios)
+        ratio = log_ratio.exp()
+        outside = outside_share(log_ratio, torch.zeros_like(log_ratio), clip)
+        means = {name: torch.stack(numbers).mean() for name, numbers in self.scalars.items()}
+        return {"policy/kl": (ratio - 1.0 - log_ratio).mean(), **means, "policy/outside_share": outside}
 
 
 @final
@@ -125,17 +139,18 @@ class Proximal:
 
     def update(self, rollout: Rollout) -> Metrics:
         """Everything that is learned from one rollout."""
-        study, metrics = self._study(rollout)
+        study, told = self._study(rollout)
         self._decay()
-        count = 0
+        tally = Tally()
         for _ in range(self.settings.epochs):
-            for part in self._parts(study):
-                for name, number in self._step(part).items():
-                    metrics[name] = metrics.get(name, torch.zeros(())) + number
-                count += 1
-        told = {name: metrics[name] / count if name in SUMMED else metrics[name] for name in metrics}
-        self._remember(rollout, study)
-        return told | {"policy/learning_rate": self.rate.clone()}
+            parts = study.minibatches(self.settings.minibatches, self.shuffle)
+            if "all" in self.optimizers:
+                for part in parts:
+                    self._step_together(part, tally)
+            else:
+                self._steps_apart(parts, tally)
+        self._remember(rollout)
+        return told | tally.told(self.settings.clip) | {"policy/learning_rate": self.rate.clone()}
 
     @torch.no_grad()
     def _study(self, rollout: Rollout) -> tuple[Study, Metrics]:
@@ -147,70 +162,115 @@ class Proximal:
             rollout.reward, values.value, values.next_value, rollout.terminated, ended, settings.gamma, settings.trace
         )
         target = advantage + values.value
-        if settings.standardise:
-            kept = advantage[rollout.valid]
-            advantage = (advantage - kept.mean()) / (kept.std(correction=0) + 1e-8)
-        judged = self.policy.evaluate(rollout.obs, rollout.carry, resets, rollout.action)
+        extra = self._extra(rollout, resets)
         study = Study(
-            rollout.obs,
+            self._shown(self.policy, rollout.obs),
+            self._shown(self.value, rollout.obs),
             rollout.action,
             rollout.log_prob,
-            judged.features,
             advantage,
             values.value,
             target,
-            rollout.valid,
-            resets,
+            extra,
             rollout.carry,
             self.value_carry,
         )
-        left = (target - values.value)[rollout.valid].var() / target[rollout.valid].var().clamp(min=1e-8)
-        return study, {"value/mean": values.value.mean(), "value/explained": 1.0 - left}
-
-    def _parts(self, study: Study) -> Iterator[Study]:
-        """One pass in minibatches, nothing left out: rows in any order, or environments whole where there is memory."""
-        if study.policy_carry or study.value_carry:
-            order = torch.randperm(study.action.shape[1], generator=self.shuffle)
-            for chosen in order.tensor_split(min(self.settings.minibatches, len(order))):
-                yield _environments(study, chosen)
-            return
-        rows = study.valid.flatten().nonzero()[:, 0]
-        order = rows[torch.randperm(len(rows), generator=self.shuffle)]
-        for chosen in order.tensor_split(min(self.settings.minibatches, len(order))):
-            yield _rows(study, chosen)
-
-    def _step(self, study: Study) -> Metrics:
-        """One gradient step of both."""
-        settings, counts = self.settings, study.valid
-        judged = self.policy.evaluate(study.obs, study.policy_carry, study.resets, study.action)
-        value = self.value.evaluate(study.obs, study.value_carry, study.resets)
-        surrogate = clipped_surrogate(judged.log_prob, study.log_prob, study.advantage, settings.clip)
-        entropy = judged.entropy[counts].mean()
-        policy_loss = surrogate[counts].mean() - settings.entropy_weight * entropy
-        error = (value - study.target).square()
-        if settings.value_clip is not None:
-            error = clipped_value_error(value, study.value, study.target, settings.value_clip)
-        value_loss = error[counts].mean()
-        with torch.no_grad():
-            kl = self.policy.density.kl(study.features, judged.features)[counts].mean()
-        self._adapt(kl)
-        self._minimise(policy_loss, value_loss)
-        return {
-            "loss/policy": policy_loss.detach(),
-            "loss/value": value_loss.detach(),
-            "policy/entropy": entropy.detach(),
-            "policy/kl": kl,
-            "policy/outside_share": outside_share(judged.log_prob[counts], study.log_prob[counts], settings.clip),
+        kept, kept_target = study.counted(advantage), study.counted(target)
+        if settings.standardise:
+            study = replace(study, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
+        told = {
+            "value/mean": values.value.mean(),
+            "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
         }
+        return (study.rows() if study.loose else study), told
 
-    def _minimise(self, policy_loss: Tensor, value_loss: Tensor) -> None:
-        limit, rate = self.settings.largest_gradient, self.rate
-        if "all" in self.optimizers:
-            loss = policy_loss + self.settings.value_weight * value_loss
-            self.optimizers["all"].minimise(loss, rate, largest_norm=limit)
+    def _extra(self, rollout: Rollout, resets: Tensor) -> dict[str, Tensor]:
+        """What only some settings need."""
+        extra: dict[str, Tensor] = {}
+        if not bool(rollout.valid.all()):
+            extra[VALID] = rollout.valid
+        if rollout.carry or self.value_carry:
+            extra[RESETS] = resets
+        if self.settings.schedule == "adaptive":
+            judged = self.policy.evaluate(rollout.obs, rollout.carry, resets, rollout.action)
+            extra[FEATURES] = judged.features
+        return extra
+
+    def _shown(self, network: ExploringPolicy | ValueNetwork, obs: Obs) -> Obs:
+        """Observations, or what the network makes of them where that does not change until all is learned."""
+        if not network.perception.fixed:
+            return obs
+        kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
+        return {SEEN: network.perception.look(obs), **kept}
+
+    def _steps_apart(self, parts: Iterable[Study], tally: Tally) -> None:
+        """One pass of two networks that share nothing: neither minds when the other steps."""
+        for part in parts:
+            self._step_policy(part, tally)
+            self._step_value(part, tally)
+
+    def _step_policy(self, study: Study, tally: Tally) -> None:
+        settings, optimizer = self.settings, self.optimizers["policy"]
+        if study.loose and is_plain(self.policy):
+            step = policy_slopes(self.policy, study, settings.clip, settings.entropy_weight)
+            tally.policy(step.loss, step.entropy, step.log_ratio)
+            if FEATURES in study.extra:
+                self._adapt(tally.moved(self._moved(study, step.features)))
+            gradients = [step.gradients[parameter] for parameter in optimizer.parameters]
+            optimizer.step(gradients, self.rate, largest_norm=settings.largest_gradient)
             return
-        self.optimizers["policy"].minimise(policy_loss, rate, largest_norm=limit)
-        self.optimizers["value"].minimise(self.settings.value_weight * value_loss, rate, largest_norm=limit)
+        loss = self._policy_loss(study, tally)
+        optimizer.minimise(loss, self.rate, largest_norm=settings.largest_gradient)
+
+    def _step_value(self, study: Study, tally: Tally) -> None:
+        settings, optimizer = self.settings, self.optimizers["value"]
+        if study.loose and is_plain(self.value):
+            loss, gradient = value_slopes(self.value, study, settings.value_clip, settings.value_weight)
+            tally.note("loss/value", loss)
+            optimizer.step([gradient], self.rate, largest_norm=settings.largest_gradient)
+            return
+        loss = settings.value_weight * self._value_loss(study, tally)
+        optimizer.minimise(loss, self.rate, largest_norm=settings.largest_gradient)
+
+    def _step_together(self, study: Study, tally: Tally) -> None:
+        """One step of networks that share parameters."""
+        policy_loss, value_loss = self._policy_loss(study, tally), self._value_loss(study, tally)
+        loss = policy_loss + self.settings.value_weight * value_loss
+        self.optimizers["all"].minimise(loss, self.rate, largest_norm=self.settings.largest_gradient)
+
+    def _policy_loss(self, study: Study, tally: Tally) -> Tensor:
+        """[], with gradient; the rate adapts to where it stands."""
+        settings, policy, obs = self.settings, self.policy, study.policy_obs
+        seen = (
+            obs[SEEN] if SEEN in obs else policy.perception.sequence(obs, study.policy_carry, study.extra.get(RESETS))
+        )
+        judged = policy.judge(seen, study.action, policy.mask(obs))
+        surrogate = clipped_surrogate(judged.log_prob, study.log_prob, study.advantage, settings.clip)
+        entropy = study.counted(judged.entropy).mean()
+        loss = study.counted(surrogate).mean() - settings.entropy_weight * entropy
+        tally.policy(loss.detach(), entropy.detach(), study.counted(judged.log_prob.detach() - study.log_prob))
+        if FEATURES in study.extra:
+            self._adapt(tally.moved(self._moved(study, judged.features)))
+        return loss
+
+    def _value_loss(self, study: Study, tally: Tally) -> Tensor:
+        """[], with gradient."""
+        obs, clip = study.value_obs, self.settings.value_clip
+        if SEEN in obs:
+            value = self.value.judge(obs[SEEN])
+        else:
+            value = self.value.evaluate(obs, study.value_carry, study.extra.get(RESETS))
+        error = (value - study.target).square()
+        if clip is not None:
+            error = clipped_value_error(value, study.value, study.target, clip)
+        loss = study.counted(error).mean()
+        tally.note("loss/value", loss.detach())
+        return loss
+
+    @torch.no_grad()
+    def _moved(self, study: Study, features: Tensor) -> Tensor:
+        """KL(before‖now) []."""
+        return study.counted(self.policy.density.kl(study.extra[FEATURES], features)).mean()
 
     def _decay(self) -> None:
         """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""
@@ -225,53 +285,15 @@ class Proximal:
             wished = torch.where(too_near & (kl > 0), wished * RATE_FACTOR, wished)
             self.rate.copy_(wished.clamp(SMALLEST_RATE, LARGEST_RATE))
 
-    def _remember(self, rollout: Rollout, study: Study) -> None:
+    def _remember(self, rollout: Rollout) -> None:
         """What changes once all is learned: the critic's memory, and the normalisers."""
-        carry = self.value.after(rollout.obs, study.value_carry, study.resets)
+        carry = self.value.after(rollout.obs, self.value_carry, resets_of(rollout))
         self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
         self.policy.observe(rollout.obs, rollout.valid)
         self.value.observe(rollout.obs, rollout.valid)
-
-
-SUMMED = ("loss/policy", "loss/value", "policy/entropy", "policy/kl", "policy/outside_share")
 
 
 def resets_of(rollout: Rollout) -> Tensor:
     """[T, N], true where the policy began with an empty memory; the first step begins with `carry`, whatever it is."""
     begins = rollout.ended | ~rollout.valid
     return torch.cat([torch.zeros_like(begins[:1]), begins[:-1]])
-
-
-def _rows(study: Study, chosen: Tensor) -> Study:
-    """Some rows [B] of a study without memory."""
-
-    def pick(column: Tensor) -> Tensor:
-        return column.flatten(0, 1).index_select(0, chosen)
-
-    return _picked(study, pick, (), ())
-
-
-def _environments(study: Study, chosen: Tensor) -> Study:
-    """The whole sequences [T, n] of some environments."""
-
-    def pick(column: Tensor) -> Tensor:
-        return column.index_select(1, chosen)
-
-    carries = (tuple(part[chosen] for part in carry) for carry in (study.policy_carry, study.value_carry))
-    return _picked(study, pick, *carries)
-
-
-def _picked(study: Study, pick: Callable[[Tensor], Tensor], policy_carry: Carry, value_carry: Carry) -> Study:
-    return Study(
-        {name: pick(values) for name, values in study.obs.items()},
-        pick(study.action),
-        pick(study.log_prob),
-        pick(study.features),
-        pick(study.advantage),
-        pick(study.value),
-        pick(study.target),
-        pick(study.valid),
-        pick(study.resets),
-        policy_carry,
-        value_carry,
-    )
