@@ -12,9 +12,8 @@ RUNS = {"eval_every": 1000, "save_every": 1000, "tensorboard": False, "log_every
 
 def learned(config: str, out: Path, episodes: int = 20, **settings: Any) -> float:
     """The greedy policy's mean return at the end of a shipped config."""
-    return us.train(config, out=str(out), **{**RUNS, "eval_episodes": episodes, **settings}).evaluations()[-1][
-        "eval/return_mean"
-    ]
+    run = us.train(config, out=str(out), **{**RUNS, "eval_episodes": episodes, **settings})
+    return float(run.evaluations()[-1]["eval/return_mean"])
 
 
 def test_cartpole_in_seconds(tmp_path: Path) -> None:
@@ -29,7 +28,7 @@ def test_pendulum_in_seconds(tmp_path: Path) -> None:
 
 def test_two_choices_at_once(tmp_path: Path) -> None:
     """Multi-discrete thrusters: standing still in the wind has about −90."""
-    settings = {"env.id": "UnderstudyWindyThrusters-v0", "algo.learning_rate": 3e-3}
+    settings: dict[str, Any] = {"env.id": "UnderstudyWindyThrusters-v0", "algo.learning_rate": 3e-3}
     assert learned("ppo/privileged-critic", tmp_path / "run", source={"envs": 16, "steps": 50}, **settings) > -30
 
 
@@ -50,7 +49,7 @@ def test_a_critic_that_sees_more_teaches_faster(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_memory_finds_the_velocity_that_nobody_tells(tmp_path: Path) -> None:
     """Without memory the direction of motion cannot be known, and the pendulum cannot be held."""
-    blind = {"algo.actor.memory.kind": "none", "algo.critic.memory.kind": "none"}
+    blind: dict[str, Any] = {"algo.actor.memory.kind": "none", "algo.critic.memory.kind": "none"}
     remembering = learned("ppo/pendulum-masked", tmp_path / "gru")
     forgetting = learned("ppo/pendulum-masked", tmp_path / "mlp", **blind)
     assert remembering > -350

@@ -12,7 +12,7 @@ def read_page(name: str) -> str:
 
 def table(page: str, heading: str) -> list[list[str]]:
     """Rows of the first table under a heading, without its head."""
-    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 

@@ -1,4 +1,4 @@
-"""What the page "Coming from st_rl / rsl_rl" says is so: its configs, settings, names and examples."""
+"""What the pages of PPO and "Coming from st_rl / rsl_rl" say is so: configs, settings, names and examples."""
 
 import runpy
 from pathlib import Path
@@ -10,11 +10,18 @@ from pages import python_blocks, quoted, read_page, table
 
 import understudy
 from shipped import command_words
+from understudy.core.errors import ConfigError
 from understudy.core.settings import Settings
 from understudy.run.config import RunConfig, load_config
+from understudy.run.packaged import config_names
 
 PAGE = read_page("coming-from-rsl-rl")
-CLASSES = [(config, setting) for _, names, told in table(PAGE, "Classes") for config in quoted(names) for setting in quoted(told)]
+CLASSES = [
+    (config, setting)
+    for _, names, told in table(PAGE, "Classes")
+    for config in quoted(names)
+    for setting in quoted(told)
+]
 NUMBERS = [(quoted(ours)[0], quoted(value)[0]) for _, ours, value, _ in table(PAGE, "Numbers")]
 RUNNER = [name for _, ours in table(PAGE, "Runner") for name in quoted(ours)]
 EXAMPLES = python_blocks(PAGE)
@@ -54,11 +61,25 @@ def test_a_number_is_what_the_robot_preset_says(key: str, value: str) -> None:
     assert lookup(settled("ppo/robot"), key) == read(value)
 
 
+@pytest.mark.parametrize(("name", "rows"), [("ppo/gym", 64), ("ppo/robot", 1536)])
+def test_a_preset_asks_for_an_environment_and_has_minibatches_of_its_camp(name: str, rows: int) -> None:
+    with pytest.raises(ConfigError, match=r"names no environment\. Give one: env\.id="):
+        load_config(name)
+    config = settled(name)
+    transitions = lookup(config, "source.envs") * lookup(config, "source.steps")
+    assert transitions / lookup(config, "algo.minibatches") == rows
+
+
 def test_every_setting_of_an_update_is_in_the_table() -> None:
     told = {key for key, _ in NUMBERS}
     algo = settled("ppo/robot").algo
     groups = {name for name in type(algo).model_fields if isinstance(getattr(algo, name), Settings)}
     assert {f"algo.{name}" for name in type(algo).model_fields} - told == {"algo.name", *(f"algo.{g}" for g in groups)}
+
+
+def test_the_page_of_ppo_lists_every_config_of_it() -> None:
+    told = [name for row in table(read_page("ppo"), "Configs") for name in quoted(row[0])]
+    assert sorted(told) == [name for name in config_names() if name.startswith("ppo/")]
 
 
 def test_what_stands_in_for_the_runner_exists() -> None:

@@ -11,8 +11,9 @@ from pages import quoted, read_page, table
 from small import content, write_settings
 
 from learners import differences
-from understudy import load_policy, train
+from understudy import load_policy
 from understudy.core.batch import Rollout
+from understudy.core.rng import stream
 from understudy.core.state import capture
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.run.build import build_learner
@@ -79,33 +80,39 @@ def test_before_each_of_three_updates_the_ratio_is_one(name: str, tmp_path: Path
         assert ended > 0, "no episode ended inside a rollout: this tries too little"
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_its_policy_file_acts_as_the_live_one(name: str, tmp_path: Path) -> None:
-    config = tried(name, tmp_path / "run")
-    with closing(built(config)) as learner:
-        for _ in range(3):
+@pytest.fixture(scope="module", params=NAMED)
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """The config of a run that has ended."""
+    folder = tmp_path_factory.mktemp("whole")
+    config = tried(request.param, folder / "run")
+    finish(write_settings(folder / "run.yaml", config.model_dump(mode="json")), folder / "run", no_plots=True)
+    return config
+
+
+def test_its_policy_file_acts_as_the_live_one(whole: RunConfig) -> None:
+    with closing(built(whole)) as learner:
+        for _ in range(whole.steps):
             learner.update()
         rollout = learner.source.next(learner.policy)
-    run = train(config)
-    for policy in (load_policy(tmp_path / "run" / "policy" / "final"), run.policy()):
-        assert isinstance(policy, ExploringPolicy)
-        mine = theirs = policy.initial(4)
-        for step in range(rollout.steps):
-            obs = {group: values[step] for group, values in rollout.obs.items()}
-            expected, mine = learner.policy.act(obs, mine, greedy=True)
-            found, theirs = policy.act(obs, theirs, greedy=True)
-            assert torch.equal(found, expected)
-        assert len(rollout.action.unique(dim=0)) > 1
+    policy, live = load_policy(Path(whole.out) / "policy" / "final"), learner.policy
+    assert isinstance(policy, ExploringPolicy)
+    streams = [stream(0, "both"), stream(0, "both")]
+    mine, theirs = live.initial(4), policy.initial(4)
+    for step in range(len(rollout.reward)):
+        obs = {group: values[step] for group, values in rollout.obs.items()}
+        assert torch.equal(*(one.act(obs, carry, greedy=True)[0] for one, carry in ((live, mine), (policy, theirs))))
+        expected, found = live.draw(obs, mine, streams[0]), policy.draw(obs, theirs, streams[1])
+        assert torch.equal(found.sent, expected.sent)
+        assert torch.equal(found.log_prob, expected.log_prob)
+        assert float(found.log_prob.std()) > 0
+        mine, theirs = expected.carry, found.carry
 
 
-@pytest.mark.parametrize("name", NAMED)
-def test_halves_are_the_whole(name: str, tmp_path: Path) -> None:
-    configs = {}
-    for half in ("whole", "halves"):
-        settings = tried(name, tmp_path / half).model_dump(mode="json")
-        configs[half] = write_settings(tmp_path / f"{half}.yaml", settings)
-    finish(configs["whole"], tmp_path / "whole", no_plots=True)
-    assert forks().run("train", configs["halves"], stop_at=2).code == 128 + signal.SIGTERM
-    assert list_checkpoints(tmp_path / "halves" / "checkpoints") == [2]
-    finish(configs["halves"], tmp_path / "halves", no_plots=True)
-    assert content(tmp_path / "halves") == content(tmp_path / "whole")
+def test_halves_are_the_whole(whole: RunConfig, tmp_path: Path) -> None:
+    halves = tmp_path / "halves"
+    settings = {**whole.model_dump(mode="json"), "out": str(halves)}
+    config = write_settings(tmp_path / "halves.yaml", settings)
+    assert forks().run("train", config, stop_at=2).code == 128 + signal.SIGTERM
+    assert list_checkpoints(halves / "checkpoints") == [2]
+    finish(config, halves, no_plots=True)
+    assert content(halves) == content(Path(whole.out))

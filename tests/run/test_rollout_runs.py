@@ -134,7 +134,7 @@ class Silent(PendulumEnv):
 
 def test_a_world_that_hangs_is_named_and_the_run_is_kept(tmp_path: Path) -> None:
     if "UnderstudyTestSilent-v0" not in gymnasium.registry:
-        gymnasium.register("UnderstudyTestSilent-v0", Silent, max_episode_steps=50)
+        gymnasium.register("UnderstudyTestSilent-v0", lambda **_: Silent(), max_episode_steps=50)
     source = {"envs": 2, "steps": 4, "patience": 0.5}
     with pytest.raises(RunError, match=r"has not answered for 0\.5 seconds"):
         train(

@@ -4,7 +4,8 @@ config.yaml   resolved, complete            meta.json     versions, git, host, a
 metrics.jsonl one line per log              eval.jsonl    one line per evaluation
 timing.jsonl  everything the clock decides  tensorboard/  event files
 checkpoints/  latest → 000020000/           policy/       final and best, deployable
-plots/        pictures                      result.json   written last: its presence means "finished"
+plots/        pictures                      wandb.json    the id of its W&B run, if it has one
+export/       as ONNX or TorchScript        result.json   written last: its presence means "finished"
 """
 
 import json

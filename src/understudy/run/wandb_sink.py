@@ -22,8 +22,7 @@ UNSENT = ("offline", "dryrun", "disabled")
 class WandbSink:
     """One W&B run. Whatever goes wrong with it is told once and does not touch training."""
 
-    def __init__(self, wandb: Any, run: Any, say: Callable[[str], None]) -> None:
-        self._wandb = wandb
+    def __init__(self, run: Any, say: Callable[[str], None]) -> None:
         self._run = run
         self._say = say
         self._lost = False
@@ -52,7 +51,7 @@ class WandbSink:
             return
         try:
             act(self._run)
-        except (self._wandb.Error, OSError) as error:
+        except Exception as error:  # what W&B raises shares no class
             self._lost = True
             self._say(f"W&B gets no more numbers ({error}); the run goes on and keeps them in its own logs")
 
@@ -84,8 +83,8 @@ def open_wandb(config: RunConfig, run: RunDir, say: Callable[[str], None]) -> Wa
         ),
     }
     try:
-        return WandbSink(wandb, _begun(wandb, facts, say), say)
-    except wandb.Error as error:
+        return WandbSink(_begun(wandb, facts, say), say)
+    except Exception as error:
         raise RunError("wandb", f"Weights & Biases cannot begin ({error})", do="To train without it: wandb=") from error
 
 
@@ -97,10 +96,12 @@ def _begun(wandb: Any, facts: dict[str, Any], say: Callable[[str], None]) -> Any
         if wandb.login(prompt=False):  # asking for a key would hold up a run that nobody looks at
             return wandb.init(**facts, resume="allow")
         reason = "nobody is logged in: wandb login"
-    except wandb.Error as error:
+    except Exception as error:
         reason = str(error)
-    say(f"W&B cannot be reached ({reason}); send its numbers later: wandb sync {facts['dir']}/wandb/offline-run-*")
-    return wandb.init(**facts, mode="offline")
+    later = f"wandb sync --id {facts['id']} {facts['dir']}/wandb/offline-run-*"
+    say(f"W&B cannot be reached ({reason}); send its numbers later: {later}")
+    # A failed beginning holds on to its id for as long as the process lives.
+    return wandb.init(**{**facts, "id": f"{facts['id']}-{secrets.token_hex(4)}"}, mode="offline")
 
 
 def _identity(run: RunDir) -> str:

@@ -23,7 +23,10 @@ def team_numbers(team: Team) -> Numbers:
 def team_from(numbers: Numbers) -> Team:
     """The team that `team_numbers` told of."""
     rows, last = numbers[:TEAM].tolist(), numbers[TEAM].tolist()
-    creatures = tuple(Creature(*row[:4], tuple(map(_move, row[4 : 4 + MOVES]))) for row in rows)
+    creatures = tuple(
+        Creature(type_, attack, defence, speed, tuple(map(_move, rest[:MOVES])))
+        for type_, attack, defence, speed, *rest in rows
+    )
     shown = [one for one in last[1:] if one != NOBODY]
     return Team(creatures, [row[4 + MOVES] for row in rows], [row[5 + MOVES :] for row in rows], last[0], shown)
 
