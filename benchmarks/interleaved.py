@@ -46,6 +46,8 @@ class Peer:
         self._read()
         self.speeds: list[float] = []
         self.thrifts: list[float] = []
+        self.answers: list[dict[str, float]] = []
+        """All that each window told."""
 
     @property
     def best(self) -> float:
@@ -63,6 +65,7 @@ class Peer:
         commands.write("go\n")
         commands.flush()
         answer = self._read()
+        self.answers.append(answer)
         self.speeds.append(answer["updates_per_second"])
         self.thrifts.append(answer["updates_per_cpu_second"])
 
@@ -138,7 +141,7 @@ def peer_python(name: str) -> Path | None:
 def _install(name: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if name == "d3rlpy":  # torch first, so that nothing else pulls another build of it
+    if name in ("d3rlpy", "sb3", "rsl"):  # torch first, so that nothing else pulls another build of it
         subprocess.run([*install, "torch==2.13.0"], check=True)
     subprocess.run([*install, "-r", str(HERE / "peers" / f"requirements-{name}.txt")], check=True)
     (folder / ".ready").touch()

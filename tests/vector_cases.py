@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.spec import ActionSpace, Discrete, Spec
+from understudy.core.spec import ActionSpace, Discrete, MultiDiscrete, Spec
 from understudy.envs.gym import Env, env_spec, make_env, observe
 from understudy.envs.gym_vector import GymVector
 from understudy.envs.local_vector import LocalVector
@@ -118,6 +118,9 @@ def action_table(space: ActionSpace, count: int, steps: int, seed: int = 0) -> T
     rng = torch.Generator().manual_seed(seed)
     if isinstance(space, Discrete):
         return torch.randint(0, space.count, (count, steps), generator=rng)
+    if isinstance(space, MultiDiscrete):
+        drawn = torch.rand(count, steps, space.size, generator=rng)
+        return (drawn * torch.tensor(space.counts)).long()
     low, high = torch.tensor(space.low), torch.tensor(space.high)
     return low + (high - low) * torch.rand(count, steps, space.size, generator=rng)
 

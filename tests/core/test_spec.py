@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy.core.errors import DataError
-from understudy.core.spec import Box, Group, Spec
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec, recordable
 
 SPEC = Spec({"state": Group((3,), "float32"), "image": Group((2, 4), "uint8")}, Box((-2.0, 0.0), (2.0, 1.0)))
 
@@ -57,3 +57,27 @@ def test_it_describes_itself() -> None:
         SPEC.describe()
         == "observation state [3] float32, image [2, 4] uint8; action [2] float32 from [-2, 0] to [2, 1]"
     )
+
+
+FACTORS = Spec({"state": Group((3,), "float32")}, MultiDiscrete((3, 2)))
+
+
+def test_choices_of_several_factors() -> None:
+    assert Spec.from_json("x", FACTORS.to_json()) == FACTORS
+    assert FACTORS.describe() == "observation state [3] float32; action one of 3 and one of 2"
+    assert FACTORS.fits(Spec(FACTORS.observation, MultiDiscrete((3, 2))))
+    assert not FACTORS.fits(Spec(FACTORS.observation, MultiDiscrete((2, 3))))
+    assert not FACTORS.fits(Spec(FACTORS.observation, Discrete(3)))
+    assert MultiDiscrete((3, 2)).size == 2
+
+
+@pytest.mark.parametrize("counts", [(), (3, 0), (-1,)])
+def test_a_factor_without_actions_is_refused(counts: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match="a factor has no actions"):
+        MultiDiscrete(counts)
+
+
+def test_data_hold_no_choices_of_several_factors() -> None:
+    assert recordable(SPEC.action) is SPEC.action
+    with pytest.raises(ConfigError, match=r"not stored in datasets.* got one of 3 and one of 2"):
+        recordable(FACTORS.action)

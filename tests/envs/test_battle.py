@@ -226,5 +226,5 @@ def test_a_policy_is_evaluated_though_nothing_is_legal_at_the_end() -> None:
 
 
 def test_both_configs_learn_from_the_same_data() -> None:
-    one, other = (load_config(name).data.recipe for name in ("bc/battle", "iql/battle"))
+    one, other = (load_config(name).logged.recipe for name in ("bc/battle", "iql/battle"))
     assert one == other is not None

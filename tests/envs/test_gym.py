@@ -44,7 +44,7 @@ def test_groups_of_a_dict() -> None:
     "action",
     [
         spaces.Discrete(3, start=1),
-        spaces.MultiDiscrete([2, 3]),
+        spaces.MultiBinary(3),
         box(2, 2),
         box(),
         spaces.Box(0, 5, (2,), np.int64),

@@ -48,7 +48,7 @@ def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any
 def test_every_row_is_seen_once_in_each_epoch_and_in_another_order() -> None:
     proximal, source = learner("CartPole-v1", 3, 11, minibatches=4)
     lesson, _ = proximal._study(source.next(proximal.policy))
-    passes = [torch.cat([part.log_prob for part in proximal._parts(lesson)]) for _ in range(2)]
+    passes = [torch.cat([part.log_prob for part in lesson.minibatches(4, proximal.shuffle)]) for _ in range(2)]
     expected = lesson.log_prob.flatten().sort().values
     for found in passes:
         assert torch.equal(found.sort().values, expected)

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from understudy.core.errors import DataError
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Settings
-from understudy.core.spec import Box, Discrete
+from understudy.core.spec import Box, Discrete, recordable
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
@@ -217,7 +217,7 @@ def corrupt_rewards(rewards: Array, chosen: Flags, corruption: Corruption) -> Ar
 
 def _corrupt_actions(dataset: Dataset, chosen: Flags, corruption: Corruption) -> Iterator[Episode]:
     """The streams go by row whether it is chosen or not, so that a row's noise does not depend on the share."""
-    space, rng = dataset.spec.action, corruption.generator("actions")
+    space, rng = recordable(dataset.spec.action), corruption.generator("actions")
     wrong: Array
     for rows, episode in _marked(dataset, chosen):
         if isinstance(space, Discrete):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
-from understudy.core.spec import ActionSpace, Box, Discrete
+from understudy.core.spec import ActionSpace, Box, Discrete, recordable
 
 Array = NDArray[Any]
 COLUMN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -86,7 +86,13 @@ def _actions(values: Array, space: ActionSpace, where: str, precision: Precision
         if actions.ndim != 2:
             raise DataError(where, "wrong shape", got=list(actions.shape), expected=f"[{len(actions)}, A]")
         return actions
-    return _choices(values, space, where)
+    return _choices(values, _discrete(space), where)
+
+
+def _discrete(space: ActionSpace) -> Discrete:
+    known = recordable(space)
+    assert isinstance(known, Discrete)
+    return known
 
 
 def _choices(values: Array, space: Discrete, where: str) -> NDArray[np.int64]:
@@ -120,9 +126,9 @@ def _mask(episode: Episode, actions: Array, space: ActionSpace, where: str) -> N
         raise DataError(where, "has an action mask, but its actions are continuous")
     mask = check_flags(as_array(episode.mask, f"{where}, mask"), f"{where}, mask")
     steps = len(actions)
-    rows = steps + 1 if episode.final_known else steps
-    if mask.shape != (rows, space.count):
-        raise DataError(f"{where}, mask", "wrong shape", got=list(mask.shape), expected=[rows, space.count])
+    rows, count = steps + 1 if episode.final_known else steps, _discrete(space).count
+    if mask.shape != (rows, count):
+        raise DataError(f"{where}, mask", "wrong shape", got=list(mask.shape), expected=[rows, count])
     legal = mask[np.arange(steps), actions]
     if not legal.all():
         row = int(np.flatnonzero(~legal)[0])

@@ -7,6 +7,7 @@ from understudy.envs.gym import make_env
 
 ENDLESS = {
     *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup", "HalfCheetahBulletEnv"),
+    *("UnderstudyPendulumMasked", "UnderstudyWindyPoint", "UnderstudyWindyThrusters"),
     *(f"AdroitHand{task}{kind}" for task in ("Door", "Hammer", "Relocate") for kind in ("", "Sparse")),
     *(f"Fetch{task}{kind}" for task in ("Reach", "Push", "Slide", "PickAndPlace") for kind in ("", "Dense")),
 }
@@ -15,6 +16,7 @@ ENDING = {
     *("CartPole", "MountainCar", "MountainCarContinuous", "Acrobot", "InvertedPendulum", "InvertedDoublePendulum"),
     *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
     *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
+    *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels"),
 }
 
 

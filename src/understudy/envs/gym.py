@@ -17,7 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError, did_you_mean
-from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, MultiDiscrete, Spec
 
 Env = gymnasium.Env[Any, Any]
 Keys = tuple[str, ...]
@@ -114,16 +114,21 @@ def env_spec(env: Env, name: str) -> Spec:
 def _actions(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return MultiDiscrete(tuple(map(int, space.nvec)))
     if isinstance(space, spaces.Box) and len(space.shape) == 1 and np.dtype(space.dtype).kind == "f":
         return Box(tuple(map(float, space.low)), tuple(map(float, space.high)), np.dtype(space.dtype).name)
     raise ConfigError(
-        f"environment '{name}'", "actions not supported", got=space, expected="Box(A,) of floats, or Discrete from 0"
+        f"environment '{name}'",
+        "actions not supported",
+        got=space,
+        expected="Box(A,) of floats, Discrete from 0, or MultiDiscrete(A,) from 0",
     )
 
 
 def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
     """What a policy chose, as the environment wants it: inside the box and of its dtype, or whole numbers."""
-    if isinstance(space, Discrete):
+    if not isinstance(space, Box):
         return values.astype(np.int64)
     return np.asarray(np.clip(values, space.low, space.high), space.dtype)
 

@@ -11,7 +11,7 @@ from typing import Any, final
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -62,6 +62,8 @@ class GymVector:
         self._over = np.zeros(self._count, bool)
         """Where the next step will only reset [N]."""
         self._running = False
+        self._interrupted = False
+        """A call was left before all had answered: nobody may wait for them again."""
 
     @property
     def count(self) -> int:
@@ -76,8 +78,7 @@ class GymVector:
 
     def begin(self, seeds: list[int] | None) -> Obs:
         """Start anew; None for simulators that were seeded when they were made."""
-        vector: Any = self._vector  # a list of seeds is welcome there, whatever its annotation says
-        raw, _ = self._call(lambda: vector.reset(seed=seeds), "could not be reset")
+        raw, _ = self._call(lambda: self._reset(seeds, None), "could not be reset")
         self._over[:] = False
         self._running = True
         return self._groups(raw)
@@ -86,22 +87,23 @@ class GymVector:
         if not self._running:
             raise RunError(self._where, "stepped before it was reset")
         wishes = action_array(action, self._spec.action, self.count, self._where)
-        raw, rewards, terminated, truncated, infos = self._call(lambda: self._vector.step(wishes), "failed in a step")
+        raw, rewards, terminated, truncated, infos = self._call(lambda: self._advance(wishes), "failed in a step")
         over = np.asarray(terminated, bool)
         flags = over, np.asarray(truncated, bool) & ~over
         valid, ended = ~self._over, flags[0] | flags[1]
-        reward = torch.from_numpy(np.where(valid, rewards, 0).astype(np.float32))
+        any_ended = bool(ended.any())
+        reward = torch.from_numpy(_rewards(rewards, self._over))
         check_reward(reward, self.count, self._where)
-        obs, final_obs = self._observations(raw, infos, ended)
+        obs, final_obs = self._observations(raw, infos, ended, any_ended)
         self._over = ended if self._mode is AutoresetMode.NEXT_STEP else self._over
-        extras = self._extras(infos, ended)
+        extras = self._extras(infos, ended, any_ended)
         ends = torch.from_numpy(flags[0]), torch.from_numpy(flags[1])
         return Step(obs, final_obs, reward, *ends, torch.from_numpy(valid), extras)
 
-    def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_]) -> tuple[Obs, Obs]:
+    def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_], any_ended: bool) -> tuple[Obs, Obs]:
         """What the policy sees next, and the true successors."""
         obs = self._groups(raw)
-        if not ended.any():
+        if not any_ended:
             return obs, obs
         if self._mode is AutoresetMode.SAME_STEP:
             return obs, self._with_finals(obs, infos, ended)
@@ -109,7 +111,7 @@ class GymVector:
             return self._free_choice(obs, ended), obs
         finals = {name: values.clone() for name, values in obs.items()}
         options = {"reset_mask": ended.copy()}
-        fresh, _ = self._call(lambda: self._vector.reset(options=options), "could not be reset")
+        fresh, _ = self._call(lambda: self._reset(None, options), "could not be reset")
         return self._groups(fresh), finals
 
     def _with_finals(self, obs: Obs, infos: Infos, ended: NDArray[np.bool_]) -> Obs:
@@ -150,25 +152,60 @@ class GymVector:
             return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
         return torch.from_numpy(np.ascontiguousarray(values, group.dtype))
 
-    def _extras(self, infos: Infos, ended: NDArray[np.bool_]) -> dict[str, Tensor]:
+    def _extras(self, infos: Infos, ended: NDArray[np.bool_], any_ended: bool) -> dict[str, Tensor]:
         if self._extra_names is None:
             self._extra_names = tuple(name for name in infos if name.startswith(REWARD_TERMS))
-        last = infos.get("final_info", {}) if ended.any() else {}
+        last = infos.get("final_info", {}) if any_ended else {}
         columns = {name: _column(infos, name, self.count) for name in self._extra_names}
         for name in self._extra_names if isinstance(last, Mapping) and last else ():
             columns[name][ended] = _column(last, name, self.count)[ended]
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
+    def _advance(self, wishes: NDArray[Any]) -> Any:
+        if not isinstance(self._vector, AsyncVectorEnv):
+            return self._vector.step(wishes)
+        self._vector.step_async(wishes)
+        self._await(self._vector)
+        return self._vector.step_wait()
+
+    def _reset(self, seeds: list[int] | None, options: dict[str, Any] | None) -> Any:
+        vector: Any = self._vector  # a list of seeds is welcome there, whatever its annotation says
+        if not isinstance(vector, AsyncVectorEnv):  # not every simulator knows options
+            return vector.reset(seed=seeds) if options is None else vector.reset(options=options)
+        vector.reset_async(seed=None if seeds is None else [*seeds], options=options)
+        self._await(vector)
+        return vector.reset_wait()
+
+    @staticmethod
+    def _await(vector: AsyncVectorEnv) -> None:
+        """Until every process has answered; no answer is read before, so that `waiting` can tell who has not."""
+        for pipe in filter(None, vector.parent_pipes):
+            pipe.poll(None)
+
+    def waiting(self) -> list[int]:
+        """Who has not answered, while a call lasts; empty where the simulator does not tell."""
+        if not isinstance(self._vector, AsyncVectorEnv):
+            return []
+        return [number for number, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll()]
+
     def _call(self, what: Any, told: str) -> Any:
         try:
             return what()
-        except UnderstudyError:
-            raise
         except Exception as error:
-            raise RunError(self._where, f"{told} ({type(error).__name__}: {error})") from error
+            if not isinstance(error, UnderstudyError):
+                raise RunError(self._where, f"{told} ({type(error).__name__}: {error})") from error
+            self._interrupted = True
+            raise
+        except KeyboardInterrupt:
+            self._interrupted = True
+            raise
 
     def close(self) -> None:
-        self._vector.close()
+        """Processes that have not answered are ended, not asked."""
+        if self._interrupted and isinstance(self._vector, AsyncVectorEnv):
+            self._vector.close(terminate=True)
+        else:
+            self._vector.close()
 
 
 def _mode(vector: Vector, where: str) -> AutoresetMode:
@@ -197,9 +234,17 @@ def _pick(told: Any, number: int) -> Any:
     return told[number]
 
 
+def _rewards(rewards: Any, idle: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """As float32, 0 where a step only reset [N]."""
+    copied = np.array(rewards, np.float32)
+    return np.where(idle, np.float32(0.0), copied) if idle.any() else copied
+
+
 def _column(infos: Infos, name: str, count: int) -> NDArray[np.float32]:
     """A number of each environment [N], NaN where it told none."""
     values, told = infos.get(name), infos.get(f"_{name}")
+    if told is None and type(values) is np.ndarray and values.shape == (count,) and values.dtype.kind == "f":
+        return values.astype(np.float32)
     if values is None or np.shape(values) != (count,) or np.asarray(values).dtype.kind not in "fiub":
         return np.full(count, np.nan, np.float32)
     column = np.array(values, np.float32)

@@ -59,6 +59,8 @@ class LocalVector:
         self._rows = ObservationRows(self._envs[0].observation_space, self._spec, count, self._where)
         self._finals = ObservationRows(self._envs[0].observation_space, self._spec, count, self._where)
         self._left = np.full(count, WHOLE, np.int64)
+        self._asked = 0
+        """The environment whose answer is waited for."""
         self._shortened: set[int] = set()
         self._extra_names = None if extras is None else tuple(extras)
         self._extras: dict[str, Tensor] = {}
@@ -113,6 +115,7 @@ class LocalVector:
 
     def _advance(self, number: int, wish: Any) -> bool:
         """One environment's step; True where its episode ended, and another one has begun."""
+        self._asked = number
         try:
             raw, reward, terminated, truncated, info = self._envs[number].step(wish)
         except Exception as error:
@@ -138,6 +141,7 @@ class LocalVector:
         return bool(self._left[number] == 0)
 
     def _begin(self, number: int, seed: int | None) -> None:
+        self._asked = number
         try:
             raw, _ = self._envs[number].reset(seed=seed)
         except Exception as error:
@@ -183,6 +187,10 @@ class LocalVector:
         self._shortened = {int(number) for number in np.flatnonzero(self._left != WHOLE)}
         self._running = True
         return self._rows.tensors
+
+    def waiting(self) -> list[int]:
+        """Who has not answered, while a call lasts."""
+        return [self._asked]
 
     def close(self) -> None:
         for env in self._envs:

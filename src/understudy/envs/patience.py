@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any, ParamSpec, Protocol, TypeVar, final, runtime_checkable
 
@@ -56,8 +56,7 @@ class Patience:
         """The call that lasts, the one last seen, the one that shall end, and the one that was told of."""
         self._main = threading.main_thread().ident
         self._watcher: threading.Thread | None = None
-        self._handler: Any = None
-        self._former: Any = None
+        self._handler: Handler | None = None
 
     def call(self, function: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
         if threading.get_ident() != self._main:
@@ -73,8 +72,7 @@ class Patience:
     def _watch(self) -> None:
         mine = weakref.ref(self)
         if sys.platform != "win32":
-            self._former = signal.getsignal(signal.SIGALRM)
-            self._handler = _handler(mine, self._former)
+            self._handler = Handler(mine, signal.getsignal(signal.SIGALRM))
             signal.signal(signal.SIGALRM, self._handler)
         self._watcher = threading.Thread(target=_look_again, args=(mine, self.seconds / LOOKS), daemon=True)
         self._watcher.start()
@@ -97,9 +95,10 @@ class Patience:
         return True
 
     def _signal(self) -> None:
-        """Unless another handler has taken the place of ours."""
-        if sys.platform != "win32" and self._main and signal.getsignal(signal.SIGALRM) is self._handler:
-            signal.pthread_kill(self._main, signal.SIGALRM)
+        """Unless somebody's handler has taken the place of ours, who may not expect it."""
+        if sys.platform != "win32" and self._main:
+            if any(handler is self._handler for handler in _chain(signal.getsignal(signal.SIGALRM))):
+                signal.pthread_kill(self._main, signal.SIGALRM)
 
     def interrupt(self) -> bool:
         """The handler's part: raise if the call still lasts. False if the signal was somebody else's."""
@@ -118,26 +117,37 @@ class Patience:
         """Give the handler back, unless somebody else has replaced it."""
         if threading.get_ident() != self._main or self._watcher is None:
             return
-        if sys.platform != "win32" and signal.getsignal(signal.SIGALRM) is self._handler:
-            signal.signal(signal.SIGALRM, self._former)
+        if sys.platform != "win32":
+            found: Any = signal.getsignal(signal.SIGALRM)
+            if isinstance(found, Handler) and found is self._handler:
+                signal.signal(signal.SIGALRM, found.former)
         self._watcher = None
         self._sought = NONE
 
 
-def _handler(mine: "weakref.ref[Patience]", former: Any) -> Callable[[int, FrameType | None], None]:
-    """Ours if we sent the signal, otherwise the one that was there."""
+@final
+class Handler:
+    """Of SIGALRM: ours if we sent the signal, otherwise the one that was there before, which may be ours, too."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        patience = mine()
+    def __init__(self, mine: "weakref.ref[Patience]", former: Any) -> None:
+        self._mine, self.former = mine, former
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        patience = self._mine()
         if patience is not None and patience.interrupt():
             return
-        if callable(former):
-            former(number, frame)
-        elif former == signal.SIG_DFL:
+        if callable(self.former):
+            self.former(number, frame)
+        elif self.former == signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
-    return handle
+
+def _chain(handler: Any) -> Iterator[Handler]:
+    """The handlers of ours that a signal reaches."""
+    while isinstance(handler, Handler):
+        yield handler
+        handler = handler.former
 
 
 def _look_again(mine: "weakref.ref[Patience]", pause: float) -> None:

@@ -93,7 +93,7 @@ def action_array(action: Tensor, space: ActionSpace, count: int, where: str) -> 
     """Actions [N, …] as an environment wants them: checked, of its dtype, and inside its box."""
     values: NDArray[Any] = action.numpy(force=True)
     check_action(values, space, count, where)
-    if isinstance(space, Discrete):
+    if not isinstance(space, Box):
         return values.astype(np.int64, copy=False)
     low, high = _bounds(space)
     inside: NDArray[Any] = np.minimum(np.maximum(values.astype(space.dtype, copy=False), low), high)
@@ -110,12 +110,12 @@ def check_action(values: NDArray[Any], space: ActionSpace, count: int, where: st
     expected = (count,) if isinstance(space, Discrete) else (count, space.size)
     if values.shape != expected:
         raise RunError(where, "actions have the wrong shape", got=values.shape, expected=expected)
-    if isinstance(space, Discrete):
-        if values.dtype.kind not in "iu":
-            raise RunError(where, "actions are not whole numbers", got=values.dtype, expected="an integer dtype")
-        right = (values >= 0) & (values < space.count)
-    else:
+    if isinstance(space, Box):
         right = np.isfinite(values)
+    elif values.dtype.kind not in "iu":
+        raise RunError(where, "actions are not whole numbers", got=values.dtype, expected="an integer dtype")
+    else:
+        right = (values >= 0) & (values < (space.count if isinstance(space, Discrete) else np.asarray(space.counts)))
     if not right.all():
         number = int(np.argmin(right.reshape(count, -1).all(1)))
         got = values[number]

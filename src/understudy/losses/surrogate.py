@@ -14,12 +14,26 @@ def clipped_surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor,
     return torch.maximum(-advantage * ratio, -advantage * ratio.clamp(1.0 - clip, 1.0 + clip))
 
 
+def surrogate_with_slope(log_ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+    """`clipped_surrogate` from log ρ [B], and its slope ∂/∂log π: −A·ρ, or 0 where nothing is gained by going on."""
+    ratio = torch.exp(log_ratio)
+    plain, held = advantage * ratio, advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
+    return -torch.minimum(plain, held), -plain.masked_fill(plain > held, 0.0)
+
+
 def clipped_value_error(value: Tensor, old_value: Tensor, target: Tensor, clip: float) -> Tensor:
     """The larger of (V − y)² and (V_old + clip(V − V_old, ±ε) − y)² [B]: V moves at most ε, in units of reward."""
     check_no_gradient(old_value=old_value, target=target)
     check_same_shape(value=value, old_value=old_value, target=target)
     held = old_value + (value - old_value).clamp(-clip, clip)
     return torch.maximum((value - target).square(), (held - target).square())
+
+
+def clipped_value_slope(value: Tensor, old_value: Tensor, target: Tensor, clip: float) -> Tensor:
+    """∂/∂V of `clipped_value_error` [B]: 2(V − y), or 0 where V left its clip and the held one has the larger error."""
+    moved, error = value - old_value, value - target
+    held = old_value + moved.clamp(-clip, clip)
+    return (2.0 * error).masked_fill((moved.abs() > clip) & ((held - target).square() > error.square()), 0.0)
 
 
 def outside_share(log_prob: Tensor, old_log_prob: Tensor, clip: float) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Carry, Moments
-from understudy.core.spec import ACTION_MASK, Discrete, Spec
+from understudy.core.spec import ACTION_MASK, Discrete, Spec, recordable
 from understudy.nn.critic import mean_outcome
 from understudy.nn.dropout import asleep
 from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
@@ -59,13 +59,14 @@ class Actor(nn.Module):
         self.spec = spec
         self.settings = settings
         self.view = View(spec, moments)
-        self.discrete = isinstance(spec.action, Discrete)
-        if isinstance(spec.action, Discrete):
-            self.head = Categorical(spec.action.count)
+        space = recordable(spec.action)
+        self.discrete = isinstance(space, Discrete)
+        if isinstance(space, Discrete):
+            self.head = Categorical(space.count)
             centre, half_range = torch.zeros(()), torch.ones(())
         else:
-            self.head = HEADS[settings.head](spec.action.size)
-            centre, half_range = torch.as_tensor(spec.action.centre), torch.as_tensor(spec.action.half_range)
+            self.head = HEADS[settings.head](space.size)
+            centre, half_range = torch.as_tensor(space.centre), torch.as_tensor(space.half_range)
         if isinstance(settings, ValueActorSettings):
             outputs = self.head.outputs * settings.quantiles
             self.trunk = MLP(self.view.size, outputs, settings, rng, members=settings.members)

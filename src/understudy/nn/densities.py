@@ -14,9 +14,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.core.settings import Settings
-from understudy.core.spec import ActionSpace, Discrete
+from understudy.core.spec import ActionSpace, Discrete, MultiDiscrete
 from understudy.nn.beta_density import Beta
-from understudy.nn.choice_density import Choice
+from understudy.nn.choice_density import Choice, Choices
 from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian
 from understudy.nn.judged import Judged
 
@@ -47,7 +47,7 @@ class Density(Protocol):
 
 
 class DensitySettings(Settings):
-    """How continuous actions are drawn. Discrete ones are always drawn by their logits."""
+    """How continuous actions are drawn. Choices are always drawn by their logits."""
 
     kind: DensityName = "gaussian"
     """`gaussian` (σ learned, the same in every state), `state_gaussian` (σ of the state), `tanh_gaussian` (tanh of the
@@ -79,6 +79,8 @@ def make_density(space: ActionSpace, settings: DensitySettings) -> Density:
     """The density that fits the action space."""
     if isinstance(space, Discrete):
         return Choice(space.count)
+    if isinstance(space, MultiDiscrete):
+        return Choices(space.counts)
     if settings.kind == "beta":
         return Beta(space.size)
     return GAUSSIANS[settings.kind](space.size, settings.initial_std, settings.min_std, settings.max_std)

@@ -9,6 +9,7 @@ from understudy.core.spec import ACTION_MASK, Box, Spec
 from understudy.nn.activated_mlp import ACTOR_GAIN, ActivatedMLP
 from understudy.nn.actor import legal_actions
 from understudy.nn.densities import Density, DensitySettings, judge, make_density
+from understudy.nn.gaussian_density import Gaussian
 from understudy.nn.judged import Judged
 from understudy.nn.perception import Perception, RoleSettings
 
@@ -65,9 +66,15 @@ class ExploringPolicy(nn.Module):
     @torch.no_grad()
     def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn:
         """One step of N environments."""
-        features, carry = self._step(obs, carry)
-        action = self.density.sample(features, rng)
-        return Drawn(action, self.send(action), self.density.log_prob(features, action), carry)
+        outputs, legal, carry = self._outputs(obs, carry)
+        density = self.density
+        if isinstance(density, Gaussian):
+            action, log_prob = density.draw(outputs, rng)
+        else:
+            features = density.features(outputs, legal)
+            action = density.sample(features, rng)
+            log_prob = density.log_prob(features, action)
+        return Drawn(action, self.send(action), log_prob, carry)
 
     def evaluate(self, obs: Obs, carry: Carry, resets: Tensor | None, action: Tensor) -> Judged:
         """What the policy thinks now of actions [T, N, …] that were drawn from `carry` on, with gradient.
@@ -89,16 +96,23 @@ class ExploringPolicy(nn.Module):
         """Policy space → environment units, inside what the environment accepts."""
         if self.discrete:
             return action
-        return torch.clamp(self.action_centre + self.action_half_range * action, self.action_low, self.action_high)
+        units = torch.addcmul(self.action_centre, self.action_half_range, action)
+        return torch.clamp(units, self.action_low, self.action_high)
 
     def observe(self, obs: Obs, valid: Tensor | None = None) -> None:
         """Take observations into the normalisers' statistics. Once, after learning from them."""
         self.perception.observe(obs, valid)
 
     def _step(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
-        here = {name: values.to(self.action_centre.device) for name, values in obs.items()}
+        outputs, legal, carry = self._outputs(obs, carry)
+        return self.density.features(outputs, legal), carry
+
+    def _outputs(self, obs: Obs, carry: Carry) -> tuple[Tensor, Tensor | None, Carry]:
+        """What the trunk says of one step, what is legal, and what is remembered."""
+        device = self.trunk.flat.device
+        here = {name: values.to(device) for name, values in obs.items()}
         seen, carry = self.perception.step(here, carry)
-        return self.density.features(self.trunk(seen), legal_actions(here) if self.spec.masked else None), carry
+        return self.trunk(seen), legal_actions(here) if self.spec.masked else None, carry
 
 
 def _range(spec: Spec) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ it was; only what is sent to the environment is cut. A density of the cut action
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,30 @@ class _Held(torch.autograd.Function):
 
 def held(values: Tensor, low: float, high: float) -> Tensor:
     """`clamp`, except that a gradient that leads back inside passes: what has crossed a limit is not stuck there."""
+    if not torch.is_grad_enabled():
+        return values.clamp(low, high)
     result: Tensor = _Held.apply(values, low, high)  # type: ignore[no-untyped-call]
     return result
+
+
+class Deviation(NamedTuple):
+    """How far actions [..., A] are from a mean, in units of σ."""
+
+    error: Tensor
+    """z = (a − μ)/σ."""
+    squared: Tensor
+    precision: Tensor
+    """1/σ."""
+    log_prob: Tensor
+    """[...]."""
+
+
+def _deviation(mean: Tensor, log_std: Tensor, action: Tensor) -> Deviation:
+    precision = torch.exp(-log_std)
+    error = (action - mean).mul_(precision)
+    squared = error.square()
+    log_prob = squared.mul(0.5).add_(log_std).sum(-1).neg_().sub_(mean.shape[-1] * HALF_LOG_2PI)
+    return Deviation(error, squared, precision, log_prob)
 
 
 class _NormalLogProb(torch.autograd.Function):
@@ -47,11 +69,9 @@ class _NormalLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-        precision = torch.exp(-log_std)
-        error = (action - mean).mul_(precision)
-        squared = error.square()
+        error, squared, precision, log_prob = _deviation(mean, log_std, action)
         ctx.save_for_backward(error, precision, squared)
-        return squared.mul(0.5).add_(log_std).sum(-1).neg_().sub_(mean.shape[-1] * HALF_LOG_2PI)
+        return log_prob
 
     @staticmethod
     @once_differentiable
@@ -67,6 +87,8 @@ def normal_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
     """log N(a; μ, diag σ²) [...] of given actions [..., A], which get no gradient; log σ is [..., A], or [A] of all."""
     if torch.compiler.is_compiling():
         return normal_log_density(action.detach(), mean, log_std).sum(-1)
+    if not torch.is_grad_enabled():
+        return _deviation(mean, log_std, action).log_prob
     result: Tensor = _NormalLogProb.apply(mean, log_std, action.detach())  # type: ignore[no-untyped-call]
     return result
 
@@ -103,6 +125,27 @@ class Gaussian(nn.Module):
         entropy = (log_std.sum() + len(log_std) * UNIT_ENTROPY).expand(outputs.shape[:-1])
         features = torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
         return Judged(normal_log_prob(outputs, log_std, action), entropy, features)
+
+    def draw(self, outputs: Tensor, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """`sample` and its `log_prob`, to the bit, without features in between. In no graph."""
+        log_std = self.log_std.clamp(self.low, self.high)
+        action = outputs + log_std.exp() * torch.randn(outputs.shape, generator=rng).to(outputs)
+        return action, _deviation(outputs, log_std, action).log_prob
+
+    def deviation(self, outputs: Tensor, action: Tensor) -> Deviation:
+        """What `judge` thinks of actions; like `slopes` and `width` with gradients switched off by the caller."""
+        return _deviation(outputs, self.log_std.clamp(self.low, self.high), action)
+
+    def slopes(self, deviation: Deviation, slope: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+        """∂/∂outputs [B, A] and ∂/∂log σ [A] of a loss less some entropy, from its slope in log-probabilities [B]."""
+        error, squared, precision, _ = deviation
+        to_log_std = torch.mv(squared.mT, slope).sub_(slope.sum() + entropy_weight)
+        outside = self.log_std - self.log_std.clamp(self.low, self.high)
+        return (error * precision).mul_(slope.unsqueeze(-1)), to_log_std.masked_fill_(outside * to_log_std < 0, 0.0)
+
+    def width(self) -> Tensor:
+        """Entropy [], the same in every state."""
+        return self.log_std.clamp(self.low, self.high).sum() + self.outputs * UNIT_ENTROPY
 
     def entropy(self, features: Tensor) -> Tensor:
         return _normal_entropy(features)

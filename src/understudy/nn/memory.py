@@ -11,9 +11,8 @@ Sequences are cut at resets, and the pieces run side by side as one batch (R: th
 
 so there is no loop over steps in Python. The dots are zeros, not uninitialised memory, and nothing is read there: they
 get a gradient of zero, and zero times a finite number is zero. Where there would be many of them (episodes of very
-different lengths) the pieces are packed instead (sorted by length; a step runs only those that still last). Without a
-reset inside it is torch's plain kernel, to the bit; otherwise steps and sequences agree to about 1e-7: products of
-other shapes round otherwise.
+different lengths) the pieces are packed instead (sorted by length; a step runs only those that still last). Steps and
+sequences agree to about 1e-7: products of other shapes round otherwise.
 """
 
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from understudy.core.protocols import Carry
 from understudy.core.settings import Settings
+from understudy.nn.recurrence import Weights, gru_layer
 
 WASTE = 3
 """Pieces are packed where padding would make this many times as many rows: it is the slower kernel for each of them."""
@@ -175,7 +175,20 @@ class Memory(nn.Module):
         return outputs[places], tuple(part[rank] for part in ends)
 
     def _run(self, values: Tensor | PackedSequence, carry: Carry) -> tuple[Tensor, Carry]:
-        """torch's kernel: it wants layers first, and an LSTM's two states as a pair."""
+        """Our layers for sequences through a GRU on the CPU; otherwise torch's kernel."""
+        if self.parts == 1 and isinstance(values, Tensor) and values.is_cpu and len(values) > 1:
+            return self._run_layers(values, carry)
+        return self._run_kernel(values, carry)
+
+    def _run_layers(self, values: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        ends: list[Tensor] = []
+        for number, weights in enumerate(self.cells.all_weights):
+            values, end = gru_layer(values, carry[0][:, number], Weights(*weights))
+            ends.append(end)
+        return values, (torch.stack(ends, dim=1),)
+
+    def _run_kernel(self, values: Tensor | PackedSequence, carry: Carry) -> tuple[Tensor, Carry]:
+        """torch's kernel wants layers first, and an LSTM's two states as a pair."""
         layers_first = tuple(part.transpose(0, 1).contiguous() for part in carry)
         outputs, after = self.cells(values, layers_first if self.parts == 2 else layers_first[0])
         ends = after if self.parts == 2 else (after,)

@@ -49,6 +49,7 @@ class Perception(nn.Module):
     ) -> None:
         super().__init__()
         self.inputs = find_inputs(settings.sees, spec, f"{where}.sees")
+        self.keys = {entry.name: _key(entry) for entry in self.inputs}
         self.settings = settings
         self.normalizers, self.encoders = nn.ModuleDict(), nn.ModuleDict()
         self.borrowed: set[str] = set()
@@ -82,6 +83,11 @@ class Perception(nn.Module):
         alike = (mine.normalize, mine.normalizer) == (settings.normalize, settings.normalizer)
         return entry in self.inputs and wanted is not None and mine.encoders.get(entry.name) == wanted and alike
 
+    @property
+    def fixed(self) -> bool:
+        """Without parameters or memory: what it makes of an observation stays the same until `observe`."""
+        return self.memory is None and not self.encoders
+
     def _width(self, entry: Input) -> int:
         return self.settings.encoders[entry.name].size if entry.name in self.settings.encoders else entry.size
 
@@ -94,13 +100,14 @@ class Perception(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
     def _see(self, entry: Input, obs: Obs) -> Tensor:
-        values, key = entry.of(obs), _key(entry)
+        values, key = entry.of(obs), self.keys[entry.name]
         leading = values.shape[: values.dim() - len(entry.shape)]
         if key in self.normalizers:
             values = self.normalizers[key](values)
         if key in self.encoders:
             values = self.encoders[key](values.reshape(-1, *entry.shape))
-        return values.float().reshape(*leading, -1)
+        values = values.float()
+        return values if values.dim() == len(leading) + 1 else values.reshape(*leading, -1)
 
     def step(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """One step of N environments [N, size], and what is remembered after it."""

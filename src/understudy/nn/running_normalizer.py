@@ -45,9 +45,9 @@ class RunningNormalizer(nn.Module):
         self._settle()
 
     def forward(self, values: Tensor) -> Tensor:
-        normal = (values.float() - self.shift) * self.scale
+        normal = (values.float() - self.shift).mul_(self.scale)
         clip = self.settings.clip
-        return normal if clip is None else normal.clamp(-clip, clip)
+        return normal if clip is None else normal.clamp_(-clip, clip)
 
     def inverse(self, normal: Tensor) -> Tensor:
         """The raw values [..., *shape] of normalised ones, where none was cut."""

@@ -35,11 +35,17 @@ class Adam:
     @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float | Tensor, *, largest_norm: float | None = None) -> None:
         """One step; a gradient of more than `largest_norm` is scaled down to it."""
-        gradients = torch.autograd.grad(loss, self.parameters)
+        self.step(torch.autograd.grad(loss, self.parameters), learning_rate, largest_norm=largest_norm)
+
+    @torch.no_grad()
+    def step(
+        self, gradients: Sequence[Tensor], learning_rate: float | Tensor, *, largest_norm: float | None = None
+    ) -> None:
+        """The same from the gradient of each parameter."""
         norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
         self.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
         if largest_norm is not None:
-            gradients = torch._foreach_mul(gradients, (largest_norm / self.norm.clamp(min=largest_norm)))
+            gradients = torch._foreach_mul(list(gradients), (largest_norm / self.norm.clamp(min=largest_norm)))
         self.count.add_(1)
         if torch.compiler.is_compiling():
             self._step(gradients, learning_rate)

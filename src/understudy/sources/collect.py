@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, stream
-from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, recordable
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
@@ -46,6 +46,7 @@ def recipe_spec(recipe: Recipe) -> Spec:
         spec = env_spec(env, recipe.env)
     finally:
         env.close()
+    recordable(spec.action)
     for behaviour in recipe.behaviours:
         if isinstance(behaviour, Scripted):
             find_controller(recipe.env)
@@ -119,7 +120,8 @@ def _rng(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _uniform(space: ActionSpace, rng: np.random.Generator) -> Act:
+def _uniform(accepted: ActionSpace, rng: np.random.Generator) -> Act:
+    space = recordable(accepted)
     if isinstance(space, Discrete):
         everything = np.ones(space.count, bool)
         return lambda groups: rng.choice(np.flatnonzero(groups.get(ACTION_MASK, everything)))
@@ -140,8 +142,9 @@ def _policy_act(policy: Policy, greedy: bool, seed: int) -> Act:
     return act
 
 
-def _blur(act: Act, behaviour: Scripted | RunPolicy, space: ActionSpace, rng: np.random.Generator) -> Act:
+def _blur(act: Act, behaviour: Scripted | RunPolicy, accepted: ActionSpace, rng: np.random.Generator) -> Act:
     """Gaussian noise in halves of the action range, and now and then a random action."""
+    space = recordable(accepted)
     uniform = _uniform(space, rng)
     spread = 0.0 if isinstance(space, Discrete) else behaviour.noise * space.half_range
 

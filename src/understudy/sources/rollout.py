@@ -17,6 +17,7 @@ from understudy.core.rng import derived_seed, stream
 from understudy.core.state import Static
 from understudy.envs.vector import Saving, Step, VectorWorld
 from understudy.sources.episode_log import EpisodeLog
+from understudy.sources.player import player_of
 from understudy.sources.rollout_storage import RolloutStorage
 
 
@@ -71,15 +72,16 @@ class RolloutSource:
         if not self._in_place():
             self._follow(policy)
         storage = RolloutStorage(self.steps, self.obs, self.device)
+        player = player_of(policy, self.steps, self.world.count, self.explore, self.device)
         before = carry = self.carry
         for t in range(self.steps):
-            drawn = policy.draw(storage.seen(t), carry, self.explore)
-            step = self.world.step(drawn.sent)
-            storage.put(t, drawn, step)
-            carry = self._carried(policy, drawn.carry, step)
+            sent, carry = player.play(t, storage.seen(t), carry)
+            step = self.world.step(sent)
+            storage.put(t, step)
+            carry = self._carried(policy, carry, step)
         self.carry = carry
         self.obs = storage.last()
-        rollout = storage.rollout(before)
+        rollout = storage.rollout(before, *player.told())
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
-from understudy.core.protocols import Carry, Drawn
+from understudy.core.protocols import Carry
 from understudy.envs.vector import Step
 
 
@@ -23,14 +23,14 @@ class RolloutStorage:
         self._obs = {name: self._empty(steps + 1, values) for name, values in obs.items()}
         self._rows = [dict(zip(obs, row, strict=True)) for row in zip(*map(_rows, self._obs.values()), strict=True)]
         self._see(0, obs)
-        self._numbers = torch.empty(2, steps, self._count, device=device)
+        self._reward = torch.empty(steps, self._count, device=device)
         self._ends = torch.empty(3, steps, self._count, dtype=torch.bool, device=device)
-        parts = (*self._numbers.unbind(0), *self._ends.unbind(0))
+        parts = (self._reward, *self._ends.unbind(0))
         self._parts = list(zip(*map(_rows, parts), strict=True))
-        """Views of one step's log-probabilities, rewards and flags: indexing at every step would cost more than it."""
+        """Views of one step's rewards and flags: indexing at every step would cost more than it."""
         self._finals: dict[int, Obs] = {}
         self._extras: dict[str, Tensor] = {}
-        self._action: Tensor | None = None
+        self._extra_rows: dict[str, tuple[Tensor, ...]] = {}
 
     def _empty(self, rows: int, like: Tensor) -> Tensor:
         return torch.empty(rows, *like.shape, dtype=like.dtype, device=self._device)
@@ -47,35 +47,31 @@ class RolloutStorage:
         """What it sees after the last step, as a copy [N, …]."""
         return {name: values.clone() for name, values in self._rows[self._steps].items()}
 
-    def put(self, t: int, drawn: Drawn, step: Step) -> None:
-        if self._action is None:
-            self._action = self._empty(self._steps, drawn.action)
-        self._action[t] = drawn.action
-        told = (drawn.log_prob, step.reward, step.terminated, step.truncated, step.valid)
+    def put(self, t: int, step: Step) -> None:
+        told = (step.reward, step.terminated, step.truncated, step.valid)
         for target, values in zip(self._parts[t], told, strict=True):
             target.copy_(values)
         self._see(t + 1, step.obs)
         if step.final_obs is not step.obs:
             self._finals[t] = {name: values.clone() for name, values in step.final_obs.items()}
         for name, numbers in step.extras.items():
-            self._extra(name)[t] = numbers
+            self._extra(name)[t].copy_(numbers)
 
-    def _extra(self, name: str) -> Tensor:
+    def _extra(self, name: str) -> tuple[Tensor, ...]:
         if name not in self._extras:
             self._extras[name] = torch.full((self._steps, self._count), torch.nan, device=self._device)
-        return self._extras[name]
+            self._extra_rows[name] = _rows(self._extras[name])
+        return self._extra_rows[name]
 
-    def rollout(self, carry: Carry) -> Rollout:
-        """Everything that was put, with what the policy remembered before the first step."""
-        assert self._action is not None
+    def rollout(self, carry: Carry, action: Tensor, log_prob: Tensor) -> Rollout:
+        """Everything that was put, with what the policy did, and remembered before the first step."""
         obs = {name: values[:-1] for name, values in self._obs.items()}
         next_obs = {name: values[1:].clone() for name, values in self._obs.items()}
         for t, final_obs in self._finals.items():
             for name, values in final_obs.items():
                 next_obs[name][t] = values
-        log_prob, reward = self._numbers
         terminated, truncated, valid = self._ends
-        return Rollout(obs, self._action, log_prob, reward, next_obs, terminated, truncated, valid, carry, self._extras)
+        return Rollout(obs, action, log_prob, self._reward, next_obs, terminated, truncated, valid, carry, self._extras)
 
 
 def _rows(values: Tensor) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ from torch import Tensor
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
-from understudy.core.spec import Box, Discrete, Spec
+from understudy.core.spec import Box, Discrete, Spec, recordable
 from understudy.data.assemble import check_actions
 from understudy.data.dataset import Dataset, Pager
 from understudy.data.episode import COLUMN_NAME, Array
@@ -306,10 +306,11 @@ def check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: Ep
 
 def _shapes(spec: Spec, columns: Mapping[str, Array], steps: int, episodes: int) -> dict[str, tuple[int, ...]]:
     expected: dict[str, tuple[int, ...]] = {"reward": (steps,)}
-    if isinstance(spec.action, Box):
-        expected["action"] = (steps, spec.action.size)
+    space = recordable(spec.action)
+    if isinstance(space, Box):
+        expected["action"] = (steps, space.size)
     else:
-        expected |= {"action": (steps,), "mask": (steps + episodes, spec.action.count)}
+        expected |= {"action": (steps,), "mask": (steps + episodes, space.count)}
     expected |= {f"observation.{name}": (steps + episodes, *group.shape) for name, group in spec.observation.items()}
     expected |= {name: (steps, *array.shape[1:]) for name, array in columns.items() if name.startswith("extra.")}
     return expected

@@ -10,7 +10,7 @@ import numpy as np
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import write_bytes, write_new
-from understudy.core.spec import ActionSpace, Discrete, Group, Spec
+from understudy.core.spec import ActionSpace, Discrete, Group, Spec, recordable
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array, Episode
@@ -176,7 +176,8 @@ def _is_image(group: Group) -> bool:
     return group.dtype == "uint8" and len(group.shape) in {2, 3} and min(group.shape[:2]) >= IMAGE_SIDE
 
 
-def _action_json(space: ActionSpace) -> dict[str, Any]:
+def _action_json(accepted: ActionSpace) -> dict[str, Any]:
+    space = recordable(accepted)
     if isinstance(space, Discrete):
         return {"type": "Discrete", "dtype": "int64", "start": 0, "n": space.count}
     bounds = {"low": list(space.low), "high": list(space.high)}

@@ -1,0 +1,139 @@
+"""Peer: Stable-Baselines3's PPO. Start it with the python of a virtualenv holding requirements-sb3.txt.
+
+A policy of its has one observation for both networks: of Go1 they see `state`, which is less work than ours have.
+With --normalize it is its VecNormalize, of observations only.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from _ppo_windows import (
+    CLIP,
+    EPOCHS,
+    GAMMA,
+    LARGEST_GRADIENT,
+    LEARNING_RATE,
+    MINIBATCHES,
+    POOL_THREADS,
+    TASKS,
+    THREADS,
+    TRACE,
+    TRANSITIONS,
+    Task,
+    arguments,
+    serve,
+)
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+
+class Pool(VecEnv):
+    """EnvPool as its users adapt it: ended environments are reset at once, as this library expects."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        import envpool
+
+        self.pool = envpool.make_gymnasium(task.env, num_envs=task.count, seed=seed, num_threads=POOL_THREADS)
+        self.group = task.groups[0] if isinstance(self.pool.observation_space, gymnasium.spaces.Dict) else None
+        space = self.pool.observation_space if self.group is None else self.pool.observation_space[self.group]
+        wide = gymnasium.spaces.Box(-np.inf, np.inf, space.shape, np.float32)
+        action = self.pool.action_space
+        super().__init__(
+            task.count, wide, gymnasium.spaces.Box(np.float32(action.low), np.float32(action.high), dtype=np.float32)
+        )
+        self.type = action.dtype
+
+    def _seen(self, raw: Any) -> np.ndarray:
+        return (raw if self.group is None else raw[self.group]).astype(np.float32)
+
+    def reset(self) -> np.ndarray:
+        return self._seen(self.pool.reset()[0])
+
+    def step_async(self, actions: np.ndarray) -> None:
+        self.actions = actions.astype(self.type)
+
+    def step_wait(self) -> Any:
+        raw, rewards, terminated, truncated, _ = self.pool.step(self.actions)
+        obs, dones = self._seen(raw), terminated | truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        if dones.any():
+            ended = np.flatnonzero(dones)
+            for number in ended:
+                infos[number] = {
+                    "terminal_observation": obs[number].copy(),
+                    "TimeLimit.truncated": bool(truncated[number]),
+                }
+            obs[ended] = self._seen(self.pool.reset(ended.astype(np.int32))[0])
+        return obs, rewards, dones, infos
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        raise NotImplementedError
+
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **settings: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False] * self.num_envs
+
+
+def make_world(task: Task, normalize: bool, seed: int = 0) -> VecEnv:
+    world = Pool(task, seed) if task.pool else make_vec_env(task.env, task.count, seed=seed)
+    return VecNormalize(world, norm_reward=False) if normalize else world
+
+
+def make_model(task: Task, *, normalize: bool, seed: int) -> PPO:
+    hidden = list(task.hidden)
+    return PPO(
+        "MlpPolicy",
+        make_world(task, normalize, seed),
+        seed=seed,
+        learning_rate=LEARNING_RATE,
+        n_steps=task.steps,
+        batch_size=TRANSITIONS // MINIBATCHES,
+        n_epochs=EPOCHS,
+        gamma=GAMMA,
+        gae_lambda=TRACE,
+        clip_range=CLIP,
+        max_grad_norm=LARGEST_GRADIENT,
+        policy_kwargs={"net_arch": {"pi": hidden, "vf": hidden}},
+        device="cpu",
+    )
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(THREADS)
+    task = TASKS[options.task]
+    model = make_model(task, normalize=options.normalize, seed=0)
+    idle = model.env.unwrapped if task.pool else make_world(task, False)  # a pool of Go1 takes gigabytes
+    idle.reset()
+    low, high = idle.action_space.low, idle.action_space.high
+    actions = np.random.default_rng(0).uniform(low, high, (task.steps, task.count, *low.shape)).astype(np.float32)
+
+    def training() -> None:
+        model.learn(TRANSITIONS, log_interval=None, reset_num_timesteps=False)
+
+    def environment() -> None:
+        for action in actions:
+            idle.step(action)
+
+    training()
+    _, callback = model._setup_learn(TRANSITIONS, reset_num_timesteps=False)
+
+    def rollout() -> None:
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, task.steps)
+
+    serve("sb3", {"environment": environment, "rollout": rollout, "training": training}, options)
+
+
+if __name__ == "__main__":
+    main()

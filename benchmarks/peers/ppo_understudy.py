@@ -1,0 +1,86 @@
+"""Ourselves: PPO's parts in the loop's two lines."""
+
+import torch
+from _ppo_windows import (
+    CLIP,
+    EPOCHS,
+    GAMMA,
+    LARGEST_GRADIENT,
+    LEARNING_RATE,
+    MINIBATCHES,
+    POOL_THREADS,
+    TASKS,
+    THREADS,
+    TRACE,
+    Task,
+    arguments,
+    serve,
+)
+
+from understudy.core.rng import stream
+from understudy.envs.envpool_world import EnvPoolWorld
+from understudy.envs.local_vector import LocalVector
+from understudy.envs.vector import VectorWorld
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts.proximal import Proximal, ProximalSettings
+from understudy.run.allocator import keep_freed_memory
+from understudy.sources.rollout import RolloutSource
+
+MEMORY_UNITS = 64
+
+
+def make_world(task: Task) -> VectorWorld:
+    if task.pool:
+        return EnvPoolWorld(task.env, task.count, threads=POOL_THREADS)
+    return LocalVector(task.env, task.count)
+
+
+def make_learner(task: Task, world: VectorWorld, normalize: bool, memory: str, seed: int = 0) -> Proximal:
+    trunk = {"hidden": task.hidden, "activation": "tanh"}
+    eyes = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
+    actor, critic = ((group,) if len(world.spec.observation) > 1 else () for group in task.groups)
+    policy = ExploringPolicy(world.spec, ExplorerSettings.parse({**eyes, "sees": actor}), stream(seed, "policy"))
+    value = ValueNetwork(world.spec, ValueSettings.parse({**eyes, "sees": critic}), stream(seed, "value"))
+    settings = ProximalSettings(
+        gamma=GAMMA,
+        trace=TRACE,
+        clip=CLIP,
+        epochs=EPOCHS,
+        minibatches=MINIBATCHES,
+        learning_rate=LEARNING_RATE,
+        schedule="constant",
+        largest_gradient=LARGEST_GRADIENT,
+    )
+    return Proximal.of(settings, policy, value, stream(seed, "shuffle"), task.count, steps=1_000_000)
+
+
+def main() -> None:
+    options = arguments()
+    torch.set_num_threads(THREADS)
+    keep_freed_memory()
+    task = TASKS[options.task]
+    world = make_world(task)
+    idle = world if task.pool else make_world(task)  # a pool of Go1 takes gigabytes: nobody holds two
+    learner = make_learner(task, world, options.normalize, options.memory)
+    source = RolloutSource.build(world, learner.policy, task.steps, 0)
+    if idle is not world:
+        idle.reset(0)
+    rng = torch.Generator().manual_seed(0)
+    actions = (2 * torch.rand(task.steps, task.count, world.spec.box.size, generator=rng) - 1).unbind(0)
+
+    def environment() -> None:
+        for action in actions:
+            idle.step(action)
+
+    def rollout() -> None:
+        source.next(learner.policy)
+
+    def training() -> None:
+        learner.update(source.next(learner.policy))
+
+    serve("understudy", {"environment": environment, "rollout": rollout, "training": training}, options)
+
+
+if __name__ == "__main__":
+    main()
