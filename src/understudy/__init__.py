@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
-    from understudy.core.spec import Box, Discrete, Spec
+    from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
-    "understudy.core.spec": "Box Discrete Spec",
+    "understudy.core.spec": "Box Discrete MultiDiscrete Spec",
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
@@ -60,6 +60,7 @@ __all__ = [
     "Box",
     "Dataset",
     "Discrete",
+    "MultiDiscrete",
     "Episode",
     "Evaluation",
     "Recipe",

@@ -14,10 +14,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from small import BROKEN, SHORT, content, short_settings
 
 import understudy as us
-from understudy.core.errors import CheckpointError, ConfigError, RunError, UnderstudyError
+from learners import differences
+from understudy.core.errors import CheckpointError, ConfigError, DataError, RunError, UnderstudyError
 from understudy.core.state import restore
 from understudy.envs.gym import make_env
 from understudy.envs.gym_vector import GymVector
+from understudy.envs.local_vector import LocalVector
 from understudy.envs.vector import VectorWorld
 from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
@@ -163,6 +165,36 @@ def test_a_world_of_ones_own_trains_and_resumes(tmp_path: Path) -> None:
     us.resume(run.path, steps=14, world=own_world)
     assert us.Run(run.path).result["updates"] == 14
     assert run.evaluate(3, world=own_world).lengths == (10, 10, 10)
+
+
+def test_the_only_simulator_there_is_serves_both(tmp_path: Path) -> None:
+    """It is made once, evaluated in, and put back: one that can be is where it was, so the run is the same."""
+    made = []
+
+    def only(count: int) -> VectorWorld:
+        made.append(count)
+        return LocalVector(SHORT, count)
+
+    env = {"id": "mine", "simulator": "given"}
+    shared = parse_config(settings(tmp_path / "shared", env={**env, "shared": True}))
+    us.train(shared, world=only)
+    assert made == [3]
+    us.train(parse_config(settings(tmp_path / "apart", env=env)), world=lambda count: LocalVector(SHORT, count))
+    first, second = (load_checkpoint(tmp_path / name / "checkpoints", 12).state for name in ("shared", "apart"))
+    assert differences(first, second) == []
+    with pytest.raises(ConfigError, match=r"eval_episodes: more than .* shared: got 9, expected 3"):
+        us.train(parse_config(settings(tmp_path / "x", env={**env, "shared": True}, eval_episodes=9)), world=only)
+
+
+def test_predictions_need_only_what_the_actor_sees(tmp_path: Path) -> None:
+    algo = {"name": "ppo", "actor": {"sees": ["state"]}}
+    run = train(tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, algo=algo, steps=1)
+    some = np.random.default_rng(0).standard_normal((5, 4))
+    whole = {"state": some, "privileged": np.zeros((5, 7))}
+    assert np.array_equal(run.predict({"state": some}), run.predict(whole))
+    assert np.array_equal(run.predict(some), run.predict(whole))
+    with pytest.raises(DataError, match="group 'state' is missing"):
+        run.predict({"privileged": np.zeros((5, 7))})
 
 
 def test_two_resumes_of_an_inexact_world_are_the_same(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@
                                                                     → losses.surrogate.clipped_value_error
 
 Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
-actor cannot. Each is perception (normaliser, encoder per input, memory) → trunk → head; see docs/ppo.md.
+actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md.
 
 Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
 the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final

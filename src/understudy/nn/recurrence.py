@@ -11,6 +11,7 @@ g = ∂L/∂h_t and σ′ = σ(1 − σ):
 Weights and their order are torch's: [3·units, inputs], in the order r z n.
 """
 
+from collections import deque
 from typing import Any, NamedTuple, final
 
 import torch
@@ -62,19 +63,25 @@ def _steps(values: Tensor) -> tuple[Tensor, ...]:
     return values.unbind(0)
 
 
-FREE: dict[tuple[object, ...], list[_Room]] = {}
-"""Rooms that wait for a run of their shape; large ones are not kept, as their views cost little beside their work."""
+FREE: deque[_Room] = deque(maxlen=8)
+"""Rooms that wait for a run of their shape, the newest few; large ones are not kept, as their views cost little beside
+their work."""
 LARGE = 1 << 20
 
 
 def _borrow(steps: int, start: Tensor) -> _Room:
-    waiting = FREE.get((steps, *start.shape, start.dtype))
-    return waiting.pop() if waiting else _Room(steps, *start.shape, start)
+    count, units = start.shape
+    wanted = (steps, count, units, start.dtype)
+    for room in tuple(FREE):
+        if (*room.news.shape, room.news.dtype) == wanted:
+            FREE.remove(room)
+            return room
+    return _Room(steps, count, units, start)
 
 
 def _give_back(room: _Room) -> None:
     if room.gates.numel() < LARGE:
-        FREE.setdefault((*room.news.shape, room.news.dtype), []).append(room)
+        FREE.append(room)
 
 
 class _GRULayer(torch.autograd.Function):

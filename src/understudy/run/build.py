@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 
-from understudy.algorithms import known_actions
 from understudy.core.errors import ConfigError
 from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
@@ -15,7 +14,7 @@ from understudy.run.offline import OfflineLearner, build_offline
 from understudy.run.on_policy import OnPolicyLearner, build_on_policy
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.wandb_sink import import_wandb
-from understudy.run.worlds import WorldMaker, check_fits, spec_of
+from understudy.run.worlds import WorldMaker, check_actions, check_fits, spec_of
 from understudy.sources.collect import recipe_name, recipe_spec
 
 
@@ -26,33 +25,28 @@ def build_learner(
     world: WorldMaker | None = None,
 ) -> OfflineLearner | OnPolicyLearner:
     """All that a run moves. `prepared`: its data, if they are in memory already. `world`: a simulator of one's own."""
-    device = check_config(config, world)
+    device = check_config(config)
     if config.data is None:
         return build_on_policy(config, device, world)
     return build_offline(config, device, reporter, prepared)
 
 
-def check_config(config: RunConfig, world: WorldMaker | None = None) -> torch.device:
+def check_config(config: RunConfig) -> torch.device:
     """What can be checked without touching data: device, environment, reference score, packages, data's place."""
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
     if config.wandb:
         import_wandb()
-    if config.env.simulator != "given" or world is not None:
-        _check_world(config, world)
+    if config.env.simulator != "given":  # of those it is asked when they are made: there may be only one of them
+        _check_world(config)
     if config.compile and config.data is None:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device)
 
 
-def _check_world(config: RunConfig, world: WorldMaker | None) -> None:
-    spec = spec_of(config.env, world)
-    if not isinstance(spec.action, known_actions(config.algo)):
-        raise ConfigError(
-            f"environment '{config.env.id}'",
-            f"its actions are not for {config.algorithm}",
-            got=spec.action.describe(),
-        )
+def _check_world(config: RunConfig) -> None:
+    spec = spec_of(config.env)
+    check_actions(spec, config)
     if config.data is None:
         return
     recipe = config.data.recipe

@@ -101,6 +101,8 @@ class EnvSettings(Settings):
     """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
     simulator: Literal["gymnasium", "envpool", "given"] = "gymnasium"
     """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, world=…)`)."""
+    shared: bool = False
+    """Evaluate in the environments that rollouts are played in: for simulators of which a process can have only one."""
     settings: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
     """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
     segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
@@ -123,6 +125,8 @@ class EnvSettings(Settings):
     def _settings_have_a_taker(self) -> Self:
         if self.settings and self.simulator != "envpool":
             raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
+        if self.shared and self.simulator != "given":
+            raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=given")
         return self
 
 

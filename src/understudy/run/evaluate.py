@@ -120,17 +120,18 @@ def evaluate_policy(
 def evaluate_in_world(
     policy: Policy,
     world: VectorWorld,
+    episodes: int,
     seed: int,
     *,
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """The first episode of every environment of a vector world, from a fixed seed; what comes after is not counted."""
+    """The first episodes of a vector world's first environments, from a fixed seed; what comes after is not counted."""
     rng, count = stream(seed, "eval"), world.count
     obs, carry = world.reset(derived_seed(seed, "eval")), policy.initial(count)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-    playing = torch.ones(count, dtype=torch.bool)
+    playing = torch.arange(count) < episodes
     while bool(playing.any()):
         action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
         step = world.step(action)
@@ -140,5 +141,5 @@ def evaluate_in_world(
         playing &= ~(step.terminated | step.truncated).cpu()
         obs = step.obs
         if on_step is not None:
-            on_step(count - int(playing.sum()), count)
-    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
+            on_step(episodes - int(playing.sum()), episodes)
+    return Evaluation(tuple(returns[:episodes].tolist()), tuple(lengths[:episodes].tolist()), reference)

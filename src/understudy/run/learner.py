@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from understudy.core.protocols import Algorithm, Metrics, OnPolicy
+from understudy.envs.vector import VectorWorld
 from understudy.nn.deployed import Deployed
 
 
@@ -28,6 +29,9 @@ class Learner(Protocol):
 
     def concern(self, values: dict[str, float]) -> str:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
+
+    def lend(self) -> VectorWorld | None:
+        """The world that evaluations must share with rollouts, if they must; it is put back before the next rollout."""
 
     def assess(self) -> dict[str, float]:
         """Further numbers of an evaluation."""

@@ -19,6 +19,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture
+from understudy.envs.vector import VectorWorld
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RunConfig
@@ -158,7 +159,8 @@ class Loop:
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self) -> Evaluation:
-        evaluation = evaluate(self.config, self.learner.policy, self.config.eval_episodes, world=self.world)
+        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.lend()
+        evaluation = evaluate(self.config, policy, episodes, world=self.world, shared=shared)
         record = {**evaluation.to_json(), **self.learner.assess()}
         self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
@@ -232,12 +234,16 @@ def evaluate(
     greedy: bool = True,
     on_step: Callable[[int, int], None] | None = None,
     world: WorldMaker | None = None,
+    shared: VectorWorld | None = None,
 ) -> Evaluation:
-    """A run's evaluation: its environment, its seed, its reference score."""
+    """A run's evaluation: its environment, its seed, its reference score. `shared`: a world that is there already."""
+    reference = config.env.reference
+    if shared is not None:
+        return evaluate_in_world(policy, shared, episodes, config.seed, greedy=greedy, reference=reference)
     if config.env.simulator != "gymnasium":
         with closing(make_world(config.env, episodes, world)) as separate:
             return evaluate_in_world(
-                policy, separate, config.seed, greedy=greedy, reference=config.env.reference, on_step=on_step
+                policy, separate, episodes, config.seed, greedy=greedy, reference=reference, on_step=on_step
             )
     return evaluate_policy(
         policy,
@@ -246,7 +252,7 @@ def evaluate(
         config.seed,
         greedy=greedy,
         spec=policy.spec if isinstance(policy, Deployed) else None,
-        reference=config.env.reference,
+        reference=reference,
         on_step=on_step,
     )
 

@@ -81,6 +81,9 @@ class OfflineLearner:
             "setting."
         )
 
+    def lend(self) -> None:
+        return None
+
     def assess(self) -> dict[str, float]:
         if self.validation is None:
             return {}

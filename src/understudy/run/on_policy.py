@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from understudy.algorithms import find_algorithm
+from understudy.core.errors import ConfigError
 from understudy.core.protocols import Blueprint, Metrics, OnPolicy
 from understudy.core.state import Static, capture
+from understudy.envs.vector import VectorWorld
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.config import RolloutSettings, RunConfig
-from understudy.run.worlds import WorldMaker, make_world
+from understudy.run.worlds import WorldMaker, check_actions, make_world
 from understudy.sources.rollout import RolloutSource
 
 
@@ -56,6 +58,12 @@ class OnPolicyLearner:
     def concern(self, values: dict[str, float]) -> str:
         return ""
 
+    def lend(self) -> VectorWorld | None:
+        if not self.config.env.shared:
+            return None
+        self.source.displace()
+        return self.source.world
+
     def assess(self) -> dict[str, float]:
         return {"env_steps": self.source.env_steps}
 
@@ -77,6 +85,14 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     world = make_world(config.env, settings.envs, given, spread=settings.spread, patience=settings.patience)
+    check_actions(world.spec, config)
+    if config.env.shared and config.eval_episodes > world.count:
+        raise ConfigError(
+            "eval_episodes",
+            "more than the environments that are shared",
+            got=config.eval_episodes,
+            expected=world.count,
+        )
     spec = world.spec.with_segments(config.env.segments)
     blueprint = Blueprint(spec, {}, config.steps, config.seed, device, environments=world.count)
     algorithm = cast(OnPolicy, find_algorithm(config.algorithm).build(config.algo, blueprint))

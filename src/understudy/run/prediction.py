@@ -12,15 +12,19 @@ from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import as_actions
 from understudy.nn.deployed import Deployed
+from understudy.nn.exploring_policy import ExploringPolicy
 
 
 def predict(
     policy: Deployed, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
 ) -> NDArray[Any]:
     """Actions [B, A] for a batch of observations, [A] for a single one."""
-    named = obs if isinstance(obs, Mapping) else {next(iter(policy.spec.observation)): obs}
+    seen = _seen(policy)
+    named = obs if isinstance(obs, Mapping) else {seen[0]: obs}
     single, batch = False, {}
     for name, group in policy.spec.observation.items():
+        if name not in named and name not in seen:
+            continue
         if name not in named:
             raise DataError("observation", f"group '{name}' is missing", got=sorted(map(str, named)))
         values = _numeric(named[name], group.dtype, f"observation '{name}'")
@@ -44,6 +48,13 @@ def predict(
     action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
     actions = as_actions(action.numpy(), policy.spec.action)
     return actions[0] if single else actions
+
+
+def _seen(policy: Deployed) -> list[str]:
+    """Groups the policy looks at; others may be left out."""
+    if not isinstance(policy, ExploringPolicy):
+        return list(policy.spec.observation)
+    return list(dict.fromkeys(entry.group for entry in policy.perception.inputs))
 
 
 def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from understudy.algorithms import known_actions
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Spec
 from understudy.envs.envpool_world import EnvPoolWorld
@@ -9,7 +10,7 @@ from understudy.envs.gym import env_spec, make_env
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.patience import PatientWorld
 from understudy.envs.vector import VectorWorld
-from understudy.run.config import EnvSettings
+from understudy.run.config import EnvSettings, RunConfig
 
 PATIENCE = 60.0
 WorldMaker = Callable[[int], VectorWorld]
@@ -49,7 +50,7 @@ def _check_spread(spread: bool, env: EnvSettings) -> None:
         )
 
 
-def spec_of(env: EnvSettings, given: WorldMaker | None = None) -> Spec:
+def spec_of(env: EnvSettings) -> Spec:
     """What an environment emits and accepts, with names for its columns; or an error if it cannot be learned from."""
     if env.simulator == "gymnasium":
         single = make_env(env.id)
@@ -57,11 +58,21 @@ def spec_of(env: EnvSettings, given: WorldMaker | None = None) -> Spec:
             return env_spec(single, env.id).with_segments(env.segments)
         finally:
             single.close()
-    world = make_world(env, 1, given)
+    world = make_world(env, 1)
     try:
         return world.spec.with_segments(env.segments)
     finally:
         world.close()
+
+
+def check_actions(spec: Spec, config: RunConfig) -> None:
+    """The algorithm knows what to do with such actions."""
+    if not isinstance(spec.action, known_actions(config.algo)):
+        raise ConfigError(
+            f"environment '{config.env.id}'",
+            f"its actions are not for {config.algorithm}",
+            got=spec.action.describe(),
+        )
 
 
 def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:

@@ -90,6 +90,10 @@ class RolloutSource:
         self._note_place()
         return rollout
 
+    def displace(self) -> None:
+        """Somebody else played in the world: put it back, or begin new episodes, before the next rollout."""
+        self.place = (-1, self.place[1])
+
     def finished(self) -> tuple[Tensor, Tensor]:
         """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
         return self.log.ask()
