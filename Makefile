@@ -25,6 +25,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/actor_critic_speed.py
 	$(BIN)/python benchmarks/discrete_cql_speed.py
 	$(BIN)/python benchmarks/iact_speed.py
+	$(BIN)/python benchmarks/ppo_speed.py --tasks cheetah
 	$(BIN)/python benchmarks/ratio_speed.py
 	$(BIN)/python benchmarks/sampling_speed.py
 	$(BIN)/python benchmarks/inspect_speed.py
