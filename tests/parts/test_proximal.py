@@ -1,5 +1,6 @@
 """PPO's update: what it begins with, what it leaves alone, and that it learns."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,3 +124,30 @@ def test_cartpole_is_learned_in_seconds() -> None:
         proximal.update(source.next(proximal.policy))
     assert before < 100
     assert evaluate_policy(proximal.policy, "CartPole-v1", 5, 0).mean > 250
+
+
+def test_new_episodes_find_an_empty_memory_in_the_critic_too() -> None:
+    """A world that cannot be put back begins anew: what was remembered belongs to episodes that are gone."""
+    memory = {"kind": "gru", "units": 8}
+    proximal, source = learner("Pendulum-v1", 3, 8, memory)
+    proximal.update(source.next(proximal.policy))
+    assert float(proximal.value_carry[0].abs().max()) > 0
+    source.standing = {}
+    source.displace()
+    rollout = source.next(proximal.policy)
+    assert rollout.anew
+    seen = []
+    around = proximal.value.around
+    proximal.value.around = lambda obs, beyond, carry, resets: seen.append(carry) or around(obs, beyond, carry, resets)  # type: ignore[func-returns-value, assignment, method-assign]
+    proximal.update(rollout)
+    assert float(seen[0][0].abs().max()) == 0
+    assert not source.next(proximal.policy).anew
+
+
+@pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}])
+def test_a_rollout_in_which_nothing_happened_teaches_nothing(memory: dict[str, Any] | None) -> None:
+    proximal, source = learner("Pendulum-v1", 3, 4, memory, epochs=1)
+    rollout = source.next(proximal.policy)
+    before = capture(proximal.policy)
+    assert "loss/policy" not in proximal.update(replace(rollout, valid=torch.zeros_like(rollout.valid)))
+    assert differences(before, capture(proximal.policy)) == []

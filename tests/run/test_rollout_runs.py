@@ -15,15 +15,16 @@ from small import BROKEN, SHORT, content, short_settings
 
 import understudy as us
 from learners import differences
-from understudy.core.errors import CheckpointError, ConfigError, DataError, RunError, UnderstudyError
+from understudy.algorithms import ppo
+from understudy.core.errors import CheckpointError, ConfigError, DataError, DivergenceError, RunError, UnderstudyError
 from understudy.core.state import restore
 from understudy.envs.gym import make_env
 from understudy.envs.gym_vector import GymVector
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.vector import VectorWorld
-from understudy.run.build import build_learner
+from understudy.run.build import build_learner, check_config
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
-from understudy.run.config import parse_config
+from understudy.run.config import EnvSettings, RolloutSettings, RunConfig, parse_config
 
 
 def settings(out: Path, **changes: Any) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
     assert max(gone) < 0.05
     assert max(gone) > 0
     wide = {"name": "ppo", "actor": {"trunk": {"hidden": [5]}}}
-    with pytest.raises(CheckpointError, match=r"another shape.*got trunk \[16, 16\].*expected trunk \[5\]"):
+    with pytest.raises(CheckpointError, match=r"its trunk are not .*16, 16.*expected .*5"):
         us.train(parse_config(settings(tmp_path / "third", init_from=str(first.path), algo=wide)))
 
 
@@ -86,6 +87,12 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"algo": {"name": "ppo", "schedule": "cosine"}}, r"algo\.schedule.*'cosine'.*'constant', 'linear' or"),
         ({"algo": {"name": "ppo", "learning_rate": 0.5}}, r"adaptive learning_rate"),
         ({"algo": {"name": "ppo", "actor": {"encoders": {"depth": {"kind": "mlp"}}}}}, r"encoders\.depth.*not see"),
+        ({"algo": {"name": "ppo", "actor": {"trunk": {"hidden": [-3]}}}}, r"hidden\.0.*-3.*greater than or equal to 1"),
+        (
+            {"algo": {"name": "ppo", "actor": {"memory": {"kind": "gru"}}, "minibatches": 4}},
+            r"whole environments.*got 4",
+        ),
+        ({"source": "offline"}, r"source: wrong value: got 'offline', expected a group of settings"),
         ({"compile": True}, r"compile: ppo has no compiled update"),
         ({"data": {"path": "x.npz"}}, r"data: ppo learns from its own rollouts"),
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
@@ -100,6 +107,36 @@ def test_what_is_wrong_is_told_before_anything_is_written(changes: dict[str, Any
     assert {path.name for path in (tmp_path / "run").glob("*")} <= {".lock"}
 
 
+def test_check_finds_what_training_would(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"algo\.actor\.sees"):
+        check_config(parse_config(settings(tmp_path, algo={"name": "ppo", "actor": {"sees": ["x"]}})))
+
+
+def test_divergence_between_two_logs_is_divergence_not_the_worlds_fault(tmp_path: Path) -> None:
+    algo = {"name": "ppo", "learning_rate": 1e30, "schedule": "constant", "epochs": 2}
+    with pytest.raises(DivergenceError, match=r"update 1: .* became NaN or infinite"):
+        train(tmp_path / "run", algo=algo, log_every=5, eval_every=100)
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [0]
+
+
+def test_a_config_made_in_python_has_the_source_of_its_algorithm(tmp_path: Path) -> None:
+    config = RunConfig(algo=ppo.Config(), env=EnvSettings(id=SHORT), out=str(tmp_path))
+    assert isinstance(config.source, RolloutSettings)
+
+
+def test_one_of_many_is_no_image(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", env={"id": "FrozenLake-v1"}, steps=1)
+    assert run.policy().spec.observation["state"].shape == (16,)
+
+
+def test_a_policy_behind_other_eyes_is_refused(tmp_path: Path) -> None:
+    first = train(tmp_path / "first", steps=1)
+    for name, changed in (("density", {"density": {"kind": "state_gaussian"}}), ("normalize", {"normalize": False})):
+        algo = {"name": "ppo", "actor": {"trunk": {"hidden": [16, 16]}, **changed}}
+        with pytest.raises(CheckpointError, match=rf"its {name} are not the ones of algo\.actor"):
+            us.train(parse_config(settings(tmp_path / name, init_from=str(first.path), algo=algo)))
+
+
 def test_data_algorithms_want_data(tmp_path: Path) -> None:
     words = {name: value for name, value in short_settings("bc", tmp_path).items() if name != "data"}
     with pytest.raises(ConfigError, match="data: is required"):
@@ -109,7 +146,8 @@ def test_data_algorithms_want_data(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_architecture_is_listed_by_path(tmp_path: Path) -> None:
     run = train(tmp_path / "run")
     memory = {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [16, 16]}}
-    other = build_learner(parse_config(settings(tmp_path / "other", algo={"name": "ppo", "actor": memory})))
+    algo = {"name": "ppo", "minibatches": 2, "actor": memory}
+    other = build_learner(parse_config(settings(tmp_path / "other", algo=algo)))
     with pytest.raises(CheckpointError, match=r"missing algorithm\.policy\.perception\.memory.*Nothing was changed"):
         restore(other, load_checkpoint(run.path / "checkpoints", 12).state, "checkpoint")
 

@@ -81,7 +81,7 @@ def test_an_extension_says_what_it_does_to_schedules(tmp_path: Path) -> None:
     metrics = (run / "metrics.jsonl").read_bytes()
     longer = forks().run("resume", run, "steps=20", no_plots=True)
     assert longer.code == 0, longer.err
-    assert "steps: 12 → 20. Schedules (a cosine learning rate) follow the new horizon from update 12 on" in longer.err
+    assert "steps: 12 → 20. Schedules (a falling learning rate) follow the new horizon from update 12 on" in longer.err
     assert json.loads((run / "result.json").read_text())["updates"] == 20
     assert (run / "metrics.jsonl").read_bytes().startswith(metrics)
     assert "steps: 20\n" in (run / "config.yaml").read_text()

@@ -14,13 +14,14 @@ Differs from the paper in: advantages are standardised over the rollout; gradien
 the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
 observation, not of the one before; minibatches are drawn anew in every epoch and none is dropped; a value bootstrap
 never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy and stand still during
-an update, so that the first ratio is exactly 1.
+an update, so that the first ratio is 1 up to rounding.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 from understudy.core.batch import Rollout
+from understudy.core.errors import ConfigError
 from understudy.core.protocols import Blueprint, Metrics
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, MultiDiscrete
@@ -60,6 +61,13 @@ def build(config: Config, blueprint: Blueprint) -> PPO:
     spec, seed = blueprint.spec, blueprint.seed
     policy = ExploringPolicy(spec, config.actor, stream(seed, "init/actor"), where="algo.actor")
     value = ValueNetwork(spec, config.critic, stream(seed, "init/critic"), actor=policy.perception, where="algo.critic")
+    if (policy.initial(1) or value.initial(1)) and config.minibatches > blueprint.environments:
+        raise ConfigError(
+            "algo.minibatches",
+            "with memory a minibatch is whole environments",
+            got=config.minibatches,
+            expected=f"at most {blueprint.environments}",
+        )
     policy.to(blueprint.device)
     value.to(blueprint.device)
     shuffle = stream(seed, "shuffle")

@@ -83,7 +83,8 @@ def predict(
     stochastic: Sampled = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of sampled actions.")] = 0,
 ) -> None:
-    """Actions of a run's policy for observations in a file, in environment units."""
+    """Actions of a run's policy for observations in a file, in environment units. Rows are no sequence: a policy with
+    memory begins anew in each."""
     import io
     from zipfile import BadZipFile
 

@@ -58,6 +58,8 @@ class Rollout:
     carry: tuple[Tensor, ...]
     """What the policy remembered before the first step, [N, …] each; empty for policies without memory."""
     extra: Mapping[str, Tensor]
+    anew: bool = False
+    """Every environment began a new episode here, although the rollout before did not end one."""
 
     @property
     def ended(self) -> Tensor:

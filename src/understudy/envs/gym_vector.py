@@ -6,6 +6,7 @@ only resets, so it is marked not valid. DISABLED: it is the returned one, and th
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, final
 
 import gymnasium
@@ -96,7 +97,7 @@ class GymVector:
         check_reward(reward, self.count, self._where)
         obs, final_obs = self._observations(raw, infos, ended, any_ended)
         self._over = ended if self._mode is AutoresetMode.NEXT_STEP else self._over
-        extras = self._extras(infos, ended, any_ended)
+        extras = self._extras(infos, ended, any_ended, valid)
         ends = torch.from_numpy(flags[0]), torch.from_numpy(flags[1])
         return Step(obs, final_obs, reward, *ends, torch.from_numpy(valid), extras)
 
@@ -152,13 +153,18 @@ class GymVector:
             return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
         return torch.from_numpy(np.ascontiguousarray(values, group.dtype))
 
-    def _extras(self, infos: Infos, ended: NDArray[np.bool_], any_ended: bool) -> dict[str, Tensor]:
+    def _extras(
+        self, infos: Infos, ended: NDArray[np.bool_], any_ended: bool, valid: NDArray[np.bool_]
+    ) -> dict[str, Tensor]:
         if self._extra_names is None:
             self._extra_names = tuple(name for name in infos if name.startswith(REWARD_TERMS))
         last = infos.get("final_info", {}) if any_ended else {}
         columns = {name: _column(infos, name, self.count) for name in self._extra_names}
         for name in self._extra_names if isinstance(last, Mapping) and last else ():
             columns[name][ended] = _column(last, name, self.count)[ended]
+        if self._extra_names and not valid.all():
+            for column in columns.values():
+                column[~valid] = np.nan
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def _advance(self, wishes: NDArray[Any]) -> Any:
@@ -201,11 +207,12 @@ class GymVector:
             raise
 
     def close(self) -> None:
-        """Processes that have not answered are ended, not asked."""
-        if self._interrupted and isinstance(self._vector, AsyncVectorEnv):
-            self._vector.close(terminate=True)
-        else:
-            self._vector.close()
+        """Processes that have not answered are ended, not asked; those that Ctrl-C ended as well are gone."""
+        with suppress(BrokenPipeError, EOFError, ConnectionResetError):
+            if self._interrupted and isinstance(self._vector, AsyncVectorEnv):
+                self._vector.close(terminate=True)
+            else:
+                self._vector.close()
 
 
 def _mode(vector: Vector, where: str) -> AutoresetMode:

@@ -102,6 +102,8 @@ class LocalVector:
             raise RunError(self._where, "stepped before it was reset")
         wishes = action_array(action, self._spec.action, self.count, self._where)
         self._terminated[:] = self._truncated[:] = False
+        for column in self._columns.values():
+            column.fill(np.nan)
         ended = [number for number, wish in enumerate(wishes) if self._advance(number, wish)]
         if not (np.isfinite(self._reward).all() and self._rows.finite()):
             check_finite(self._rows.tensors, self._where)

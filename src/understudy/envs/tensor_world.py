@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import ConfigError, DataError, RunError
+from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
 from understudy.core.spec import ActionSpace, Group, Spec
 from understudy.envs.vector import Step, check_action, check_finite, check_groups, check_reward
 
@@ -60,6 +60,7 @@ class TensorWorld:
         self._spec = Spec({group: _group(values) for group, values in self._seen.items()}, action)
         self._device = next(iter(self._seen.values())).device
         self._warned: set[str] = set()
+        self._stepped = False
 
     @property
     def count(self) -> int:
@@ -72,10 +73,13 @@ class TensorWorld:
     def reset(self, seed: int) -> Obs:
         if self._restart is not None:
             self._restart(seed)
+        elif self._stepped:
+            raise RunError(self._where, "cannot begin anew without being told how", do="Pass restart= to TensorWorld.")
         self._seen = self._checked(self._env.get_observations())
         return self._seen
 
     def step(self, action: Tensor) -> Step:
+        self._stepped = True
         check_action(action.numpy(force=True), self._spec.action, self.count, self._where)
         raw, rewards, dones, extras = self._answer(action)
         reward = rewards.detach().reshape(-1).to(torch.float32)
@@ -91,9 +95,13 @@ class TensorWorld:
     def _answer(self, action: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]:
         try:
             raw, rewards, dones, extras = self._env.step(action.detach().to(self._device))
-        except ValueError as error:
+        except UnderstudyError:
+            raise
+        except Exception as error:
             raise RunError(
-                self._where, f"its step failed ({error})", expected="observations, rewards, dones, extras"
+                self._where,
+                f"its step failed ({type(error).__name__}: {error})",
+                expected="observations, rewards, dones, extras",
             ) from error
         return raw, rewards, dones, extras
 
@@ -139,6 +147,8 @@ class TensorWorld:
         logs: Mapping[str, Any] = next((extras[name] for name in LOGS if name in extras), {})
         columns = {}
         for name, value in logs.items():
+            if not isinstance(value, (bool, int, float, Tensor)):
+                continue
             numbers = torch.as_tensor(value, dtype=torch.float32, device=self._device).detach()
             if numbers.numel() == 1:
                 columns[name] = numbers.reshape(1).expand(self.count)

@@ -9,7 +9,7 @@ the last one a gain of the caller's: 0.01 lets a policy start in the middle of i
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -30,7 +30,7 @@ MANY = 64
 class TrunkSettings(Settings):
     """The shape of a trunk."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
     """Units of each hidden layer; none is a linear map."""
     activation: Activation = "tanh"
     """Between layers: `tanh`, `elu` or `relu`."""

@@ -69,7 +69,7 @@ class VectorEncoderSettings(Settings):
 
     kind: Literal["mlp"] = "mlp"
     """A vector."""
-    hidden: tuple[int, ...] = (128,)
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)
     """Units of each layer before the latent."""
     activation: Activation = "elu"
     """Between layers and at the end: `tanh`, `elu` or `relu`."""

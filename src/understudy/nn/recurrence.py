@@ -12,6 +12,7 @@ Weights and their order are torch's: [3·units, inputs], in the order r z n.
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 import torch
@@ -74,8 +75,9 @@ def _borrow(steps: int, start: Tensor) -> _Room:
     wanted = (steps, count, units, start.dtype)
     for room in tuple(FREE):
         if (*room.news.shape, room.news.dtype) == wanted:
-            FREE.remove(room)
-            return room
+            with suppress(ValueError):  # another thread was quicker
+                FREE.remove(room)
+                return room
     return _Room(steps, count, units, start)
 
 

@@ -26,7 +26,7 @@ class Input:
     group: str
     shape: tuple[int, ...]
     image: bool
-    """Bytes, or at least three axes: nothing to normalise column by column, or to flatten unasked."""
+    """At least three axes, or two of bytes: nothing to normalise column by column, or to flatten unasked."""
     columns: tuple[int, int] | None = None
 
     @property
@@ -58,13 +58,13 @@ def find_inputs(names: Sequence[str], spec: Spec, where: str) -> tuple[Input, ..
 def _find(name: str, spec: Spec, where: str) -> Input:
     if name in spec.observation:
         group = spec.observation[name]
-        return Input(name, name, group.shape, group.dtype == "uint8" or len(group.shape) > 2)
+        return Input(name, name, group.shape, len(group.shape) > (1 if group.dtype == "uint8" else 2))
     known = {f"{group}.{segment}": group for group, named in spec.segments.items() for segment in named}
     if name not in known:
         raise ConfigError(where, f"no group or segment '{name}'", do=did_you_mean(name, [*spec.observation, *known]))
     group_name = known[name]
     start, stop = spec.segments[group_name][name.removeprefix(f"{group_name}.")]
-    return Input(name, group_name, (stop - start,), spec.observation[group_name].dtype == "uint8", (start, stop))
+    return Input(name, group_name, (stop - start,), False, (start, stop))
 
 
 def _overlap(one: Input, other: Input) -> bool:

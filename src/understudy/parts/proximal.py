@@ -41,7 +41,7 @@ class ProximalSettings(Settings):
     """Discount per environment step."""
     trace: float = Field(0.95, ge=0, le=1)
     """λ of GAE: 0 trusts the values, 1 the returns."""
-    clip: float = Field(0.2, gt=0)
+    clip: float = Field(0.2, gt=0, le=1e6)
     """ε: beyond a ratio of 1 ± ε nothing is gained."""
     value_clip: float | None = Field(None, gt=0)
     """Values move at most so far in one update, in units of reward; none: freely."""
@@ -139,8 +139,13 @@ class Proximal:
 
     def update(self, rollout: Rollout) -> Metrics:
         """Everything that is learned from one rollout."""
-        study, told = self._study(rollout)
+        if rollout.anew:
+            self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
         self._decay()
+        if not bool(rollout.valid.any()):  # every step only began an episode
+            self._remember(rollout)
+            return {}
+        study, told = self._study(rollout)
         tally = Tally()
         for _ in range(self.settings.epochs):
             parts = study.minibatches(self.settings.minibatches, self.shuffle)
@@ -179,7 +184,7 @@ class Proximal:
         if settings.standardise:
             study = replace(study, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
         told = {
-            "value/mean": values.value.mean(),
+            "value/mean": study.counted(values.value).mean(),
             "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
         }
         return (study.rows() if study.loose else study), told

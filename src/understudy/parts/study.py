@@ -9,7 +9,7 @@ from torch import Tensor
 from understudy.core.batch import Obs
 from understudy.core.protocols import Carry
 
-SEEN = "seen"
+SEEN = "<seen>"
 """The one group of a network whose perception has nothing to learn: what it made of the observations, once."""
 FEATURES, VALID, RESETS = "features", "valid", "resets"
 """In `Study.extra`: the density that drew the actions, where somebody asks how far the policy has moved from it; which
@@ -54,8 +54,10 @@ class Study:
         axis = 0 if self.loose else 1
         total = self.action.shape[axis]
         order = torch.randperm(total, generator=rng).to(self.action.device)
-        for some in order.tensor_split(min(count, total)):
-            yield self._some(axis, some)
+        for some in order.tensor_split(max(1, min(count, total))):
+            part = self._some(axis, some)
+            if len(some) and (VALID not in part.extra or bool(part.extra[VALID].any())):
+                yield part
 
     def _some(self, axis: int, rows: Tensor) -> "Study":
         carries = (tuple(part[rows] for part in carry) for carry in (self.policy_carry, self.value_carry))

@@ -1,5 +1,6 @@
 """The birth of a run: it and its stages are built once before the first step, so that nothing is found wrong later."""
 
+from contextlib import closing
 from pathlib import Path
 
 from understudy.run.build import build_learner
@@ -19,18 +20,26 @@ def birth(
 ) -> tuple[RunConfig, Learner]:
     """The config with its data's fingerprints written in, and the learner. Each policy fits the one it starts from."""
     learner = build_learner(config, reporter, prepared, world)
+    try:
+        return _with_stages(config, learner, reporter, world), learner
+    except BaseException:
+        learner.close()
+        raise
+
+
+def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, world: WorldMaker | None) -> RunConfig:
+    """The sealed config, once every stage has been built and found to fit the one before."""
     ancestor, where = (load_policy(config.init_from) if config.init_from else None), f"init_from '{config.init_from}'"
     sealed = []
     for number, stage in enumerate(config.stages):
-        begun = build_learner(stage, reporter, lent_data(learner, stage, config), world)
-        if ancestor is not None:
-            check_heir(begun.policy, ancestor, where)
-        ancestor, where = begun.policy, f"stages.{number}"
-        sealed.append(_sealed(stage, begun))
-        begun.close()
+        with closing(build_learner(stage, reporter, lent_data(learner, stage, config), world)) as begun:
+            if ancestor is not None:
+                check_heir(begun.policy, ancestor, where)
+            ancestor, where = begun.policy, f"stages.{number}"
+            sealed.append(_sealed(stage, begun))
     if ancestor is not None:
         check_heir(learner.policy, ancestor, where)
-    return _sealed(config, learner).model_copy(update={"stages": tuple(sealed)}), learner
+    return _sealed(config, learner).model_copy(update={"stages": tuple(sealed)})
 
 
 def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import torch
 
+from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
+from understudy.core.protocols import Blueprint
 from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
-from understudy.run.config import DataSettings, RunConfig
+from understudy.run.config import DataSettings, RolloutSettings, RunConfig
 from understudy.run.dataset.loading import Prepared
 from understudy.run.levels import resolve_recipe
 from understudy.run.offline import OfflineLearner, build_offline
@@ -47,6 +49,9 @@ def check_config(config: RunConfig) -> torch.device:
 def _check_world(config: RunConfig) -> None:
     spec = spec_of(config.env)
     check_actions(spec, config)
+    if isinstance(config.source, RolloutSettings):
+        blueprint = Blueprint(spec, {}, config.steps, config.seed, torch.device("cpu"), environments=config.source.envs)
+        find_algorithm(config.algorithm).build(config.algo, blueprint)
     if config.data is None:
         return
     recipe = config.data.recipe

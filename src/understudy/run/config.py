@@ -63,7 +63,7 @@ class RolloutSettings(Settings):
     """Steps of each of them in one rollout."""
     spread: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
-    patience: float = Field(60.0, gt=0)
+    patience: float = Field(60.0, gt=0, le=1e6)
     """Seconds after which an environment that does not answer is an error."""
 
 
@@ -184,6 +184,13 @@ class RunConfig(Settings):
     """A project of Weights & Biases that gets the numbers, too; empty: none. WANDB_MODE=offline keeps them here."""
     out: str = ""
     """The run's directory; runs/<config name>/<seed> if empty."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _source_of_its_algorithm(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("algo"), Settings) and "source" not in data:
+            return {**data, "source": SOURCES[learns_from(data["algo"])]()}
+        return data
 
     @field_validator("out")
     @classmethod
@@ -310,6 +317,8 @@ def _source(data: dict[str, Any], algo: Settings, where: str) -> object:
         )
     if origin == "offline" and data.get("data") is None:
         raise ConfigError(f"{where}.data" if where else "data", "is required")
+    if not isinstance(given, (dict, SOURCES[origin])):
+        raise ConfigError(place, "wrong value", got=repr(given), expected="a group of settings")
     return SOURCES[origin].parse(given, place) if isinstance(given, dict) else given
 
 

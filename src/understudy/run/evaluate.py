@@ -4,6 +4,7 @@ It owns its random streams and environments, so evaluating more or less often ch
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,7 +17,8 @@ from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.envs.gym import as_actions, env_spec, make_env, observe
+from understudy.envs.gym import Env, as_actions, env_spec, make_env, observe
+from understudy.envs.patience import Patience
 from understudy.envs.vector import VectorWorld
 
 RESAMPLES = 2000
@@ -76,44 +78,59 @@ def evaluate_policy(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    patience: float = 60.0,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 
-    `on_step` is told how many episodes are done and how many there are.
+    `on_step` is told how many episodes are done and how many there are. An environment that does not answer for
+    `patience` seconds is an error.
     """
     envs = [make_env(env_id) for _ in range(episodes)]
-    found = env_spec(envs[0], env_id)
-    if spec is not None and not spec.fits(found):
-        raise DataError(
-            f"environment '{env_id}'", "does not fit the policy", got=found.describe(), expected=spec.describe()
-        )
-    where = f"environment '{env_id}'"
-    rng = stream(seed, "eval")
-    resets = [env.reset(seed=derived_seed(seed, "eval", i) % 2**31)[0] for i, env in enumerate(envs)]
-    current = [observe(raw, found, where) for raw in resets]
-    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
-    carry = policy.initial(episodes)
     try:
-        while not done.all():
-            obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
-            actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-            batch = as_actions(actions.cpu().numpy(), found.action)
-            for i in np.flatnonzero(~done):
-                raw, reward, terminated, truncated, _ = envs[i].step(batch[i])
-                seen = observe(raw, found, where)
-                reward = float(reward)
-                if not np.isfinite(reward):
-                    raise RunError(where, f"reward is not finite at step {lengths[i]} of episode {i}", got=reward)
-                returns[i] += reward
-                lengths[i] += 1
-                done[i] = terminated or truncated
-                if not done[i]:  # once all is over nothing may be legal, and the batch still asks the policy
-                    current[i] = seen
-            if on_step is not None:
-                on_step(int(done.sum()), episodes)
+        with closing(Patience(patience, f"environment '{env_id}'")) as answered:
+            return _played(policy, envs, env_id, seed, spec, greedy, reference, on_step, answered)
     finally:
         for env in envs:
             env.close()
+
+
+def _played(
+    policy: Policy,
+    envs: list[Env],
+    env_id: str,
+    seed: int,
+    spec: Spec | None,
+    greedy: bool,
+    reference: str | tuple[float, float] | None,
+    on_step: Callable[[int, int], None] | None,
+    answered: Patience,
+) -> Evaluation:
+    found, where, episodes = env_spec(envs[0], env_id), f"environment '{env_id}'", len(envs)
+    if spec is not None and not spec.fits(found):
+        raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
+    rng = stream(seed, "eval")
+    seeds = [derived_seed(seed, "eval", i) % 2**31 for i in range(episodes)]
+    resets = [answered.call(env.reset, seed=one)[0] for env, one in zip(envs, seeds, strict=True)]
+    current = [observe(raw, found, where) for raw in resets]
+    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
+    carry = policy.initial(episodes)
+    while not done.all():
+        obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
+        actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
+        batch = as_actions(actions.cpu().numpy(), found.action)
+        for i in np.flatnonzero(~done):
+            raw, reward, terminated, truncated, _ = answered.call(envs[i].step, batch[i])
+            seen = observe(raw, found, where)
+            reward = float(reward)
+            if not np.isfinite(reward):
+                raise RunError(where, f"reward is not finite at step {lengths[i]} of episode {i}", got=reward)
+            returns[i] += reward
+            lengths[i] += 1
+            done[i] = terminated or truncated
+            if not done[i]:  # once all is over nothing may be legal, and the batch still asks the policy
+                current[i] = seen
+        if on_step is not None:
+            on_step(int(done.sum()), episodes)
     return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
 
 

@@ -6,7 +6,7 @@ time until the guilty one is found, and the state before that update is what rem
 back, nothing can be replayed: the verified state is what remains.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -32,24 +32,27 @@ class Guard:
     def check(self, updates: int, metrics: Metrics) -> bool:
         """True if the metrics and the whole state are finite; then this state is the new safe point."""
         state = capture(self.owner)
-        if _bad_metrics(metrics) or nonfinite(state):
+        if bad_metrics(metrics) or nonfinite(state):
             return False
         self.updates, self.verified = updates, state
         return True
 
-    def rewind(self, update: Callable[[], Metrics] | None, until: int) -> tuple[int, DivergenceError]:
+    def rewind(
+        self, update: Callable[[], Metrics] | None, until: int, seen: Sequence[str] = ()
+    ) -> tuple[int, DivergenceError]:
         """Leave `owner` as it was before the first update that went wrong; say how many updates it has.
 
-        Without `update`, which repeats one to the bit, that is the last verified state.
+        Without `update`, which repeats one to the bit, that is the last verified state, and `seen` what went wrong.
         """
-        bad = nonfinite(capture(self.owner))
+        bad = [*seen, *nonfinite(capture(self.owner))]
         restore(self.owner, self.verified, "last verified state")
         if update is None:
-            return self.updates, _diverged(f"updates {self.updates + 1} to {until}", bad or ["a metric"])
+            first = self.updates + 1
+            return self.updates, _diverged(f"update {first}" if first >= until else f"updates {first} to {until}", bad)
         for updates in range(self.updates, until):
             before = capture(self.owner)
             metrics = update()
-            bad = _bad_metrics(metrics) or nonfinite(capture(self.owner))
+            bad = bad_metrics(metrics) or nonfinite(capture(self.owner))
             if bad:
                 restore(self.owner, before, "state before divergence")
                 return updates, _diverged(f"update {updates + 1}", bad)
@@ -64,5 +67,5 @@ def _diverged(where: str, bad: list[str]) -> DivergenceError:
     )
 
 
-def _bad_metrics(metrics: Metrics) -> list[str]:
+def bad_metrics(metrics: Metrics) -> list[str]:
     return [name for name, value in metrics.items() if not bool(torch.isfinite(value).all())]

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from understudy.core.errors import CheckpointError
 from understudy.core.protocols import Algorithm, OnPolicy
+from understudy.core.settings import Settings
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
@@ -66,6 +67,8 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
         raise CheckpointError(
             where, "is a policy of another kind", got=type(ancestor).__name__, expected=type(heir).__name__
         )
+    if isinstance(heir, ExploringPolicy) and isinstance(ancestor, ExploringPolicy):
+        _check_alike(heir, ancestor, where)
     mine, theirs = capture(heir), capture(ancestor)
     handed_on = {path: leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
     taken = {path: leaf for path, leaf in handed_on.items() if path in mine and _fits(mine[path], leaf)}
@@ -81,6 +84,26 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
             do="Give this run the same algo.actor settings.",
         )
     return taken
+
+
+def _check_alike(heir: ExploringPolicy, ancestor: ExploringPolicy, where: str) -> None:
+    """Tensors of one shape mean something else behind other eyes."""
+    for name in ("sees", "normalize", "encoders", "memory", "trunk", "density"):
+        here, there = getattr(heir.settings, name), getattr(ancestor.settings, name)
+        if name == "density":
+            here, there = here.kind, there.kind
+        if here != there:
+            raise CheckpointError(
+                where,
+                f"its {name} are not the ones of algo.actor",
+                got=_shown(there),
+                expected=_shown(here),
+                do="Give this run the same algo.actor settings.",
+            )
+
+
+def _shown(setting: object) -> object:
+    return setting.model_dump(mode="json") if isinstance(setting, Settings) else setting
 
 
 def _shape(policy: Single) -> str:

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
-from understudy.core.state import capture
+from understudy.core.state import capture, nonfinite
 from understudy.envs.vector import VectorWorld
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
-from understudy.run.config import RunConfig
+from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.evaluate import Evaluation, evaluate_in_world, evaluate_policy
-from understudy.run.guard import Guard
+from understudy.run.guard import Guard, bad_metrics
 from understudy.run.learner import Learner
 from understudy.run.meta import versions
 from understudy.run.plots import draw_run
@@ -33,7 +33,7 @@ from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
 from understudy.run.wandb_sink import open_wandb
-from understudy.run.worlds import WorldMaker, make_world
+from understudy.run.worlds import PATIENCE, WorldMaker, make_world
 
 NOTE_SECONDS = 0.25
 
@@ -113,7 +113,7 @@ class Loop:
         with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
             shown = time.monotonic()
             while self.updates < config.steps:
-                metrics = self.learner.update()
+                metrics = self._update()
                 self.updates += 1
                 self._mark(metrics)
                 if stop:
@@ -122,6 +122,15 @@ class Loop:
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.steps:
                     advance(self.updates, f"{self.losses} {self.score}".strip())
                     shown = now
+
+    def _update(self) -> Metrics:
+        """One update. A world may refuse what a policy does that has diverged since the last log: that is told then."""
+        try:
+            return self.learner.update()
+        except UnderstudyError:
+            if nonfinite(capture(self.learner.algorithm)):
+                self._rewind([])
+            raise
 
     def _mark(self, metrics: Metrics) -> None:
         """What is due after this update."""
@@ -138,11 +147,15 @@ class Loop:
 
     def _verify(self, metrics: Metrics) -> None:
         if self.guard.updates < self.updates and not self.guard.check(self.updates, metrics):
-            again = self.learner.update if self.learner.exact else None
-            self.updates, error = self.guard.rewind(again, self.updates)
-            self.sinks.sync()
-            self._write_checkpoint()
-            raise error
+            self._rewind(bad_metrics(metrics))
+
+    def _rewind(self, bad: list[str]) -> NoReturn:
+        """Keep the last state that was right, and say when and where it went wrong."""
+        again = self.learner.update if self.learner.exact else None
+        self.updates, error = self.guard.rewind(again, self.updates, bad)
+        self.sinks.sync()
+        self._write_checkpoint()
+        raise error
 
     def _log(self, metrics: Metrics) -> None:
         told = {**metrics, **self.learner.look()}
@@ -241,7 +254,7 @@ def evaluate(
     if shared is not None:
         return evaluate_in_world(policy, shared, episodes, config.seed, greedy=greedy, reference=reference)
     if config.env.simulator != "gymnasium":
-        with closing(make_world(config.env, episodes, world)) as separate:
+        with closing(make_world(config.env, episodes, world, patience=_patience(config))) as separate:
             return evaluate_in_world(
                 policy, separate, episodes, config.seed, greedy=greedy, reference=reference, on_step=on_step
             )
@@ -254,7 +267,12 @@ def evaluate(
         spec=policy.spec if isinstance(policy, Deployed) else None,
         reference=reference,
         on_step=on_step,
+        patience=_patience(config),
     )
+
+
+def _patience(config: RunConfig) -> float:
+    return config.source.patience if isinstance(config.source, RolloutSettings) else PATIENCE
 
 
 def config_digest(config: RunConfig) -> str:
@@ -268,6 +286,7 @@ def config_digest(config: RunConfig) -> str:
         "init_from": True,
         "stages": True,
         "data": {"path"},
+        "source": {"patience"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)
     if config.stages:

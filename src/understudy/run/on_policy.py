@@ -85,6 +85,14 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
     keep_freed_memory()
     torch.set_num_threads(config.threads)
     world = make_world(config.env, settings.envs, given, spread=settings.spread, patience=settings.patience)
+    try:
+        return _learner(config, settings, world, device)
+    except BaseException:
+        world.close()
+        raise
+
+
+def _learner(config: RunConfig, settings: RolloutSettings, world: VectorWorld, device: torch.device) -> OnPolicyLearner:
     check_actions(world.spec, config)
     if config.env.shared and config.eval_episodes > world.count:
         raise ConfigError(

@@ -18,7 +18,10 @@ from understudy.nn.exploring_policy import ExploringPolicy
 def predict(
     policy: Deployed, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
 ) -> NDArray[Any]:
-    """Actions [B, A] for a batch of observations, [A] for a single one."""
+    """Actions [B, A] for a batch of observations, [A] for a single one.
+
+    Of a policy with memory each row is the first step of an episode: to play on, use `policy.act` with its carry.
+    """
     seen = _seen(policy)
     named = obs if isinstance(obs, Mapping) else {seen[0]: obs}
     single, batch = False, {}

@@ -227,7 +227,7 @@ def _with_steps(config: RunConfig, steps: int | None, updates: int, reporter: Re
     if steps <= updates:
         raise ConfigError("steps", "not beyond what is already done", got=steps, expected=f"more than {updates}")
     reporter.say(
-        f"steps: {config.steps:,} → {steps:,}. Schedules (a cosine learning rate) follow the new horizon from update "
+        f"steps: {config.steps:,} → {steps:,}. Schedules (a falling learning rate) follow the new horizon from update "
         f"{updates:,} on, so this is not the run that {steps:,} steps from the start would have been."
     )
     return parse_config({**config.model_dump(mode="json"), "steps": steps})

@@ -39,6 +39,7 @@ def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool) 
     _check_spread(spread, env)
     world = given(count)
     if world.count != count:
+        world.close()
         raise ConfigError("world", "has another number of environments", got=world.count, expected=count)
     return world
 

@@ -69,8 +69,7 @@ class RolloutSource:
     @torch.no_grad()
     def next(self, policy: Explorer) -> Rollout:
         """The next T steps: facts, and how likely the policy held what it did."""
-        if not self._in_place():
-            self._follow(policy)
+        anew = not self._in_place() and self._follow(policy)
         storage = RolloutStorage(self.steps, self.obs, self.device)
         player = player_of(policy, self.steps, self.world.count, self.explore, self.device)
         before = carry = self.carry
@@ -81,7 +80,7 @@ class RolloutSource:
             carry = self._carried(policy, carry, step)
         self.carry = carry
         self.obs = storage.last()
-        rollout = storage.rollout(before, *player.told())
+        rollout = storage.rollout(before, *player.told(), anew=anew)
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())
@@ -114,14 +113,18 @@ class RolloutSource:
     def _in_place(self) -> bool:
         return self.place[0] == self.rollouts and torch.equal(self.place[1], self.explore.get_state())
 
-    def _follow(self, policy: Explorer) -> None:
-        """Put the world where the restored state says, or, if it cannot be put there, at the start of new episodes."""
+    def _follow(self, policy: Explorer) -> bool:
+        """Put the world where the restored state says, or, if it cannot be put there, at the start of new episodes.
+
+        True in the second case.
+        """
         if isinstance(self.world, Saving) and self.standing:
             self.obs = _copied(self.world.load(self.standing), self.device)
-            return
+            return False
         self.obs = _copied(self.world.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
         self.carry = _detached(policy.initial(self.world.count), self.device)
         self.log.forget_unfinished()
+        return True
 
 
 def _copied(obs: Obs, device: torch.device) -> Obs:

@@ -14,7 +14,7 @@ from understudy.envs.vector import Step
 class RolloutStorage:
     """Fresh tensors for T steps; observations have one row more, for what is seen after the last step.
 
-    A successor is what is seen next, except where an episode ended: only these rows are kept twice.
+    A successor is what is seen next, except where an episode ended.
     """
 
     def __init__(self, steps: int, obs: Obs, device: torch.device) -> None:
@@ -63,7 +63,7 @@ class RolloutStorage:
             self._extra_rows[name] = _rows(self._extras[name])
         return self._extra_rows[name]
 
-    def rollout(self, carry: Carry, action: Tensor, log_prob: Tensor) -> Rollout:
+    def rollout(self, carry: Carry, action: Tensor, log_prob: Tensor, *, anew: bool) -> Rollout:
         """Everything that was put, with what the policy did, and remembered before the first step."""
         obs = {name: values[:-1] for name, values in self._obs.items()}
         next_obs = {name: values[1:].clone() for name, values in self._obs.items()}
@@ -71,7 +71,8 @@ class RolloutStorage:
             for name, values in final_obs.items():
                 next_obs[name][t] = values
         terminated, truncated, valid = self._ends
-        return Rollout(obs, action, log_prob, self._reward, next_obs, terminated, truncated, valid, carry, self._extras)
+        facts = obs, action, log_prob, self._reward, next_obs, terminated, truncated, valid
+        return Rollout(*facts, carry, self._extras, anew)
 
 
 def _rows(values: Tensor) -> tuple[Tensor, ...]:

@@ -73,5 +73,6 @@ def _score(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _config_name(argv: list[str]) -> str:
     """The config the command line named, if the run was started by it."""
-    by_command = len(argv) > 2 and Path(argv[0]).name == "understudy" and argv[1] == "train"
-    return argv[2] if by_command else ""
+    if len(argv) < 3 or Path(argv[0]).name != "understudy" or argv[1] != "train":
+        return ""
+    return next((word for word in argv[2:] if not word.startswith("-") and "=" not in word), "")
