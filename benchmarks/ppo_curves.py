@@ -72,7 +72,7 @@ def picture(lines: list[Line], task: str, path: Path) -> None:
             axes.plot(steps, [statistics.mean(row) for row in rows], color=color, label=peer)
             axes.fill_between(steps, list(map(min, rows)), list(map(max, rows)), color=color, alpha=0.15, linewidth=0)
     axes.set_xlabel("environment steps")
-    axes.set_ylabel("return of the greedy policy (mean, least and most of the seeds)")
+    axes.set_ylabel("greedy return: mean and range of seeds")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     print(f"drawn: {save_figure(figure, path)}")
