@@ -70,6 +70,7 @@ def processes(sleepy: int, **when: int) -> PatientWorld:
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
     """Whatever a test does, the handler it found is there afterwards."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # other tests leave learners, and so handlers, to the collector
     before = signal.getsignal(signal.SIGALRM)
     yield
     found = signal.getsignal(signal.SIGALRM)

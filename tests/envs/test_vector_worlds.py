@@ -11,7 +11,7 @@ from torch import Tensor
 
 from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
 from understudy.core.spec import ACTION_MASK, Box, Discrete
-from understudy.envs.gym import make_env
+from understudy.envs.gym import Env, make_env
 from understudy.envs.gym_vector import GymVector
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.tensor_world import TensorWorld
@@ -227,6 +227,54 @@ def test_a_tensor_world_without_finals_says_so_once_and_uses_what_it_saw_last() 
     assert not torch.equal(step.final_obs["state"], step.obs["state"])
     for _ in range(LIMITS[PENDULUM]):
         world.step(torch.zeros(2, 1))  # a second warning would be an error here
+
+
+def test_a_tensor_world_begins_anew_only_if_it_was_told_how() -> None:
+    batch = TensorBatch(PENDULUM, 1)
+    world = TensorWorld(batch, batch.spec.action, PENDULUM)
+    world.reset(0)
+    world.reset(0)
+    world.step(torch.zeros(1, 1))
+    with pytest.raises(RunError, match=r"cannot begin anew .*Pass restart="):
+        world.reset(0)
+
+
+class Teller(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Tells a reward term at every step but the third."""
+
+    def __init__(self, env: Env) -> None:
+        super().__init__(env)
+        self.steps = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return (*super().step(action)[:4], {} if self.steps == 3 else {"reward_count": float(self.steps)})
+
+
+def test_a_term_that_is_not_told_is_not_told_again() -> None:
+    world = LocalVector(PENDULUM, 1, make=lambda name: Teller(make_env(name)))
+    world.reset(0)
+    told = [world.step(torch.zeros(1, 1)).extras["reward_count"].clone() for _ in range(4)]
+    assert torch.cat(told).nan_to_num(-1.0).tolist() == [1.0, 2.0, -1.0, 4.0]
+
+
+class Loud(SyncVectorEnv):
+    """Tells a term of every environment at every step, also of those that only begin anew."""
+
+    def step(self, actions: Any) -> Any:
+        obs, reward, terminated, truncated, _ = super().step(actions)
+        return obs, reward, terminated, truncated, {"reward_x": np.ones(self.num_envs, np.float32)}
+
+
+def test_terms_of_steps_that_did_nothing_are_not_told() -> None:
+    vector = Loud([lambda: make_env(PENDULUM)] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    world = GymVector(vector, PENDULUM)
+    world.reset(0)
+    steps = [world.step(torch.zeros(2, 1)) for _ in range(LIMITS[PENDULUM] + 2)]
+    told = torch.stack([step.extras["reward_x"] for step in steps])
+    valid = torch.stack([step.valid for step in steps])
+    assert not valid.all()
+    assert torch.equal(told.isfinite(), valid)
 
 
 def test_a_tensor_world_without_time_outs_says_so() -> None:

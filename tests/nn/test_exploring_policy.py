@@ -10,7 +10,7 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Explorer
 from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, Spec
+from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, MultiDiscrete, Spec
 from understudy.core.state import capture, restore
 from understudy.nn.choice_density import Choices
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
@@ -172,8 +172,8 @@ def test_masks_are_obeyed_and_evaluated_alike() -> None:
 
 def test_several_factors_are_a_density_of_their_own() -> None:
     settings = ExplorerSettings.parse({"sees": ["state"]})
-    density = Choices((3, 2))
-    made = ExploringPolicy(Spec(GROUPS, Discrete(1)), settings, stream(0, "init"), density=density)
+    made = ExploringPolicy(Spec(GROUPS, MultiDiscrete((3, 2))), settings, stream(0, "init"))
+    assert isinstance(made.density, Choices)
     actions, _, log_prob, resets = rolled(made, observations(T, N))
     assert actions.shape == (T, N, 2)
     judged = made.evaluate(observations(T, N), (), resets, actions)

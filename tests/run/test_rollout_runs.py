@@ -187,6 +187,38 @@ def test_a_world_that_hangs_is_named_and_the_run_is_kept(tmp_path: Path) -> None
     assert list_checkpoints(tmp_path / "run" / "checkpoints")[-1] == 2
 
 
+def test_evaluations_are_not_waited_for_either(tmp_path: Path) -> None:
+    if "UnderstudyTestSilent-v0" not in gymnasium.registry:
+        gymnasium.register("UnderstudyTestSilent-v0", lambda **_: Silent(), max_episode_steps=50)
+    source = {"envs": 2, "steps": 4, "patience": 0.5}
+    with pytest.raises(RunError, match=r"has not answered for 0\.5 seconds"):
+        train(tmp_path / "run", env={"id": "UnderstudyTestSilent-v0"}, source=source, eval_every=1)
+
+
+def test_worlds_are_closed_when_a_run_cannot_be_born(tmp_path: Path) -> None:
+    first = train(tmp_path / "first", steps=1, env={"id": "CartPole-v1"})
+    closed: list[object] = []
+
+    class Closing(PendulumEnv):
+        def close(self) -> None:
+            closed.append(self)
+
+    name, env = "UnderstudyTestClosing-v0", {"id": "mine", "simulator": "given"}
+    gymnasium.register(name, lambda **_: Closing(), max_episode_steps=5)
+    try:
+        cases: list[tuple[dict[str, Any], str]] = [
+            ({"algo": {"name": "ppo", "actor": {"sees": ["x"]}}}, "sees"),
+            ({"init_from": str(first.path)}, "a policy of something else"),
+        ]
+        for number, (changes, told) in enumerate(cases):
+            config = parse_config(settings(tmp_path / str(number), env=env, **changes))
+            with pytest.raises(UnderstudyError, match=told):
+                us.train(config, world=lambda count: LocalVector(name, count))
+            assert len(closed) == 3 * (number + 1)
+    finally:
+        del gymnasium.registry[name]
+
+
 def own_world(count: int) -> VectorWorld:
     vector = SyncVectorEnv([lambda: make_env(SHORT)] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
     return GymVector(vector, SHORT)

@@ -26,6 +26,8 @@ from understudy.envs.vector import Saving, Step, VectorWorld
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
+PATIENCE = 60.0
+"""Seconds to wait, unless somebody says otherwise."""
 LOOKS, GRACE = 10, 3
 """How often the thread looks in the time that a call may last, and how often beyond that before it tells."""
 NONE = 0

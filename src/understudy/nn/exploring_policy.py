@@ -25,7 +25,7 @@ class ExploringPolicy(nn.Module):
     """Everything it needs is inside: normalisers, encoders, memory, trunk, density, action range, obedience to masks.
 
     `action` is in policy space as it was drawn, and so is its log-probability; only what is sent to the environment is
-    cut to the box. `density` replaces what the settings say: action spaces of several factors have one of their own.
+    cut to the box.
     """
 
     action_centre: Tensor
@@ -40,13 +40,12 @@ class ExploringPolicy(nn.Module):
         settings: ExplorerSettings,
         rng: torch.Generator,
         *,
-        density: Density | None = None,
         where: str = "actor",
     ) -> None:
         super().__init__()
         self.spec, self.settings = spec, settings
         self.perception = Perception(spec, settings, rng, where)
-        self.density = make_density(spec.action, settings.density) if density is None else density
+        self.density = make_density(spec.action, settings.density)
         outputs = self.density.outputs
         self.trunk = ActivatedMLP(self.perception.size, outputs, settings.trunk, rng, gain=ACTOR_GAIN)
         self.discrete = not isinstance(spec.action, Box)

@@ -22,6 +22,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.settings import Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.envs.patience import PATIENCE
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
@@ -63,7 +64,7 @@ class RolloutSettings(Settings):
     """Steps of each of them in one rollout."""
     spread: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
-    patience: float = Field(60.0, gt=0, le=1e6)
+    patience: float = Field(PATIENCE, gt=0, le=1e6)
     """Seconds after which an environment that does not answer is an error."""
 
 

@@ -18,7 +18,7 @@ from understudy.core.rng import derived_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.gym import Env, as_actions, env_spec, make_env, observe
-from understudy.envs.patience import Patience
+from understudy.envs.patience import PATIENCE, Patience
 from understudy.envs.vector import VectorWorld
 
 RESAMPLES = 2000
@@ -78,7 +78,7 @@ def evaluate_policy(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
-    patience: float = 60.0,
+    patience: float = PATIENCE,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 

@@ -19,6 +19,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import json_bytes, sha256_bytes, write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture, nonfinite
+from understudy.envs.patience import PATIENCE
 from understudy.envs.vector import VectorWorld
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
@@ -33,7 +34,7 @@ from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
 from understudy.run.wandb_sink import open_wandb
-from understudy.run.worlds import PATIENCE, WorldMaker, make_world
+from understudy.run.worlds import WorldMaker, make_world
 
 NOTE_SECONDS = 0.25
 

@@ -72,7 +72,10 @@ class Run:
             raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
         policy = self.policy(checkpoint)
         with reporter.task("evaluating", count, "episodes") as advance:
-            told = lambda done, total: advance(done, "")  # noqa: E731
+
+            def told(done: int, total: int) -> None:
+                advance(done, "")
+
             return evaluate(self.config, policy, count, greedy=greedy, on_step=told, world=world)
 
     def predict(

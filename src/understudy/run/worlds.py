@@ -8,11 +8,10 @@ from understudy.core.spec import Spec
 from understudy.envs.envpool_world import EnvPoolWorld
 from understudy.envs.gym import env_spec, make_env
 from understudy.envs.local_vector import LocalVector
-from understudy.envs.patience import PatientWorld
+from understudy.envs.patience import PATIENCE, PatientWorld
 from understudy.envs.vector import VectorWorld
 from understudy.run.config import EnvSettings, RunConfig
 
-PATIENCE = 60.0
 WorldMaker = Callable[[int], VectorWorld]
 """Makes a world of so many environments, for simulators that only their owner's code can make."""
 
