@@ -29,22 +29,37 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("number", "wait"), [(signal.SIGINT, 0.0), (signal.SIGINT, 0.6), (signal.SIGINT, 2.0), (signal.SIGTERM, 0.6)]
-)
-def test_a_check_that_is_stopped(log: Path, number: signal.Signals, wait: float) -> None:
-    script = "from understudy.cli.main import main; print('here', flush=True); main()"
-    words = [sys.executable, "-c", script, "dataset", "check", str(log)]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "here\n"
-    time.sleep(wait + 0.05)
-    child.send_signal(number)
+def _stopped(child: subprocess.Popen[str], number: signal.Signals, log: Path) -> None:
     out, err = child.communicate(timeout=60)
     assert out == ""
     assert err.splitlines()[-1] in ("understudy: stopped.", f"dataset '{log}': stopped. It was only read.")
     assert "Traceback" not in err
     assert child.returncode == 128 + number
+
+
+def _checking(script: str, log: Path) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", script + "; main()", "dataset", "check", str(log)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(("number", "wait"), [(signal.SIGINT, 0.0), (signal.SIGINT, 0.3), (signal.SIGTERM, 0.3)])
+def test_a_check_that_is_stopped_at_some_time(log: Path, number: signal.Signals, wait: float) -> None:
+    child = _checking("from understudy.cli.main import main; print('here', flush=True)", log)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    time.sleep(wait + 0.05)
+    child.send_signal(number)
+    _stopped(child, number, log)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_check_that_is_stopped_as_it_opens_the_file(log: Path, number: signal.Signals) -> None:
+    hook = (
+        "import os, sys; from understudy.cli.main import main; file = os.path.abspath(sys.argv[-1]);"
+        "at_file = lambda event, what: event == 'open' and str(what[0]) == file;"
+        f"sys.addaudithook(lambda event, what: at_file(event, what) and os.kill(os.getpid(), {int(number)}))"
+    )
+    _stopped(_checking(hook, log), number, log)
 
 
 def test_a_signal_inside_a_callback_is_not_lost() -> None:
