@@ -86,6 +86,7 @@ def _tensors(name: str, count: int) -> VectorWorld:
 
 WORLDS: dict[str, Callable[[str, int], VectorWorld]] = {
     "local": LocalVector,
+    "workers": lambda name, count: LocalVector(name, count, workers=2),
     "same step": _sync(AutoresetMode.SAME_STEP),
     "next step": _sync(AutoresetMode.NEXT_STEP),
     "disabled": _sync(AutoresetMode.DISABLED),

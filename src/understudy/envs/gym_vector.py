@@ -5,7 +5,7 @@ returned one belongs to the next episode. NEXT_STEP: it is the returned one; the
 only resets, so it is marked not valid. DISABLED: it is the returned one, and the world resets what ended by itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, final
 
@@ -22,12 +22,14 @@ from understudy.core.spec import ACTION_MASK, Spec
 from understudy.envs.gym import Keys, env_spec, group_name, observe
 from understudy.envs.vector import (
     REWARD_TERMS,
+    Block,
     Step,
     action_array,
     check_finite,
     check_groups,
     check_reward,
     environment_seeds,
+    finite,
 )
 
 Vector = VectorEnv[Any, Any, Any]
@@ -60,8 +62,12 @@ class GymVector:
         self._spec = env_spec(Single(vector), name)
         self._extra_names = None if extras is None else tuple(extras)
         self._count = int(vector.num_envs)  # EnvPool takes its time to tell it
-        self._over = np.zeros(self._count, bool)
-        """Where the next step will only reset [N]."""
+        self._places: dict[str, Keys] = {}
+        """Where each group stands in a raw observation, found when the first one is read."""
+        self._over: NDArray[np.bool_] | None = None
+        """Where the next step will only reset [N], if anywhere."""
+        self._nowhere = torch.zeros(self._count, dtype=torch.bool)
+        self._everywhere = ~self._nowhere
         self._running = False
         self._interrupted = False
         """A call was left before all had answered: nobody may wait for them again."""
@@ -80,32 +86,48 @@ class GymVector:
     def begin(self, seeds: list[int] | None) -> Obs:
         """Start anew; None for simulators that were seeded when they were made."""
         raw, _ = self._call(lambda: self._reset(seeds, None), "could not be reset")
-        self._over[:] = False
+        self._over = None
         self._running = True
         return self._groups(raw)
 
     def step(self, action: Tensor) -> Step:
         if not self._running:
             raise RunError(self._where, "stepped before it was reset")
-        wishes = action_array(action, self._spec.action, self.count, self._where)
+        wishes = action_array(action, self._spec.action, self._count, self._where)
         raw, rewards, terminated, truncated, infos = self._call(lambda: self._advance(wishes), "failed in a step")
+        idle, ended = self._over, np.logical_or(terminated, truncated)
+        if not np.count_nonzero(ended):
+            return self._quiet_step(raw, rewards, infos, idle)
         over = np.asarray(terminated, bool)
-        flags = over, np.asarray(truncated, bool) & ~over
-        valid, ended = ~self._over, flags[0] | flags[1]
-        any_ended = bool(ended.any())
-        reward = torch.from_numpy(_rewards(rewards, self._over))
-        check_reward(reward, self.count, self._where)
-        obs, final_obs = self._observations(raw, infos, ended, any_ended)
-        self._over = ended if self._mode is AutoresetMode.NEXT_STEP else self._over
-        extras = self._extras(infos, ended, any_ended, valid)
-        ends = torch.from_numpy(flags[0]), torch.from_numpy(flags[1])
-        return Step(obs, final_obs, reward, *ends, torch.from_numpy(valid), extras)
+        flags = torch.from_numpy(over), torch.from_numpy(ended & ~over)
+        reward = self._reward(rewards, idle)
+        obs, final_obs = self._observations(raw, infos, ended)
+        self._over = ended if self._mode is AutoresetMode.NEXT_STEP else None
+        return Step(obs, final_obs, reward, *flags, self._valid(idle), self._extras(infos, idle, ended))
 
-    def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_], any_ended: bool) -> tuple[Obs, Obs]:
-        """What the policy sees next, and the true successors."""
+    def _quiet_step(self, raw: Any, rewards: Any, infos: Infos, idle: NDArray[np.bool_] | None) -> Step:
+        """No episode ended: nearly every step is one."""
+        reward, obs = self._reward(rewards, idle), self._groups(raw)
+        self._over = None
+        nowhere = self._nowhere
+        return Step(obs, obs, reward, nowhere, nowhere, self._valid(idle), self._extras(infos, idle, None))
+
+    def _valid(self, idle: NDArray[np.bool_] | None) -> Tensor:
+        return self._everywhere if idle is None else torch.from_numpy(~idle)
+
+    def _reward(self, rewards: Any, idle: NDArray[np.bool_] | None) -> Tensor:
+        """As float32, 0 where a step only reset [N]."""
+        copied = np.array(rewards, np.float32)
+        if idle is not None:
+            copied[idle] = 0.0
+        reward = torch.from_numpy(copied)
+        if copied.shape != (self._count,) or not finite(copied):
+            check_reward(reward, self._count, self._where)
+        return reward
+
+    def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_]) -> tuple[Obs, Obs]:
+        """What the policy sees next, and the true successors, where some episodes ended."""
         obs = self._groups(raw)
-        if not any_ended:
-            return obs, obs
         if self._mode is AutoresetMode.SAME_STEP:
             return obs, self._with_finals(obs, infos, ended)
         if self._mode is AutoresetMode.NEXT_STEP:
@@ -139,33 +161,37 @@ class GymVector:
         return {**obs, ACTION_MASK: obs[ACTION_MASK] | torch.from_numpy(ended)[:, None]}
 
     def _groups(self, raw: Any) -> Obs:
-        named = dict(_named(raw))
-        obs = {name: self._tensor(named[name], name) for name in self._spec.observation if name in named}
-        if self._spec.masked and ACTION_MASK in named:
-            obs[ACTION_MASK] = torch.from_numpy(np.asarray(named[ACTION_MASK], bool))
-        check_groups(obs, self._spec, self.count, self._where)
+        if not self._places:
+            self._places = _find_places(raw)
+        try:
+            obs = {name: self._tensor(raw, name) for name in self._spec.observation}
+            if self._spec.masked:
+                obs[ACTION_MASK] = torch.from_numpy(np.asarray(_part(raw, self._places[ACTION_MASK]), bool))
+        except (KeyError, TypeError, IndexError) as error:
+            raise DataError(
+                self._where, f"observations have another form than before ({type(error).__name__}: {error})"
+            ) from error
+        check_groups(obs, self._spec, self._count, self._where)
         check_finite(obs, self._where)
         return obs
 
-    def _tensor(self, values: Any, name: str) -> Tensor:
-        group = self._spec.observation[name]
+    def _tensor(self, raw: Any, name: str) -> Tensor:
+        values, group = _part(raw, self._places[name]), self._spec.observation[name]
         if np.ndim(values) == 1 and group.dtype == "uint8" and len(group.shape) == 1:
             return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
         return torch.from_numpy(np.ascontiguousarray(values, group.dtype))
 
-    def _extras(
-        self, infos: Infos, ended: NDArray[np.bool_], any_ended: bool, valid: NDArray[np.bool_]
-    ) -> dict[str, Tensor]:
+    def _extras(self, infos: Infos, idle: NDArray[np.bool_] | None, ended: NDArray[np.bool_] | None) -> Block:
         if self._extra_names is None:
             self._extra_names = tuple(name for name in infos if name.startswith(REWARD_TERMS))
-        last = infos.get("final_info", {}) if any_ended else {}
-        columns = {name: _column(infos, name, self.count) for name in self._extra_names}
-        for name in self._extra_names if isinstance(last, Mapping) and last else ():
-            columns[name][ended] = _column(last, name, self.count)[ended]
-        if self._extra_names and not valid.all():
-            for column in columns.values():
-                column[~valid] = np.nan
-        return {name: torch.from_numpy(column) for name, column in columns.items()}
+        names = self._extra_names
+        rows = _rows(infos, names, self._count)
+        last = {} if ended is None else infos.get("final_info", {})
+        if isinstance(last, Mapping) and last and names:
+            rows[:, ended] = _rows(last, names, self._count)[:, ended]
+        if idle is not None:
+            rows[:, idle] = np.nan
+        return Block(names, torch.from_numpy(rows))
 
     def _advance(self, wishes: NDArray[Any]) -> Any:
         if not isinstance(self._vector, AsyncVectorEnv):
@@ -194,7 +220,7 @@ class GymVector:
             return []
         return [number for number, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll()]
 
-    def _call(self, what: Any, told: str) -> Any:
+    def _call(self, what: Callable[[], Any], told: str) -> Any:
         try:
             return what()
         except Exception as error:
@@ -228,10 +254,16 @@ def _mode(vector: Vector, where: str) -> AutoresetMode:
     return mode
 
 
-def _named(raw: Any, keys: Keys = ()) -> list[tuple[str, Any]]:
+def _find_places(raw: Any, keys: Keys = ()) -> dict[str, Keys]:
     if not isinstance(raw, Mapping):
-        return [(group_name(keys), raw)]
-    return [pair for key, part in raw.items() for pair in _named(part, (*keys, key))]
+        return {group_name(keys): keys}
+    return {name: place for key, part in raw.items() for name, place in _find_places(part, (*keys, key)).items()}
+
+
+def _part(raw: Any, keys: Keys) -> Any:
+    for key in keys:
+        raw = raw[key]
+    return raw
 
 
 def _pick(told: Any, number: int) -> Any:
@@ -241,17 +273,19 @@ def _pick(told: Any, number: int) -> Any:
     return told[number]
 
 
-def _rewards(rewards: Any, idle: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """As float32, 0 where a step only reset [N]."""
-    copied = np.array(rewards, np.float32)
-    return np.where(idle, np.float32(0.0), copied) if idle.any() else copied
+def _rows(infos: Infos, names: tuple[str, ...], count: int) -> NDArray[np.float32]:
+    """Numbers of each environment [K, N], NaN where it told none."""
+    if not names:
+        return np.empty((0, count), np.float32)
+    columns = [infos.get(name) for name in names]
+    plain = all(type(one) is np.ndarray and one.shape == (count,) and one.dtype == float for one in columns)
+    if plain and not any(f"_{name}" in infos for name in names):
+        return np.array(columns, np.float32)
+    return np.stack([_column(infos, name, count) for name in names])
 
 
 def _column(infos: Infos, name: str, count: int) -> NDArray[np.float32]:
-    """A number of each environment [N], NaN where it told none."""
     values, told = infos.get(name), infos.get(f"_{name}")
-    if told is None and type(values) is np.ndarray and values.shape == (count,) and values.dtype.kind == "f":
-        return values.astype(np.float32)
     if values is None or np.shape(values) != (count,) or np.asarray(values).dtype.kind not in "fiub":
         return np.full(count, np.nan, np.float32)
     column = np.array(values, np.float32)

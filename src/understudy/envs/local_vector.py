@@ -1,35 +1,35 @@
-"""N environments of Gymnasium's registry in this process: a plain loop, and nothing else between them and tensors.
+"""N environments of Gymnasium's registry on this machine: a plain loop, and nothing else between them and tensors.
 
 Observations are written once, into one buffer per group. Where an episode ends, its final observation is put aside
-and the environment starts anew in the same step, so no step is a dummy.
+and the environment starts anew in the same step, so no step is a dummy. With several workers every process loops over
+its share of the environments, this one over the first, and all write into the same memory: the steps are the same.
 """
 
+import json
+import os
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import CheckpointError, ConfigError, RunError, UnderstudyError
+from understudy.core.errors import CheckpointError, ConfigError, RunError
 from understudy.core.rng import stream
-from understudy.core.spec import Spec
+from understudy.core.spec import Box, Discrete, Spec
+from understudy.envs.environment_share import BEGIN, LOAD, NAMES, SAVE, STEP, EnvironmentShare, ServingShare
 from understudy.envs.gym import Env, env_spec, make_env
-from understudy.envs.observation_rows import ObservationRows
-from understudy.envs.snapshots import can_tell, put_back, snapshot
-from understudy.envs.vector import (
-    REWARD_TERMS,
-    Step,
-    action_array,
-    check_finite,
-    check_reward,
-    environment_seeds,
-)
+from understudy.envs.step_buffers import NOBODY, WHOLE, StepBuffers, shared_zeros
+from understudy.envs.vector import Step, action_array, check_finite, environment_seeds
+from understudy.envs.worker_process import WorkerProcess, check_fork, end_all
 
-WHOLE = -1
-"""Steps left in a first episode that is not shortened."""
+SIMULATOR = "simulator."
+"""What names of saved simulator states begin with."""
 
 
 @final
@@ -38,7 +38,8 @@ class LocalVector:
 
     `spread` shortens every first episode to a random length, so that environments with a time limit do not all end at
     once for ever after; what is cut short is marked truncated, with its true final observation. `extras` names the
-    numbers in `info` to keep: by default those that begin with "reward".
+    numbers in `info` to keep: by default those that begin with "reward". `workers` processes share the environments;
+    those of the others are made there, by `make`.
     """
 
     def __init__(
@@ -46,131 +47,110 @@ class LocalVector:
         name: str,
         count: int,
         *,
+        workers: int = 1,
         spread: bool = False,
         extras: Sequence[str] | None = None,
         make: Callable[[str], Env] = make_env,
     ) -> None:
-        if count < 1:
-            raise ConfigError("envs", "a vector needs environments", got=count, expected="at least 1")
-        self._where = f"environment '{name}'"
-        self._envs = [make(name) for _ in range(count)]
-        self._spec = env_spec(self._envs[0], name)
-        self._longest = _time_limit(self._envs[0], name) if spread else 0
-        self._rows = ObservationRows(self._envs[0].observation_space, self._spec, count, self._where)
-        self._finals = ObservationRows(self._envs[0].observation_space, self._spec, count, self._where)
-        self._left = np.full(count, WHOLE, np.int64)
-        self._asked = 0
-        """The environment whose answer is waited for."""
-        self._shortened: set[int] = set()
-        self._extra_names = None if extras is None else tuple(extras)
-        self._extras: dict[str, Tensor] = {}
-        self._columns: dict[str, NDArray[np.float32]] = {}
-        """The same numbers, to write into."""
-        self._allocate(count)
-
-    def _allocate(self, count: int) -> None:
-        self._reward, self._valid = np.zeros(count, np.float32), torch.ones(count, dtype=torch.bool)
-        self._terminated, self._truncated = np.zeros(count, bool), np.zeros(count, bool)
-        self._flags = torch.from_numpy(self._terminated), torch.from_numpy(self._truncated)
-        self._rewards = torch.from_numpy(self._reward)
+        _check_counts(count, workers)
+        self._where, self.count = f"environment '{name}'", count
+        self._shares = [range(count * place // workers, count * (place + 1) // workers) for place in range(workers)]
+        envs = [make(name) for _ in self._shares[0]]
+        self._spec = env_spec(envs[0], name)
+        self._longest = _time_limit(envs[0], name) if spread else 0
+        allocate = np.zeros if workers == 1 else shared_zeros
+        space = envs[0].observation_space
+        self._buffers = StepBuffers(
+            space, self._spec, count, self._where, extras=extras, shares=workers, allocate=allocate
+        )
+        self._mine = EnvironmentShare(envs, self._shares[0], 0, self._buffers)
+        self._wishes = allocate(*_action_shape(self._spec, count))
+        self._others: list[WorkerProcess] = []
+        self._end = weakref.finalize(self, end_all, self._others, os.getpid())
         self._running = False
+        self._employ(name, make)
 
-    @property
-    def count(self) -> int:
-        return len(self._envs)
+    def _employ(self, name: str, make: Callable[[str], Env]) -> None:
+        """Start the processes of the other shares, and wait until their environments are made."""
+        for place, numbers in enumerate(self._shares[1:], 1):
+            start = partial(_serving, name, make, numbers, place, self._buffers, self._wishes)
+            self._others.append(WorkerProcess(start, self._where, _called(numbers), self._others))
+        try:
+            self._answers()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def spec(self) -> Spec:
         return self._spec
 
     def reset(self, seed: int) -> Obs:
-        for number, single in enumerate(environment_seeds(seed, self.count)):
-            self._begin(number, single)
-        self._shorten(seed)
+        self._settle()
+        self._buffers.left[:] = self._lengths(seed)
+        seeds = environment_seeds(seed, self.count)
+        self._ask(BEGIN, json.dumps(seeds).encode())
+        self._mine.begin(seeds)
+        self._answers()
         self._running = True
-        check_finite(self._rows.tensors, self._where)
-        return self._rows.tensors
+        check_finite(self._buffers.rows.tensors, self._where)
+        return self._buffers.rows.tensors
 
-    def _shorten(self, seed: int) -> None:
-        if self._longest:
-            drawn = torch.randint(1, self._longest + 1, (self.count,), generator=stream(seed, "spread"))
-            self._left[:] = drawn.numpy()
-            self._shortened = set(range(self.count))
+    def _lengths(self, seed: int) -> NDArray[np.int64]:
+        """Of first episodes [N]."""
+        if not self._longest:
+            return np.full(self.count, WHOLE, np.int64)
+        return torch.randint(1, self._longest + 1, (self.count,), generator=stream(seed, "spread")).numpy()
 
     def step(self, action: Tensor) -> Step:
         if not self._running:
             raise RunError(self._where, "stepped before it was reset")
         wishes = action_array(action, self._spec.action, self.count, self._where)
-        self._terminated[:] = self._truncated[:] = False
-        for column in self._columns.values():
-            column.fill(np.nan)
-        ended = [number for number, wish in enumerate(wishes) if self._advance(number, wish)]
-        if not (np.isfinite(self._reward).all() and self._rows.finite()):
-            check_finite(self._rows.tensors, self._where)
-            check_reward(self._rewards, self.count, self._where)
-        final_obs = self._rows.tensors
-        if ended:
-            self._finals.fill(self._rows, skipping=self._terminated | self._truncated)
-            final_obs = self._finals.tensors
-            check_finite(final_obs, self._where)
-        return Step(self._rows.tensors, final_obs, self._rewards, *self._flags, self._valid, self._extras)
+        self._settle()
+        self._buffers.clear()
+        if self._others:
+            self._wishes[:] = wishes
+            self._ask(STEP)
+        self._mine.step(wishes[: self._shares[0].stop])
+        answers = self._answers()
+        if self._buffers.terms.names is None and (self._mine.untold or any(answers)):
+            self._agree(answers)
+        return self._buffers.step()
 
-    def _advance(self, number: int, wish: Any) -> bool:
-        """One environment's step; True where its episode ended, and another one has begun."""
-        self._asked = number
-        try:
-            raw, reward, terminated, truncated, info = self._envs[number].step(wish)
-        except Exception as error:
-            raise self._failed(number, "in its step", error) from error
-        if number in self._shortened:
-            truncated = self._cut(number) or truncated
-        self._reward[number] = reward
-        if info:
-            self._note(number, info)
-        if not (terminated or truncated):
-            self._rows.write(number, raw)
-            return False
-        self._terminated[number], self._truncated[number] = terminated, not terminated
-        self._finals.write(number, raw)
-        self._shortened.discard(number)
-        self._left[number] = WHOLE
-        self._begin(number, None)
-        return True
+    def _agree(self, answers: list[bytes]) -> None:
+        """Names of reward terms are those that the first environment told that told anything."""
+        proposed = [self._mine.proposed(), *(json.loads(answer) if answer else None for answer in answers)]
+        names = next(names for names in proposed if names is not None)
+        self._buffers.terms.choose(names)
+        self._buffers.terms.clear()
+        self._ask(NAMES, json.dumps(names).encode())
+        self._mine.learn(names)
+        self._answers()
 
-    def _cut(self, number: int) -> bool:
-        """Whether a shortened first episode is over."""
-        self._left[number] -= 1
-        return bool(self._left[number] == 0)
+    def _settle(self) -> None:
+        for worker in self._others:
+            worker.settle()
 
-    def _begin(self, number: int, seed: int | None) -> None:
-        self._asked = number
-        try:
-            raw, _ = self._envs[number].reset(seed=seed)
-        except Exception as error:
-            raise self._failed(number, "when it began an episode", error) from error
-        self._rows.write(number, raw)
+    def _ask(self, letter: bytes, content: bytes = b"") -> None:
+        for worker, numbers, place in zip(self._others, self._shares[1:], range(1, len(self._shares)), strict=True):
+            self._buffers.asked[place] = numbers.start
+            worker.ask(letter, content)
 
-    def _failed(self, number: int, when: str, error: Exception) -> UnderstudyError:
-        told = f"environment {number} failed {when} ({type(error).__name__}: {error})"
-        return error if isinstance(error, UnderstudyError) else RunError(self._where, told)
-
-    def _note(self, number: int, info: Mapping[str, Any]) -> None:
-        if self._extra_names is None:
-            self._extra_names = tuple(name for name in info if name.startswith(REWARD_TERMS) and _is_number(info[name]))
-        for name in self._extra_names:
-            if name not in self._columns:
-                self._columns[name] = np.full(self.count, np.nan, np.float32)
-                self._extras[name] = torch.from_numpy(self._columns[name])
-            self._columns[name][number] = info.get(name, np.nan)
+    def _answers(self) -> list[bytes]:
+        return [worker.answer() for worker in self._others]
 
     def save(self) -> dict[str, Tensor]:
         """Where every simulator stands, [N, …] each; empty if these are not environments that can tell it."""
-        if not (self._running and all(can_tell(env) for env in self._envs)):
+        if not self._running:
             return {}
-        each = [snapshot(env) for env in self._envs]
-        saved = {f"simulator.{name}": torch.stack([one[name] for one in each]) for name in each[0]}
-        saved |= {f"obs.{name}": values.clone() for name, values in self._rows.tensors.items()}
-        return {**saved, "left": torch.from_numpy(self._left.copy())}
+        self._settle()
+        self._ask(SAVE)
+        shares = [self._mine.save(), *map(load, self._answers())]
+        if not all(shares):
+            return {}
+        saved = {f"{SIMULATOR}{name}": torch.cat([share[name] for share in shares]) for name in shares[0]}
+        saved |= {f"obs.{name}": values.clone() for name, values in self._buffers.rows.tensors.items()}
+        return {**saved, "left": torch.from_numpy(self._buffers.left.copy())}
 
     def load(self, saved: Mapping[str, Tensor]) -> Obs:
         """Stand where `save` was called, also in another process; everything must fit."""
@@ -180,23 +160,61 @@ class LocalVector:
         told = {name: (values.shape, values.dtype) for name, values in saved.items()}
         if not here or told != {name: (values.shape, values.dtype) for name, values in here.items()}:
             raise CheckpointError(self._where, "these environments cannot be put where others stood")
-        for number, env in enumerate(self._envs):
-            parts = {name: saved[f"simulator.{name}"][number] for name in snapshot(env)}
-            put_back(env, parts)
-        for name, values in self._rows.tensors.items():
+        for name, values in self._buffers.rows.tensors.items():
             values.copy_(saved[f"obs.{name}"])
-        self._left[:] = saved["left"].numpy()
-        self._shortened = {int(number) for number in np.flatnonzero(self._left != WHOLE)}
-        self._running = True
-        return self._rows.tensors
+        self._buffers.left[:] = saved["left"].numpy()
+        parts = [_rows(saved, numbers) for numbers in self._shares]
+        for worker, part in zip(self._others, parts[1:], strict=True):
+            worker.ask(LOAD, save(part))
+        self._mine.load(parts[0])
+        self._answers()
+        return self._buffers.rows.tensors
 
     def waiting(self) -> list[int]:
         """Who has not answered, while a call lasts."""
-        return [self._asked]
+        return [int(number) for number in self._buffers.asked if number != NOBODY]
 
     def close(self) -> None:
-        for env in self._envs:
-            env.close()
+        self._end()
+        self._mine.close()
+
+
+def _serving(
+    name: str, make: Callable[[str], Env], numbers: range, place: int, buffers: StepBuffers, wishes: NDArray[Any]
+) -> ServingShare:
+    """A share of the environments, made in the process that asks for it."""
+    share = EnvironmentShare([make(name) for _ in numbers], numbers, place, buffers)
+    return ServingShare(share, wishes[numbers.start : numbers.stop])
+
+
+def _rows(saved: Mapping[str, Tensor], numbers: range) -> dict[str, Tensor]:
+    """Simulator states of some environments."""
+    return {
+        name.removeprefix(SIMULATOR): values[numbers.start : numbers.stop].contiguous()
+        for name, values in saved.items()
+        if name.startswith(SIMULATOR)
+    }
+
+
+def _called(numbers: range) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"environment {first}" if first == last else f"environments {first} to {last}"
+
+
+def _action_shape(spec: Spec, count: int) -> tuple[tuple[int, ...], str]:
+    """Of actions [N, …] as `action_array` gives them, and their dtype."""
+    action = spec.action
+    shape = (count,) if isinstance(action, Discrete) else (count, action.size)
+    return shape, action.dtype if isinstance(action, Box) else "int64"
+
+
+def _check_counts(count: int, workers: int) -> None:
+    if count < 1:
+        raise ConfigError("envs", "a vector needs environments", got=count, expected="at least 1")
+    if not 1 <= workers <= count:
+        raise ConfigError("workers", "not a number of shares", got=workers, expected=f"1 to {count} (environments)")
+    if workers > 1:
+        check_fork("workers")
 
 
 def _time_limit(env: Env, name: str) -> int:
@@ -206,7 +224,3 @@ def _time_limit(env: Env, name: str) -> int:
             f"environment '{name}'", "has no time limit to spread first episodes over", do="Switch spread off."
         )
     return int(longest)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number))

@@ -1,6 +1,6 @@
 """One buffer [N, …] per observation group, filled row by row with what single environments emit."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -8,12 +8,15 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK, Spec
 from understudy.envs.gym import Keys, group_name
+
+Allocate = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
+"""Makes an array of zeros."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,11 @@ class _Part:
 class ObservationRows:
     """Buffers for N environments; `tensors` are views of them."""
 
-    def __init__(self, space: "gymnasium.Space[Any]", spec: Spec, count: int, where: str) -> None:
+    def __init__(
+        self, space: "gymnasium.Space[Any]", spec: Spec, count: int, where: str, allocate: Allocate = np.zeros
+    ) -> None:
         self._where = where
-        self._parts = [_part(keys, part, spec, count) for keys, part in _leaves(space, ())]
+        self._parts = [_part(keys, part, spec, count, allocate) for keys, part in _leaves(space, ())]
         self.tensors: Obs = {part.name: torch.from_numpy(part.buffer) for part in self._parts}
 
     def write(self, number: int, raw: Any) -> None:
@@ -78,13 +83,13 @@ def _leaves(space: "gymnasium.Space[Any]", keys: Keys) -> Iterator[tuple[Keys, "
         yield from _leaves(part, (*keys, key))
 
 
-def _part(keys: Keys, space: "gymnasium.Space[Any]", spec: Spec, count: int) -> _Part:
+def _part(keys: Keys, space: "gymnasium.Space[Any]", spec: Spec, count: int, allocate: Allocate) -> _Part:
     name = group_name(keys)
     if name == ACTION_MASK and spec.masked:
         shape = tuple(space.shape or ())
-        return _Part(name, keys, shape, np.zeros((count, *shape), bool), choices=False)
+        return _Part(name, keys, shape, allocate((count, *shape), bool), choices=False)
     group = spec.observation[name]
-    buffer = np.zeros((count, *group.shape), group.dtype)
+    buffer = allocate((count, *group.shape), group.dtype)
     return _Part(name, keys, group.shape, buffer, isinstance(space, spaces.Discrete))
 
 

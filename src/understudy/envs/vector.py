@@ -5,10 +5,11 @@ action is never lost: it is in `Step.final_obs`, while `Step.obs` is what the po
 a step on starting anew says so in `Step.valid`. Terminations and truncations are never merged.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +23,25 @@ from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group,
 
 REWARD_TERMS = "reward"
 """Numbers in an environment's `info` whose names begin so are kept in `Step.extras` unless others are asked for."""
+
+
+@final
+class Block(Mapping[str, Tensor]):
+    """Columns [N] by name that are the rows of one tensor [K, N]: whoever keeps them all copies once."""
+
+    def __init__(self, names: tuple[str, ...], rows: Tensor) -> None:
+        self.names, self.rows = names, rows
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.names:
+            raise KeyError(name)
+        return self.rows[self.names.index(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +131,8 @@ def check_action(values: NDArray[Any], space: ActionSpace, count: int, where: st
     if values.shape != expected:
         raise RunError(where, "actions have the wrong shape", got=values.shape, expected=expected)
     if isinstance(space, Box):
+        if finite(values):
+            return
         right = np.isfinite(values)
     elif values.dtype.kind not in "iu":
         raise RunError(where, "actions are not whole numbers", got=values.dtype, expected="an integer dtype")
@@ -122,11 +144,15 @@ def check_action(values: NDArray[Any], space: ActionSpace, count: int, where: st
         raise RunError(where, f"no such action, for environment {number}", got=got, expected=space.describe())
 
 
+def finite(values: NDArray[Any]) -> bool:
+    """No NaN and no infinity: so if the sum of squares is finite, which takes a quarter of the time to find out."""
+    flat = values.reshape(-1)
+    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
+
+
 def all_finite(values: Tensor) -> bool:
     """No NaN and no infinity. Of a few numbers on the CPU, NumPy tells it in a tenth of torch's time."""
-    if values.is_cpu:
-        return bool(np.isfinite(values.detach().numpy()).all())
-    return bool(values.isfinite().all())
+    return finite(values.detach().numpy()) if values.is_cpu else bool(values.isfinite().all())
 
 
 def check_groups(obs: Obs, spec: Spec, count: int, where: str) -> None:

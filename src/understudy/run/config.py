@@ -62,10 +62,18 @@ class RolloutSettings(Settings):
     """Environments that step together."""
     steps: int = Field(128, ge=1)
     """Steps of each of them in one rollout."""
+    workers: int = Field(1, ge=1)
+    """Processes that share the environments; any number gives the same run."""
     spread: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
     patience: float = Field(PATIENCE, gt=0, le=1e6)
     """Seconds after which an environment that does not answer is an error."""
+
+    @model_validator(mode="after")
+    def _everybody_has_work(self) -> Self:
+        if self.workers > self.envs:
+            raise ValueError(f"{self.workers} workers for {self.envs} environments: at most one for each")
+        return self
 
 
 SOURCES: dict[Origin, type[OfflineSettings] | type[RolloutSettings]] = {

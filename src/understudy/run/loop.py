@@ -287,7 +287,7 @@ def config_digest(config: RunConfig) -> str:
         "init_from": True,
         "stages": True,
         "data": {"path"},
-        "source": {"patience"},
+        "source": {"patience", "workers"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)
     if config.stages:

@@ -84,7 +84,14 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
     assert isinstance(settings, RolloutSettings)
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    world = make_world(config.env, settings.envs, given, spread=settings.spread, patience=settings.patience)
+    world = make_world(
+        config.env,
+        settings.envs,
+        given,
+        spread=settings.spread,
+        workers=settings.workers,
+        patience=settings.patience,
+    )
     try:
         return _learner(config, settings, world, device)
     except BaseException:

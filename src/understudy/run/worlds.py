@@ -17,25 +17,31 @@ WorldMaker = Callable[[int], VectorWorld]
 
 
 def make_world(
-    env: EnvSettings, count: int, given: WorldMaker | None = None, *, spread: bool = False, patience: float = PATIENCE
+    env: EnvSettings,
+    count: int,
+    given: WorldMaker | None = None,
+    *,
+    spread: bool = False,
+    workers: int = 1,
+    patience: float = PATIENCE,
 ) -> VectorWorld:
     """`count` environments that step together, each of which must answer in `patience` seconds."""
-    return PatientWorld(_make(env, count, given, spread), env.id, patience)
+    return PatientWorld(_make(env, count, given, spread, workers), env.id, patience)
 
 
-def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool) -> VectorWorld:
+def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool, workers: int) -> VectorWorld:
     if given is not None and env.simulator != "given":
         raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="given")
     if env.simulator == "envpool":
-        _check_spread(spread, env)
+        _check_plain(spread, workers, env)
         return EnvPoolWorld(env.id, count, settings=env.settings)
     if env.simulator == "gymnasium":
-        return LocalVector(env.id, count, spread=spread)
+        return LocalVector(env.id, count, workers=workers, spread=spread)
     if given is None:
         raise ConfigError(
             "env.simulator", "no world was given", do="Pass one from Python: train(config, world=lambda count: …)."
         )
-    _check_spread(spread, env)
+    _check_plain(spread, workers, env)
     world = given(count)
     if world.count != count:
         world.close()
@@ -43,7 +49,12 @@ def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool) 
     return world
 
 
-def _check_spread(spread: bool, env: EnvSettings) -> None:
+def _check_plain(spread: bool, workers: int, env: EnvSettings) -> None:
+    """Nothing is asked for that only `LocalVector` can do."""
+    if workers > 1:
+        raise ConfigError(
+            "source.workers", "only environments of Gymnasium's registry can be shared out", got=env.simulator
+        )
     if spread:
         raise ConfigError(
             "source.spread", "only environments of Gymnasium's registry can be cut short", got=env.simulator

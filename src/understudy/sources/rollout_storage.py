@@ -7,7 +7,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry
-from understudy.envs.vector import Step
+from understudy.envs.vector import Block, Step
 
 
 @final
@@ -30,7 +30,7 @@ class RolloutStorage:
         """Views of one step's rewards and flags: indexing at every step would cost more than it."""
         self._finals: dict[int, Obs] = {}
         self._extras: dict[str, Tensor] = {}
-        self._extra_rows: dict[str, tuple[Tensor, ...]] = {}
+        self._block_rows: dict[tuple[str, ...], tuple[Tensor, ...]] = {}
 
     def _empty(self, rows: int, like: Tensor) -> Tensor:
         return torch.empty(rows, *like.shape, dtype=like.dtype, device=self._device)
@@ -43,6 +43,10 @@ class RolloutStorage:
         """What the policy sees at step t [N, …]."""
         return self._rows[t]
 
+    def all_seen(self) -> Obs:
+        """What it saw at every step [T, N, …]."""
+        return {name: values[:-1] for name, values in self._obs.items()}
+
     def last(self) -> Obs:
         """What it sees after the last step, as a copy [N, …]."""
         return {name: values.clone() for name, values in self._rows[self._steps].items()}
@@ -54,24 +58,32 @@ class RolloutStorage:
         self._see(t + 1, step.obs)
         if step.final_obs is not step.obs:
             self._finals[t] = {name: values.clone() for name, values in step.final_obs.items()}
+        if not step.extras:
+            return
+        if isinstance(step.extras, Block):
+            self._blocks(step.extras.names)[t].copy_(step.extras.rows)
+            return
         for name, numbers in step.extras.items():
-            self._extra(name)[t].copy_(numbers)
+            if name not in self._extras:
+                self._extras[name] = torch.full((self._steps, self._count), torch.nan, device=self._device)
+            self._extras[name][t] = numbers
 
-    def _extra(self, name: str) -> tuple[Tensor, ...]:
-        if name not in self._extras:
-            self._extras[name] = torch.full((self._steps, self._count), torch.nan, device=self._device)
-            self._extra_rows[name] = _rows(self._extras[name])
-        return self._extra_rows[name]
+    def _blocks(self, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+        """Room for extras that come in one piece, step by step [K, N]."""
+        if names not in self._block_rows:
+            room = torch.full((self._steps, len(names), self._count), torch.nan, device=self._device)
+            self._block_rows[names] = room.unbind(0)
+            self._extras |= dict(zip(names, room.unbind(1), strict=True))
+        return self._block_rows[names]
 
     def rollout(self, carry: Carry, action: Tensor, log_prob: Tensor, *, anew: bool) -> Rollout:
         """Everything that was put, with what the policy did, and remembered before the first step."""
-        obs = {name: values[:-1] for name, values in self._obs.items()}
         next_obs = {name: values[1:].clone() for name, values in self._obs.items()}
         for t, final_obs in self._finals.items():
             for name, values in final_obs.items():
                 next_obs[name][t] = values
         terminated, truncated, valid = self._ends
-        facts = obs, action, log_prob, self._reward, next_obs, terminated, truncated, valid
+        facts = self.all_seen(), action, log_prob, self._reward, next_obs, terminated, truncated, valid
         return Rollout(*facts, carry, self._extras, anew)
 
 
