@@ -14,9 +14,11 @@ from understudy.losses.surrogate import clipped_surrogate, clipped_value_error
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian
 from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts import passes
 from understudy.parts import proximal as proximal_part
+from understudy.parts.passes import compiled
 from understudy.parts.proximal import Proximal, ProximalSettings
-from understudy.parts.slopes import is_plain, policy_slopes, value_slopes
+from understudy.parts.slopes import PolicySlopes, is_plain, policy_slopes, trunk_of, value_slopes
 from understudy.parts.study import SEEN, Study
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-1.0,) * 3, (1.0,) * 3))
@@ -41,23 +43,35 @@ def study(rng: torch.Generator) -> Study:
     return Study(shown, shown, normal(ROWS, 3), log_prob, normal(ROWS), normal(ROWS), normal(ROWS), {})
 
 
+@torch.no_grad()
+def slopes_of(policy: ExploringPolicy, rows: Study, entropy_weight: float) -> tuple[PolicySlopes, Tensor]:
+    """With the gradient of the trunk."""
+    density = policy.density
+    assert isinstance(density, Gaussian)
+    log_std = density.log_std.detach()
+    held = log_std.clamp(density.low, density.high)
+    columns = rows.policy_obs[SEEN], rows.action, rows.log_prob, rows.advantage
+    found = policy_slopes(trunk_of(policy.trunk), log_std, held, *columns, 0.2, entropy_weight)
+    return found, policy.trunk.gradient_room()[0]
+
+
 @pytest.mark.parametrize("activation", ["tanh", "elu", "relu"])
 @pytest.mark.parametrize("entropy_weight", [0.0, 0.3])
 def test_the_policy_gradient_is_that_of_the_graph(activation: str, entropy_weight: float) -> None:
     (policy, _), rows = networks(activation), study(stream(1, "rows"))
-    step = policy_slopes(policy, rows, 0.2, entropy_weight)
+    found, flat = slopes_of(policy, rows, entropy_weight)
     judged = policy.judge(rows.policy_obs[SEEN], rows.action)
     surrogate = clipped_surrogate(judged.log_prob, rows.log_prob, rows.advantage, 0.2)
     loss = surrogate.mean() - entropy_weight * judged.entropy.mean()
     ratio = (judged.log_prob - rows.log_prob).exp()
     assert 0 < int((ratio > 1.2).sum()) < ROWS
     assert 0 < int((ratio < 0.8).sum()) < ROWS
-    assert torch.allclose(step.loss, loss)
-    for parameter, gradient in step.gradients.items():
-        (expected,) = torch.autograd.grad(loss, [parameter], retain_graph=True)
+    assert torch.allclose(found.surrogate, surrogate)
+    assert torch.allclose(found.log_ratio.exp(), ratio, rtol=1e-4)
+    slopes = zip((found.to_log_std, flat), torch.autograd.grad(loss, [*policy.parameters()]), strict=True)
+    for gradient, expected in slopes:
         assert torch.allclose(gradient, expected, atol=1e-6)
         assert float(expected.abs().sum()) > 0
-    assert set(step.gradients) == set(policy.parameters())
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
@@ -71,7 +85,7 @@ def test_a_width_beyond_its_limit_may_only_come_back(sign: float) -> None:
     rows = replace(rows, log_prob=log_prob.detach(), advantage=sign * rows.advantage.abs())
     loss = clipped_surrogate(log_prob, rows.log_prob, rows.advantage, 0.2).mean()
     (expected,) = torch.autograd.grad(loss, [density.log_std])
-    found = policy_slopes(policy, rows, 0.2, 0.0).gradients[density.log_std]
+    found = slopes_of(policy, rows, 0.0)[0].to_log_std
     assert torch.allclose(found, expected, atol=1e-6)
     assert bool((found == 0).all()) == (sign < 0)
 
@@ -79,14 +93,15 @@ def test_a_width_beyond_its_limit_may_only_come_back(sign: float) -> None:
 @pytest.mark.parametrize("clip", [None, 0.2, 1.5])
 def test_the_value_gradient_is_that_of_the_graph(clip: float | None) -> None:
     (_, value), rows = networks(), study(stream(2, "rows"))
-    found = value_slopes(value, rows, clip, 0.5)
+    with torch.no_grad():
+        found = value_slopes(trunk_of(value.trunk), rows.value_obs[SEEN], rows.value, rows.target, clip, 0.5)
     values = value.judge(rows.value_obs[SEEN])
     error = (values - rows.target).square()
     if clip is not None:
         error = clipped_value_error(values, rows.value, rows.target, clip)
     (expected,) = torch.autograd.grad(0.5 * error.mean(), list(value.parameters()))
-    assert torch.allclose(found.loss, error.mean())
-    assert torch.allclose(found.gradient, expected, atol=1e-6)
+    assert torch.allclose(found, error)
+    assert torch.allclose(value.trunk.gradient_room()[0], expected, atol=1e-6)
 
 
 def rollout(steps: int, count: int) -> Rollout:
@@ -103,6 +118,23 @@ def rollout(steps: int, count: int) -> Rollout:
         {"state": normal(5)}, normal(3), -3.0 + 0.1 * normal(), normal(), {"state": normal(5)},
         terminated, rare() & ~terminated, ~rare(), (), {},
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["constant", "adaptive"])
+@pytest.mark.parametrize("activation", ["tanh", "elu", "relu"])
+def test_compiled_or_not_it_is_the_same_to_the_bit(
+    schedule: str, activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = []
+    for compile_it in (True, False):
+        monkeypatch.setattr(passes, "compiled", compiled if compile_it else lambda function: function)
+        policy, value = networks(activation)
+        settings = ProximalSettings.parse({"schedule": schedule, "value_clip": 0.3, "epochs": 3, "learning_rate": 3e-3})
+        learner = Proximal.of(settings, policy, value, stream(0, "shuffle"), 4, steps=10)
+        for _ in range(3):  # TorchScript optimises what has run twice
+            learner.update(rollout(40, 4))
+        after.append({**policy.state_dict(), **{f"v.{k}": v for k, v in value.state_dict().items()}})
+    assert all(torch.equal(after[0][name], after[1][name]) for name in after[0])
 
 
 @pytest.mark.parametrize("schedule", ["constant", "adaptive"])

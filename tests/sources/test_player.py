@@ -9,7 +9,7 @@ from understudy.core.batch import Obs
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.sources.player import DrawingPlayer, GaussianPlayer, player_of
+from understudy.sources.player import DrawingPlayer, GaussianPlayer, SmallPlayer, player_of
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-2.0, 0.0, -1.0), (2.0, 4.0, 1.0)))
 COUNT, STEPS = 6, 9
@@ -25,16 +25,21 @@ def observations() -> list[Obs]:
     return [{"state": torch.randn(COUNT, 5, generator=rng)} for _ in range(STEPS)]
 
 
-@pytest.mark.parametrize("trunk", [{"hidden": [8, 8]}, {"hidden": [8], "layer_norm": True}])
-@pytest.mark.parametrize("memory", [{"kind": "none"}, {"kind": "gru", "units": 4}])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"trunk": {"hidden": [8], "layer_norm": True}},
+        {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [8, 8]}},
+    ],
+)
 @torch.no_grad()
-def test_one_step_is_a_draw_to_the_bit(trunk: dict[str, Any], memory: dict[str, Any]) -> None:
-    policy, obs = explorer(trunk=trunk, memory=memory, density={"initial_std": 0.3}), observations()[0]
+def test_one_step_is_a_draw_to_the_bit(shape: dict[str, Any]) -> None:
+    policy, obs = explorer(**shape, density={"initial_std": 0.3}), observations()[0]
     drawn = policy.draw(obs, policy.initial(COUNT), stream(2, "explore"))
     player = player_of(policy, 1, COUNT, stream(2, "explore"), CPU)
     assert isinstance(player, GaussianPlayer)
     sent, carry = player.play(0, obs, policy.initial(COUNT))
-    action, log_prob = player.told()
+    action, log_prob = player.told({"state": obs["state"][None]})
     assert torch.equal(action[0], drawn.action)
     assert torch.equal(log_prob[0], drawn.log_prob)
     assert torch.equal(sent, drawn.sent)
@@ -47,12 +52,28 @@ def test_what_is_told_of_all_steps_is_what_the_policy_thinks_of_them() -> None:
     policy = explorer(density={"initial_std": 1e-3})
     player, seen = player_of(policy, STEPS, COUNT, stream(2, "explore"), CPU), observations()
     sent = [player.play(t, obs, ())[0] for t, obs in enumerate(seen)]
-    action, log_prob = player.told()
     rows = {"state": torch.stack([obs["state"] for obs in seen])}
+    action, log_prob = player.told(rows)
     judged = policy.evaluate(rows, (), None, action)
     assert torch.allclose(log_prob, judged.log_prob, atol=2e-3)  # 1e-7 of a mean is 1e-4 σ
     assert torch.equal(torch.stack(sent), policy.send(action))
     assert len({float(noise) for noise in action.flatten()}) == action.numel()
+
+
+@torch.no_grad()
+def test_a_small_policy_plays_what_it_would_draw() -> None:
+    """Up to the last bits of its means; its log-probabilities are torch's own of what it did."""
+    policy, seen = explorer(trunk={"hidden": [8, 8]}, density={"initial_std": 0.3}), observations()
+    player, rng = player_of(policy, STEPS, COUNT, stream(2, "explore"), CPU), stream(2, "explore")
+    assert isinstance(player, SmallPlayer)
+    sent = torch.stack([player.play(t, obs, ())[0].clone() for t, obs in enumerate(seen)])
+    rows = {"state": torch.stack([obs["state"] for obs in seen])}
+    action, log_prob = player.told(rows)
+    noise = torch.randn(STEPS, COUNT, 3, generator=rng)
+    assert torch.allclose(action, policy.judge(rows["state"], action).features[..., :3] + 0.3 * noise, atol=1e-6)
+    assert torch.allclose(sent, policy.send(action), atol=1e-6)
+    assert bool((sent.abs() <= torch.tensor([2.0, 4.0, 1.0])).all())
+    assert torch.allclose(log_prob, policy.evaluate(rows, (), None, action).log_prob, atol=1e-6)
 
 
 @torch.no_grad()
@@ -62,7 +83,7 @@ def test_other_densities_are_drawn_step_by_step() -> None:
     assert isinstance(player, DrawingPlayer)
     drawn = [policy.draw(obs, (), rng) for obs in seen]
     sent = [player.play(t, obs, ())[0] for t, obs in enumerate(seen)]
-    action, log_prob = player.told()
+    action, log_prob = player.told({})
     assert torch.equal(action, torch.stack([one.action for one in drawn]))
     assert torch.equal(log_prob, torch.stack([one.log_prob for one in drawn]))
     assert torch.equal(torch.stack(sent), torch.stack([one.sent for one in drawn]))

@@ -16,9 +16,9 @@ def clipped_surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor,
 
 def surrogate_with_slope(log_ratio: Tensor, advantage: Tensor, clip: float) -> tuple[Tensor, Tensor]:
     """`clipped_surrogate` from log ρ [B], and its slope ∂/∂log π: −A·ρ, or 0 where nothing is gained by going on."""
-    ratio = torch.exp(log_ratio)
-    plain, held = advantage * ratio, advantage * ratio.clamp(1.0 - clip, 1.0 + clip)
-    return -torch.minimum(plain, held), -plain.masked_fill(plain > held, 0.0)
+    ratio, cost = torch.exp(log_ratio), -advantage
+    plain, held = cost * ratio, cost * ratio.clamp(1.0 - clip, 1.0 + clip)
+    return torch.maximum(plain, held), plain.masked_fill(plain < held, 0.0)
 
 
 def clipped_value_error(value: Tensor, old_value: Tensor, target: Tensor, clip: float) -> Tensor:
@@ -29,11 +29,17 @@ def clipped_value_error(value: Tensor, old_value: Tensor, target: Tensor, clip: 
     return torch.maximum((value - target).square(), (held - target).square())
 
 
-def clipped_value_slope(value: Tensor, old_value: Tensor, target: Tensor, clip: float) -> Tensor:
-    """∂/∂V of `clipped_value_error` [B]: 2(V − y), or 0 where V left its clip and the held one has the larger error."""
-    moved, error = value - old_value, value - target
-    held = old_value + moved.clamp(-clip, clip)
-    return (2.0 * error).masked_fill((moved.abs() > clip) & ((held - target).square() > error.square()), 0.0)
+def value_error_with_slope(
+    value: Tensor, old_value: Tensor, target: Tensor, clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """(V − y)² [B], or `clipped_value_error`, and its slope ∂/∂V: 2(V − y), or 0 where V left its clip and the held
+    one has the larger error."""
+    error = value - target
+    if clip is None:
+        return error.square(), 2.0 * error
+    moved = value - old_value
+    squared, held = error.square(), (old_value + moved.clamp(-clip, clip) - target).square()
+    return torch.maximum(squared, held), (2.0 * error).masked_fill((moved.abs() > clip) & (held > squared), 0.0)
 
 
 def outside_share(log_prob: Tensor, old_log_prob: Tensor, clip: float) -> Tensor:

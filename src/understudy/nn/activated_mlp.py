@@ -8,7 +8,6 @@ the last one a gain of the caller's: 0.01 lets a policy start in the middle of i
 """
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import torch
@@ -17,14 +16,14 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from understudy.core.settings import Settings
-from understudy.nn.activations import Activation, activate, activate_, tanh_of_double_, through_activation_
+from understudy.nn.activations import Activation, activate, activate_, tanh_of_minus_double, through_activation
 from understudy.nn.plain_mlp import NARROW, Layer, Layout
 
 ACTOR_GAIN, VALUE_GAIN = 0.01, 1.0
 """Of the last layer."""
 
-MANY = 64
-"""Rows from which a layer of few outputs is computed the other way round."""
+MANY, FEW = 128, 12
+"""Rows from which, and outputs below which, a layer is computed the other way round."""
 
 
 class TrunkSettings(Settings):
@@ -71,32 +70,26 @@ class ActivatedMLP(nn.Module):
         if torch.is_grad_enabled():
             outputs: Tensor = _Activated.apply(rows, self.flat, self.layout, self.layers(), self.activation)  # type: ignore[no-untyped-call]
         else:
-            outputs = _outputs(rows, self.layers(), self.activation)[-1]
+            outputs = layer_outputs(rows, self.layers(), self.activation)[-1]
         return outputs.view(*values.shape[:-1], outputs.shape[-1])
 
     @property
     def plain(self) -> bool:
-        """Nothing but products and activations: `trace` and `gradient` may be used."""
+        """Nothing but products and activations: `layer_outputs` and `write_gradient` are all there is to it."""
         return not self.norms
 
     def outputs(self, rows: Tensor) -> Tensor:
         """`forward` of rows [B, inputs], with gradients switched off by the caller, and nothing around it."""
         if self.plain:
-            return _outputs(rows, self.layers(), self.activation)[-1]
+            return layer_outputs(rows, self.layers(), self.activation)[-1]
         return self._layer_by_layer(rows, self.layers())
 
-    def trace(self, rows: Tensor) -> list[Tensor]:
-        """Every layer's output for rows [B, inputs], the network's last; with gradients switched off by the caller."""
-        return _outputs(rows, self.layers(), self.activation)
-
-    def gradient(self, rows: Tensor, trace: list[Tensor], delta: Tensor) -> Tensor:
-        """∂/∂flat, from ∂/∂outputs [B, outputs] and what `trace` gave; it holds until this is called again."""
-        if not self._scratch or self._scratch[0][0].device != delta.device:
+    def gradient_room(self) -> tuple[Tensor, list[Layer]]:
+        """A flat buffer for one gradient and its views by layer, the same every time: for `write_gradient`."""
+        if not self._scratch or self._scratch[0][0].device != self.flat.device:
             flat = torch.zeros_like(self.flat, requires_grad=False)
             self._scratch = [(flat, self.layout.layers(flat))]
-        gradient, into = self._scratch[0]
-        _write_gradient([rows, *trace[:-1]], delta, self.layers(), into, self.activation)
-        return gradient
+        return self._scratch[0]
 
     def _layer_by_layer(self, values: Tensor, layers: list[Layer]) -> Tensor:
         *hidden, output = layers
@@ -109,9 +102,9 @@ class ActivatedMLP(nn.Module):
 class _Activated(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, flat: Tensor, layout: Layout, layers: Sequence[Layer], activation: Activation
+        ctx: Any, rows: Tensor, flat: Tensor, layout: Layout, layers: list[Layer], activation: Activation
     ) -> Tensor:
-        *hidden, output = _outputs(rows, layers, activation)
+        *hidden, output = layer_outputs(rows, layers, activation)
         ctx.save_for_backward(rows, flat)  # torch refuses a backward pass after either was written to
         ctx.hidden, ctx.layout, ctx.layers, ctx.activation = hidden, layout, layers, activation
         return output
@@ -121,20 +114,20 @@ class _Activated(torch.autograd.Function):
     def backward(ctx: Any, delta: Tensor) -> tuple[Tensor | None, ...]:
         rows, _ = ctx.saved_tensors
         gradient, into = ctx.layout.blank(delta)
-        delta = _write_gradient([rows, *ctx.hidden], delta, ctx.layers, into, ctx.activation)
+        delta = write_gradient([rows, *ctx.hidden], delta, ctx.layers, into, ctx.activation)
         below = _through_layer(delta, ctx.layers[0].weight) if ctx.needs_input_grad[0] else None
         return below, gradient, None, None, None
 
 
-def _write_gradient(
-    inputs: Sequence[Tensor], delta: Tensor, layers: Sequence[Layer], into: Sequence[Layer], activation: Activation
+def write_gradient(
+    inputs: list[Tensor], delta: Tensor, layers: list[Layer], into: list[Layer], activation: str
 ) -> Tensor:
     """Gradients of every layer into the views of a flat buffer; gives δ of the first layer."""
     for number in range(len(layers) - 1, -1, -1):
         _weight_gradient(inputs[number], delta, into[number].weight)
         torch.sum(delta, dim=0, out=into[number].bias)
         if number > 0:
-            delta = through_activation_(_through_layer(delta, layers[number].weight), inputs[number], activation)
+            delta = through_activation(_through_layer(delta, layers[number].weight), inputs[number], activation)
     return delta
 
 
@@ -143,37 +136,35 @@ def _through_layer(delta: Tensor, weight: Tensor) -> Tensor:
     return delta * weight.mT if weight.shape[1] == 1 else delta @ weight.mT
 
 
-def _weight_gradient(inputs: Tensor, delta: Tensor, out: Tensor) -> None:
+def _weight_gradient(inputs: Tensor, delta: Tensor, out: Tensor, narrow: int = NARROW) -> None:
     """hᵀ·δ [inputs, outputs]; of few outputs (δᵀ·h)ᵀ, four times as fast."""
-    if 1 < delta.shape[1] <= NARROW:
+    if 1 < delta.shape[1] <= narrow:
         out.copy_(torch.mm(delta.mT, inputs).mT)
     else:
         torch.mm(inputs.mT, delta, out=out)
 
 
-def _outputs(rows: Tensor, layers: Sequence[Layer], activation: Activation) -> list[Tensor]:
-    """Every layer's output; all but the last activated."""
+def layer_outputs(rows: Tensor, layers: list[Layer], activation: str) -> list[Tensor]:
+    """Every layer's output; all but the last activated. Like `write_gradient` it can be compiled by TorchScript."""
     outputs: list[Tensor] = []
-    last = len(layers) - 1
+    units = rows
     for number, layer in enumerate(layers):
-        units = outputs[-1] if outputs else rows
-        if number < last:
-            outputs.append(_activated_layer(units, layer, activation))
-        else:
-            outputs.append(_last_layer(units, layer))
+        last = number == len(layers) - 1
+        units = _last_layer(units, layer) if last else _activated_layer(units, layer, activation)
+        outputs.append(units)
     return outputs
 
 
-def _activated_layer(units: Tensor, layer: Layer, activation: Activation) -> Tensor:
-    """f(h·W + b); tanh x as 2·sigmoid(2x) − 1, whose inner 2 costs nothing inside the product."""
+def _activated_layer(units: Tensor, layer: Layer, activation: str) -> Tensor:
+    """f(h·W + b); tanh x as 1 − 2·sigmoid(−2x), whose inner −2 costs nothing inside the product."""
     if activation == "tanh":
-        return tanh_of_double_(torch.addmm(layer.bias, units, layer.weight, beta=2, alpha=2))
-    return activate_(torch.addmm(layer.bias, units, layer.weight), activation)
+        return tanh_of_minus_double(torch.addmm(layer.bias, units, layer.weight, beta=-2, alpha=-2))
+    return activate_(torch.mm(units, layer.weight).add_(layer.bias), activation)
 
 
-def _last_layer(units: Tensor, layer: Layer) -> Tensor:
-    """h·W + b; of few outputs and many rows (Wᵀ·hᵀ)ᵀ + b, three times as fast."""
+def _last_layer(units: Tensor, layer: Layer, many: int = MANY, few: int = FEW) -> Tensor:
+    """h·W + b; of few outputs and many rows (Wᵀ·hᵀ)ᵀ + b, twice as fast."""
     outputs = layer.weight.shape[1]
-    if 1 < outputs <= NARROW and len(units) >= MANY:
-        return torch.add(torch.mm(layer.weight.mT, units.mT).mT, layer.bias, out=units.new_empty(len(units), outputs))
-    return torch.addmm(layer.bias, units, layer.weight)
+    if 1 < outputs < few and len(units) >= many:
+        return torch.add(torch.mm(layer.weight.mT, units.mT).mT, layer.bias, out=units.new_empty([len(units), outputs]))
+    return torch.mm(units, layer.weight).add_(layer.bias)  # as TorchScript reads an addmm

@@ -1,4 +1,7 @@
-"""Activations by name, each with its slope told from what came out of it."""
+"""Activations by name, each with its slope told from what came out of it.
+
+All but `activate` can be compiled by TorchScript, together with what calls them.
+"""
 
 from typing import Literal
 
@@ -7,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Activation = Literal["tanh", "elu", "relu"]
-MINUS_ONE = torch.tensor(-1.0)
 
 
 def activate(values: Tensor, activation: Activation) -> Tensor:
@@ -16,24 +18,25 @@ def activate(values: Tensor, activation: Activation) -> Tensor:
     return F.elu(values) if activation == "elu" else F.relu(values)
 
 
-def activate_(values: Tensor, activation: Activation) -> Tensor:
-    """The same, written over the old numbers."""
+def activate_(values: Tensor, activation: str) -> Tensor:
+    """The same; the old numbers are lost."""
     if activation == "tanh":
-        return tanh_of_double_(values.mul_(2.0))
-    return F.elu_(values) if activation == "elu" else values.relu_()
+        return tanh_of_minus_double(values.mul_(-2.0))
+    return torch.ops.aten.elu_(values) if activation == "elu" else values.relu_()
 
 
-def tanh_of_double_(doubled: Tensor) -> Tensor:
-    """tanh x of 2x, written over it: 2·sigmoid(2x) − 1, right to 2e-7 and in a third of the time of torch's tanh."""
-    return torch.add(MINUS_ONE, doubled.sigmoid_(), alpha=2.0, out=doubled)
+def tanh_of_minus_double(doubled: Tensor) -> Tensor:
+    """tanh x of −2x, which is lost: 1 − 2·sigmoid(−2x), right to 2e-7 and in a third of the time of torch's tanh."""
+    return torch.rsub(doubled.sigmoid_(), 1.0, alpha=2.0)
 
 
-def through_activation_(slope: Tensor, activated: Tensor, activation: Activation) -> Tensor:
-    """The gradient before an activation, from the one after it, which it is written over, and what it gave."""
+def through_activation(slope: Tensor, activated: Tensor, activation: str) -> Tensor:
+    """The gradient before an activation, from the one after it and what it gave."""
+    before: Tensor = slope
     if activation == "tanh":
-        torch.ops.aten.tanh_backward.grad_input(slope, activated, grad_input=slope)
+        before = torch.ops.aten.tanh_backward(slope, activated)
     elif activation == "elu":
-        torch.ops.aten.elu_backward.grad_input(slope, 1, 1, 1, True, activated, grad_input=slope)
+        before = torch.ops.aten.elu_backward(slope, 1, 1, 1, True, activated)
     else:
-        torch.ops.aten.threshold_backward.grad_input(slope, activated, 0, grad_input=slope)
-    return slope
+        before = torch.ops.aten.threshold_backward(slope, activated, 0)
+    return before

@@ -56,12 +56,29 @@ class Deviation(NamedTuple):
     """[...]."""
 
 
-def _deviation(mean: Tensor, log_std: Tensor, action: Tensor) -> Deviation:
+def deviation(mean: Tensor, log_std: Tensor, action: Tensor, half_log_2pi: float = HALF_LOG_2PI) -> Deviation:
+    """Of actions from a Gaussian's mean, in no graph; like `deviation_slopes` it can be compiled by TorchScript."""
     precision = torch.exp(-log_std)
     error = (action - mean).mul_(precision)
     squared = error.square()
-    log_prob = squared.mul(0.5).add_(log_std).sum(-1).neg_().sub_(mean.shape[-1] * HALF_LOG_2PI)
+    log_prob = squared.mul(0.5).add_(log_std).sum(-1).neg_().sub_(mean.shape[-1] * half_log_2pi)
     return Deviation(error, squared, precision, log_prob)
+
+
+def deviation_slopes(found: Deviation, slope: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+    """∂/∂μ [B, A] and ∂/∂log σ [A] of a loss less some entropy, from its slope in log-probabilities [B]."""
+    to_log_std = torch.mv(found.squared.mT, slope).sub_(slope.sum() + entropy_weight)
+    return (found.error * found.precision).mul_(slope.unsqueeze(-1)), to_log_std
+
+
+def held_slope(slope: Tensor, values: Tensor, inside: Tensor) -> Tensor:
+    """A gradient at values of which only the part inside limits counts: 0 where it leads further out."""
+    return slope.masked_fill((values - inside) * slope < 0, 0.0)
+
+
+def total_entropy(log_std: Tensor, unit: float = UNIT_ENTROPY) -> Tensor:
+    """Of a Gaussian whose σ is the same in every state []."""
+    return log_std.sum() + len(log_std) * unit
 
 
 class _NormalLogProb(torch.autograd.Function):
@@ -69,7 +86,7 @@ class _NormalLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-        error, squared, precision, log_prob = _deviation(mean, log_std, action)
+        error, squared, precision, log_prob = deviation(mean, log_std, action)
         ctx.save_for_backward(error, precision, squared)
         return log_prob
 
@@ -88,7 +105,7 @@ def normal_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
         return normal_log_density(action.detach(), mean, log_std).sum(-1)
     if not torch.is_grad_enabled():
-        return _deviation(mean, log_std, action).log_prob
+        return deviation(mean, log_std, action).log_prob
     result: Tensor = _NormalLogProb.apply(mean, log_std, action.detach())  # type: ignore[no-untyped-call]
     return result
 
@@ -122,7 +139,7 @@ class Gaussian(nn.Module):
     def judge(self, outputs: Tensor, action: Tensor) -> Judged:
         """As `judge` makes it of the other methods, to the bit; but the gradient goes to one σ, not to each row's."""
         log_std = held(self.log_std, self.low, self.high)
-        entropy = (log_std.sum() + len(log_std) * UNIT_ENTROPY).expand(outputs.shape[:-1])
+        entropy = total_entropy(log_std).expand(outputs.shape[:-1])
         features = torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
         return Judged(normal_log_prob(outputs, log_std, action), entropy, features)
 
@@ -130,22 +147,7 @@ class Gaussian(nn.Module):
         """`sample` and its `log_prob`, to the bit, without features in between. In no graph."""
         log_std = self.log_std.clamp(self.low, self.high)
         action = outputs + log_std.exp() * torch.randn(outputs.shape, generator=rng).to(outputs)
-        return action, _deviation(outputs, log_std, action).log_prob
-
-    def deviation(self, outputs: Tensor, action: Tensor) -> Deviation:
-        """What `judge` thinks of actions; like `slopes` and `width` with gradients switched off by the caller."""
-        return _deviation(outputs, self.log_std.clamp(self.low, self.high), action)
-
-    def slopes(self, deviation: Deviation, slope: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
-        """∂/∂outputs [B, A] and ∂/∂log σ [A] of a loss less some entropy, from its slope in log-probabilities [B]."""
-        error, squared, precision, _ = deviation
-        to_log_std = torch.mv(squared.mT, slope).sub_(slope.sum() + entropy_weight)
-        outside = self.log_std - self.log_std.clamp(self.low, self.high)
-        return (error * precision).mul_(slope.unsqueeze(-1)), to_log_std.masked_fill_(outside * to_log_std < 0, 0.0)
-
-    def width(self) -> Tensor:
-        """Entropy [], the same in every state."""
-        return self.log_std.clamp(self.low, self.high).sum() + self.outputs * UNIT_ENTROPY
+        return action, deviation(outputs, log_std, action).log_prob
 
     def entropy(self, features: Tensor) -> Tensor:
         return _normal_entropy(features)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,16 @@ from torch import Tensor, nn
 from understudy.core.state import Static
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class Moments(NamedTuple):
+    """What an `Adam` holds of some parameters, for functions that TorchScript compiles."""
+
+    parameters: list[Tensor]
+    first: list[Tensor]
+    second: list[Tensor]
+    steps: Tensor
+    norm: Tensor
 
 
 @final
@@ -52,6 +62,14 @@ class Adam:
         else:
             self._fused_step(gradients, learning_rate)
 
+    def moments(self, parameters: list[nn.Parameter]) -> Moments:
+        """Of its parameters in this order, outside the graph."""
+        places = [next(place for place, mine in enumerate(self.parameters) if mine is one) for one in parameters]
+        if sorted(places) != list(range(len(self.parameters))):
+            raise ValueError("moments are of all parameters, each once")
+        first, second = ([each[place] for place in places] for each in (self.first_moments, self.second_moments))
+        return Moments([one.detach() for one in parameters], first, second, self.count, self.norm)
+
     def _step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
         """The equations, for the compiler to fuse with what surrounds them."""
         first_bias, second_bias = (1.0 - beta ** self.count.double() for beta in (BETA_1, BETA_2))
@@ -78,6 +96,38 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+
+def clipped_step(
+    moments: Moments,
+    gradients: list[Tensor],
+    learning_rate: Tensor,
+    largest_norm: float,
+    beta_1: float = BETA_1,
+    beta_2: float = BETA_2,
+    epsilon: float = EPSILON,
+) -> None:
+    """`Adam.step` to the bit, for functions that TorchScript compiles."""
+    norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
+    moments.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
+    cut = torch._foreach_mul(gradients, moments.norm.clamp(min=largest_norm).reciprocal() * largest_norm)
+    moments.steps.add_(1)
+    counts = [moments.steps for _ in gradients]
+    torch._fused_adam_(
+        moments.parameters,
+        cut,
+        moments.first,
+        moments.second,
+        [],
+        counts,
+        lr=learning_rate,
+        beta1=beta_1,
+        beta2=beta_2,
+        weight_decay=0.0,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def cosine_decay(initial: float, update: Tensor, horizon: int) -> Tensor:

@@ -9,7 +9,6 @@ in some epochs of minibatches that are drawn anew in each, none left out. With m
 whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self, final
 
@@ -28,10 +27,10 @@ from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam
-from understudy.parts.slopes import is_plain, policy_slopes, value_slopes
+from understudy.parts.passes import LARGEST_RATE, SMALLEST_RATE, adapted_rate, teach_policy, teach_value
+from understudy.parts.side_by_side import side_by_side
+from understudy.parts.slopes import is_plain
 from understudy.parts.study import FEATURES, RESETS, SEEN, VALID, Study
-
-SMALLEST_RATE, LARGEST_RATE, RATE_FACTOR = 1e-5, 1e-2, 1.5
 
 
 class ProximalSettings(Settings):
@@ -88,10 +87,6 @@ class Tally:
         self.note("policy/entropy", entropy)
         self.log_ratios.append(log_ratio.flatten())
 
-    def moved(self, kl: Tensor) -> Tensor:
-        self.note("policy/kl", kl)
-        return kl
-
     def told(self, clip: float) -> Metrics:
         """Means over steps. Where nobody computed KL(before‖now) it is estimated from the ratios: E ρ − 1 − log ρ."""
         log_ratio = torch.cat(self.log_ratios)
@@ -147,13 +142,13 @@ class Proximal:
             return {}
         study, told = self._study(rollout)
         tally = Tally()
-        for _ in range(self.settings.epochs):
-            parts = study.minibatches(self.settings.minibatches, self.shuffle)
-            if "all" in self.optimizers:
-                for part in parts:
-                    self._step_together(part, tally)
-            else:
-                self._steps_apart(parts, tally)
+        epochs = (study.orders(self.settings.minibatches, self.shuffle) for _ in range(self.settings.epochs))
+        orders = [order for epoch in epochs for order in epoch]
+        if "all" in self.optimizers:
+            for order in orders:
+                self._step_together(study.some(order), tally)
+        else:
+            self._steps_apart(study, orders, tally)
         self._remember(rollout)
         return told | tally.told(self.settings.clip) | {"policy/learning_rate": self.rate.clone()}
 
@@ -208,40 +203,65 @@ class Proximal:
         kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
         return {SEEN: network.perception.look(obs), **kept}
 
-    def _steps_apart(self, parts: Iterable[Study], tally: Tally) -> None:
-        """One pass of two networks that share nothing: neither minds when the other steps."""
-        for part in parts:
-            self._step_policy(part, tally)
-            self._step_value(part, tally)
-
-    def _step_policy(self, study: Study, tally: Tally) -> None:
-        settings, optimizer = self.settings, self.optimizers["policy"]
-        if study.loose and is_plain(self.policy):
-            step = policy_slopes(self.policy, study, settings.clip, settings.entropy_weight)
-            tally.policy(step.loss, step.entropy, step.log_ratio)
-            if FEATURES in study.extra:
-                self._adapt(tally.moved(self._moved(study, step.features)))
-            gradients = [step.gradients[parameter] for parameter in optimizer.parameters]
-            optimizer.step(gradients, self.rate, largest_norm=settings.largest_gradient)
+    def _steps_apart(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
+        """Steps of two networks that share nothing: neither minds when the other steps, unless the rate adapts."""
+        plain = [study.loose and is_plain(network) for network in (self.policy, self.value)]
+        if all(plain) and FEATURES not in study.extra:
+            side_by_side(
+                lambda: self._teach_policy(study, orders, tally), lambda: self._teach_value(study, orders, tally)
+            )
             return
-        loss = self._policy_loss(study, tally)
-        optimizer.minimise(loss, self.rate, largest_norm=settings.largest_gradient)
+        for order in orders:
+            part = study if all(plain) else study.some(order)
+            if plain[0]:
+                self._teach_policy(study, [order], tally)
+            else:
+                self._step(self.optimizers["policy"], self._policy_loss(part, tally))
+            if plain[1]:
+                self._teach_value(study, [order], tally)
+            else:
+                self._step(self.optimizers["value"], self.settings.value_weight * self._value_loss(part, tally))
 
-    def _step_value(self, study: Study, tally: Tally) -> None:
-        settings, optimizer = self.settings, self.optimizers["value"]
-        if study.loose and is_plain(self.value):
-            loss, gradient = value_slopes(self.value, study, settings.value_clip, settings.value_weight)
-            tally.note("loss/value", loss)
-            optimizer.step([gradient], self.rate, largest_norm=settings.largest_gradient)
-            return
-        loss = settings.value_weight * self._value_loss(study, tally)
-        optimizer.minimise(loss, self.rate, largest_norm=settings.largest_gradient)
+    def _teach_policy(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
+        settings = self.settings
+        told = teach_policy(
+            self.policy,
+            self.optimizers["policy"],
+            study,
+            orders,
+            self.rate,
+            clip=settings.clip,
+            entropy_weight=settings.entropy_weight,
+            largest_gradient=settings.largest_gradient,
+            target_kl=settings.target_kl,
+        )
+        entropy = told.entropy.mean()
+        tally.policy(told.surrogate.mean() - settings.entropy_weight * entropy, entropy, told.log_ratio)
+        if len(told.kl):
+            tally.note("policy/kl", told.kl.mean())
+
+    def _teach_value(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
+        settings = self.settings
+        errors = teach_value(
+            self.value,
+            self.optimizers["value"],
+            study,
+            orders,
+            self.rate,
+            clip=settings.value_clip,
+            weight=settings.value_weight,
+            largest_gradient=settings.largest_gradient,
+        )
+        tally.note("loss/value", errors.mean())
+
+    def _step(self, optimizer: Adam, loss: Tensor) -> None:
+        optimizer.minimise(loss, self.rate, largest_norm=self.settings.largest_gradient)
 
     def _step_together(self, study: Study, tally: Tally) -> None:
         """One step of networks that share parameters."""
         policy_loss, value_loss = self._policy_loss(study, tally), self._value_loss(study, tally)
         loss = policy_loss + self.settings.value_weight * value_loss
-        self.optimizers["all"].minimise(loss, self.rate, largest_norm=self.settings.largest_gradient)
+        self._step(self.optimizers["all"], loss)
 
     def _policy_loss(self, study: Study, tally: Tally) -> Tensor:
         """[], with gradient; the rate adapts to where it stands."""
@@ -255,7 +275,9 @@ class Proximal:
         loss = study.counted(surrogate).mean() - settings.entropy_weight * entropy
         tally.policy(loss.detach(), entropy.detach(), study.counted(judged.log_prob.detach() - study.log_prob))
         if FEATURES in study.extra:
-            self._adapt(tally.moved(self._moved(study, judged.features)))
+            kl = self._moved(study, judged.features)
+            tally.note("policy/kl", kl)
+            self.rate.copy_(adapted_rate(self.rate, kl, settings.target_kl))
         return loss
 
     def _value_loss(self, study: Study, tally: Tally) -> Tensor:
@@ -282,13 +304,6 @@ class Proximal:
         if self.settings.schedule == "linear":
             self.rate.fill_(self.settings.learning_rate * max(0.0, 1.0 - self.updates / self.steps))
         self.updates += 1
-
-    def _adapt(self, kl: Tensor) -> None:
-        if self.settings.schedule == "adaptive":
-            too_far, too_near = kl > 2.0 * self.settings.target_kl, kl < 0.5 * self.settings.target_kl
-            wished = torch.where(too_far, self.rate / RATE_FACTOR, self.rate)
-            wished = torch.where(too_near & (kl > 0), wished * RATE_FACTOR, wished)
-            self.rate.copy_(wished.clamp(SMALLEST_RATE, LARGEST_RATE))
 
     def _remember(self, rollout: Rollout) -> None:
         """What changes once all is learned: the critic's memory, and the normalisers."""

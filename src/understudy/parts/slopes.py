@@ -4,39 +4,41 @@
     ∂L_V/∂V = 2(V − y)/B, or 0 where the clipped error is larger
 
 and from there through the layers (nn.activated_mlp). Autograd gives the same numbers (tests/parts/test_slopes.py), and
-takes nearly as long for its bookkeeping of a small minibatch as for the products.
+takes nearly as long for its bookkeeping of a small minibatch as for the products. Everything here is of plain tensors
+and in no graph, so that TorchScript can compile it (parts.passes).
 """
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from understudy.losses.surrogate import clipped_value_error, clipped_value_slope, surrogate_with_slope
+from understudy.losses.surrogate import surrogate_with_slope, value_error_with_slope
+from understudy.nn.activated_mlp import ActivatedMLP, layer_outputs, write_gradient
 from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian
+from understudy.nn.gaussian_density import Gaussian, deviation, deviation_slopes, held_slope
+from understudy.nn.plain_mlp import Layer
 from understudy.nn.value_network import ValueNetwork
-from understudy.parts.study import FEATURES, SEEN, Study
 
 
-class PolicyStep(NamedTuple):
-    """What one minibatch says of a policy."""
+class Trunk(NamedTuple):
+    """A plain perceptron, and room for its gradient."""
 
-    loss: Tensor
-    entropy: Tensor
+    layers: list[Layer]
+    into: list[Layer]
+    activation: str
+
+
+class PolicySlopes(NamedTuple):
+    """What some rows say of a policy, beside the gradient of its trunk."""
+
+    surrogate: Tensor
+    """[B]."""
     log_ratio: Tensor
     """log π/π_old [B]."""
-    features: Tensor
-    """The density now [B, F], if the study has that before."""
-    gradients: dict[Tensor, Tensor]
-    """Of each parameter; it holds until the next one is computed."""
-
-
-class ValueStep(NamedTuple):
-    """What one minibatch says of a value function."""
-
-    loss: Tensor
-    gradient: Tensor
+    mean: Tensor
+    """Of the density now [B, A]."""
+    to_log_std: Tensor
+    """[A]."""
 
 
 def is_plain(network: ExploringPolicy | ValueNetwork) -> bool:
@@ -45,32 +47,37 @@ def is_plain(network: ExploringPolicy | ValueNetwork) -> bool:
     return network.perception.fixed and network.trunk.plain and gaussian
 
 
-@torch.no_grad()
-def policy_slopes(policy: ExploringPolicy, study: Study, clip: float, entropy_weight: float) -> PolicyStep:
-    """Of mean max(−A·ρ, −A·clip(ρ, 1 ± ε)) − η·H, over rows [B]."""
-    density, trunk, seen = policy.density, policy.trunk, study.policy_obs[SEEN]
-    assert isinstance(density, Gaussian)
-    layers = trunk.trace(seen)
-    deviation = density.deviation(layers[-1], study.action)
-    log_ratio = deviation.log_prob - study.log_prob
-    surrogate, slope = surrogate_with_slope(log_ratio, study.advantage, clip)
-    to_mean, to_log_std = density.slopes(deviation, slope.div_(len(slope)), entropy_weight)
-    entropy, features = density.width(), density.features(layers[-1]) if FEATURES in study.extra else layers[-1]
-    gradients: dict[Tensor, Tensor] = {density.log_std: to_log_std, trunk.flat: trunk.gradient(seen, layers, to_mean)}
-    return PolicyStep(surrogate.mean() - entropy_weight * entropy, entropy, log_ratio, features, gradients)
+def trunk_of(network: ActivatedMLP) -> Trunk:
+    return Trunk(network.layers(), network.gradient_room()[1], network.activation)
 
 
-@torch.no_grad()
-def value_slopes(value: ValueNetwork, study: Study, clip: float | None, weight: float) -> ValueStep:
-    """Of the mean squared error, clipped or not, times a weight; over rows [B]."""
-    seen = study.value_obs[SEEN]
-    layers = value.trunk.trace(seen)
-    values = layers[-1].squeeze(-1)
-    if clip is None:
-        difference = values - study.target
-        error, slope = difference.square(), difference.mul_(2.0)
-    else:
-        error = clipped_value_error(values, study.value, study.target, clip)
-        slope = clipped_value_slope(values, study.value, study.target, clip)
+def policy_slopes(
+    trunk: Trunk,
+    log_std: Tensor,
+    held_log_std: Tensor,
+    seen: Tensor,
+    action: Tensor,
+    log_prob: Tensor,
+    advantage: Tensor,
+    clip: float,
+    entropy_weight: float,
+) -> PolicySlopes:
+    """Of mean max(−A·ρ, −A·clip(ρ, 1 ± ε)) − η·H, over rows [B]; the trunk's gradient goes where it has room for it."""
+    layers = layer_outputs(seen, trunk.layers, trunk.activation)
+    found = deviation(layers[-1], held_log_std, action)
+    log_ratio = found.log_prob - log_prob
+    surrogate, slope = surrogate_with_slope(log_ratio, advantage, clip)
+    to_mean, to_log_std = deviation_slopes(found, slope.div_(len(slope)), entropy_weight)
+    write_gradient([seen] + layers[:-1], to_mean, trunk.layers, trunk.into, trunk.activation)  # noqa: RUF005
+    return PolicySlopes(surrogate, log_ratio, layers[-1], held_slope(to_log_std, log_std, held_log_std))
+
+
+def value_slopes(
+    trunk: Trunk, seen: Tensor, value: Tensor, target: Tensor, clip: float | None, weight: float
+) -> Tensor:
+    """Of the mean squared error, clipped or not, times a weight, over rows [B]: gives the errors."""
+    layers = layer_outputs(seen, trunk.layers, trunk.activation)
+    error, slope = value_error_with_slope(layers[-1].squeeze(-1), value, target, clip)
     delta = slope.mul_(weight / len(slope)).unsqueeze(-1)
-    return ValueStep(error.mean(), value.trunk.gradient(seen, layers, delta))
+    write_gradient([seen] + layers[:-1], delta, trunk.layers, trunk.into, trunk.activation)  # noqa: RUF005
+    return error

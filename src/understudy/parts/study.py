@@ -1,6 +1,6 @@
 """What PPO learns from: a rollout and the opinions of it before anything moved, whole or in parts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -49,15 +49,19 @@ class Study:
         counts = flat.extra.pop(VALID).nonzero()[:, 0]
         return flat._picked(lambda column: column.index_select(0, counts))
 
-    def minibatches(self, count: int, rng: torch.Generator) -> Iterator["Study"]:
-        """One pass, nothing left out: rows of rows [B], or whole sequences [T, n] where there is memory."""
-        axis = 0 if self.loose else 1
-        total = self.action.shape[axis]
+    def orders(self, count: int, rng: torch.Generator) -> list[Tensor]:
+        """One pass, nothing left out: numbers of rows [B], or of environments where there is memory."""
+        total = self.action.shape[0 if self.loose else 1]
         order = torch.randperm(total, generator=rng).to(self.action.device)
-        for some in order.tensor_split(max(1, min(count, total))):
-            part = self._some(axis, some)
-            if len(some) and (VALID not in part.extra or bool(part.extra[VALID].any())):
-                yield part
+        return [some for some in order.tensor_split(max(1, min(count, total))) if self._counts(some)]
+
+    def _counts(self, some: Tensor) -> bool:
+        """Whether anything in a minibatch does."""
+        return len(some) > 0 and (VALID not in self.extra or bool(self.extra[VALID][:, some].any()))
+
+    def some(self, order: Tensor) -> "Study":
+        """A minibatch: rows of rows [B], or whole sequences [T, n] where there is memory."""
+        return self._some(0 if self.loose else 1, order)
 
     def _some(self, axis: int, rows: Tensor) -> "Study":
         carries = (tuple(part[rows] for part in carry) for carry in (self.policy_carry, self.value_carry))

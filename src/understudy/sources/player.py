@@ -2,6 +2,7 @@
 
 from typing import Protocol, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -9,6 +10,7 @@ from understudy.core.batch import Obs
 from understudy.core.protocols import Carry, Explorer
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian, normal_log_prob
+from understudy.nn.small_policy import SmallPolicy, is_small
 
 
 class Player(Protocol):
@@ -17,8 +19,8 @@ class Player(Protocol):
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """What is sent to N environments at step t [N, …], and what is remembered."""
 
-    def told(self) -> tuple[Tensor, Tensor]:
-        """Actions in policy space [T, N, …] and their log-probabilities [T, N]."""
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Actions in policy space [T, N, …] and their log-probabilities [T, N], after observations [T, N, …]."""
 
 
 @final
@@ -36,7 +38,7 @@ class DrawingPlayer:
         self._log_probs.append(drawn.log_prob.to(self._device, torch.float32, copy=True))
         return drawn.sent, drawn.carry
 
-    def told(self) -> tuple[Tensor, Tensor]:
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
         return torch.stack(self._actions), torch.stack(self._log_probs)
 
 
@@ -50,23 +52,58 @@ class GaussianPlayer:
     ) -> None:
         self._policy, self._perception = policy, policy.perception
         self._log_std = density.log_std.clamp(density.low, density.high)
-        shape = (steps, count, density.outputs)
-        noise = torch.randn(shape, generator=rng).to(self._log_std)
-        self._noise = noise.mul_(self._log_std.exp()).unbind(0)
+        noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
         self._mean, self._action = torch.empty_like(noise), torch.empty_like(noise)
-        self._means, self._actions = self._mean.unbind(0), self._action.unbind(0)
+        self._steps = list(zip(*(whole.unbind(0) for whole in (noise, self._mean, self._action)), strict=True))
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        noise, mean, action = self._steps[t]
         seen, carry = self._perception.step(obs, carry)
-        mean = self._means[t].copy_(self._policy.trunk.outputs(seen))
-        return self._policy.send(torch.add(mean, self._noise[t], out=self._actions[t])), carry
+        mean.copy_(self._policy.trunk.outputs(seen))
+        return self._policy.send(torch.add(mean, noise, out=action)), carry
 
-    def told(self) -> tuple[Tensor, Tensor]:
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
         return self._action, normal_log_prob(self._mean, self._log_std, self._action)
+
+
+@final
+class SmallPlayer:
+    """The same for small policies without memory: their means come from NumPy (nn.small_policy). Log-probabilities are
+    what torch thinks of the actions, in one call, as whoever learns from them will think."""
+
+    def __init__(
+        self, policy: ExploringPolicy, density: Gaussian, steps: int, count: int, rng: torch.Generator
+    ) -> None:
+        self._policy, self._small = policy, SmallPolicy(policy, count)
+        self._log_std = density.log_std.clamp(density.low, density.high)
+        noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
+        self._action = torch.empty_like(noise)
+        self._steps = list(zip(noise.numpy(), self._action.numpy(), strict=True))
+        ranges = policy.action_centre, policy.action_half_range, policy.action_low, policy.action_high
+        self._centre, self._half_range, self._low, self._high = (one.numpy() for one in ranges)
+
+    def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        noise, action = self._steps[t]
+        np.add(self._small.means(obs), noise, out=action)
+        units = np.multiply(action, self._half_range)
+        units += self._centre
+        np.minimum(np.maximum(units, self._low, out=units), self._high, out=units)
+        return torch.from_numpy(units), carry
+
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        policy = self._policy
+        means = policy.trunk.outputs(policy.perception.look(obs).flatten(0, 1)).view_as(self._action)
+        return self._action, normal_log_prob(means, self._log_std, self._action)
+
+
+def scaled_noise(shape: tuple[int, ...], log_std: Tensor, rng: torch.Generator) -> Tensor:
+    """σ·z, z of a unit normal."""
+    return torch.randn(shape, generator=rng).to(log_std).mul_(log_std.exp())
 
 
 def player_of(policy: Explorer, steps: int, count: int, rng: torch.Generator, device: torch.device) -> Player:
     """The quickest that plays this policy."""
     if isinstance(policy, ExploringPolicy) and isinstance(policy.density, Gaussian):
-        return GaussianPlayer(policy, policy.density, steps, count, rng)
+        kind = SmallPlayer if is_small(policy, count) else GaussianPlayer
+        return kind(policy, policy.density, steps, count, rng)
     return DrawingPlayer(policy, rng, device)

@@ -80,7 +80,7 @@ class RolloutSource:
             carry = self._carried(policy, carry, step)
         self.carry = carry
         self.obs = storage.last()
-        rollout = storage.rollout(before, *player.told(), anew=anew)
+        rollout = storage.rollout(before, *player.told(storage.all_seen()), anew=anew)
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())

@@ -1,0 +1,85 @@
+"""A small Gaussian policy at work, in NumPy: of a few rows torch's time is spent between its operations, not in them.
+
+The same layers over the same memory, read anew at every step; results differ from torch's in the last bits.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.batch import Obs
+from understudy.nn.activations import Activation
+from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.gaussian_density import Gaussian
+from understudy.nn.running_normalizer import RunningNormalizer
+
+Rows = NDArray[np.float32]
+LARGEST_PRODUCT = 64**3
+"""Multiplications beyond which NumPy's products may use threads of their own, beside those of the simulator."""
+
+
+def is_small(policy: ExploringPolicy, count: int) -> bool:
+    """On the CPU, one flat input, no memory, no encoder, a plain trunk, and products that stay small."""
+    perception, trunk = policy.perception, policy.trunk
+    plain = perception.fixed and trunk.plain and trunk.flat.device.type == "cpu" and len(perception.inputs) == 1
+    entry = perception.inputs[0]
+    floats = policy.spec.observation[entry.group].dtype == "float32" and len(entry.shape) == 1
+    sizes = (layer.weight.numel() for layer in trunk.layers())
+    return plain and floats and isinstance(policy.density, Gaussian) and count * max(sizes) <= LARGEST_PRODUCT
+
+
+@final
+class SmallPolicy:
+    """Observations → means, for as long as nothing about the policy changes; `count` rows at a time at most."""
+
+    def __init__(self, policy: ExploringPolicy, count: int) -> None:
+        (entry,) = policy.perception.inputs
+        self._group, self._columns = entry.group, slice(None) if entry.columns is None else slice(*entry.columns)
+        normalizer = next(iter(policy.perception.normalizers.values()), None)
+        self._normalize = None if normalizer is None else _normalization(normalizer)
+        self._layers = [(layer.weight.numpy(), layer.bias.numpy()) for layer in policy.trunk.layers()]
+        self._room = [np.empty((count, len(bias)), np.float32) for _, bias in self._layers]
+        self._activate = ACTIVATIONS[policy.trunk.activation]
+
+    def means(self, obs: Obs) -> Rows:
+        """[n, A]; holds until the next call."""
+        rows: Rows = obs[self._group].numpy()[:, self._columns]
+        if self._normalize is not None:
+            rows = self._normalize(rows)
+        last = len(self._layers) - 1
+        for number, (weight, bias) in enumerate(self._layers):
+            room = self._room[number][: len(rows)]
+            rows = np.add(np.dot(rows, weight, out=room), bias, out=room)
+            if number < last:
+                self._activate(rows)
+        return rows
+
+
+def _normalization(normalizer: Any) -> Callable[[Rows], Rows]:
+    assert isinstance(normalizer, RunningNormalizer)
+    shift, scale, clip = normalizer.shift.numpy(), normalizer.scale.numpy(), normalizer.settings.clip
+
+    def normalize(rows: Rows) -> Rows:
+        normal: Rows = np.subtract(rows, shift)
+        normal *= scale
+        return normal if clip is None else np.clip(normal, -clip, clip, out=normal)
+
+    return normalize
+
+
+def _tanh(rows: Rows) -> None:
+    np.tanh(rows, out=rows)
+
+
+def _relu(rows: Rows) -> None:
+    np.maximum(rows, 0.0, out=rows)
+
+
+def _elu(rows: Rows) -> None:
+    below = np.minimum(rows, 0.0)
+    np.maximum(rows, np.expm1(below, out=below), out=rows)
+
+
+ACTIVATIONS: dict[Activation, Callable[[Rows], None]] = {"tanh": _tanh, "relu": _relu, "elu": _elu}

@@ -1,0 +1,46 @@
+"""Two pieces of work at once: both done before anything goes on, errors told, and as many threads as were asked for."""
+
+import threading
+
+import pytest
+import torch
+
+from understudy.parts.side_by_side import side_by_side
+
+
+def test_both_are_done_and_at_once() -> None:
+    """Each waits for the other: one after the other they would wait for ever."""
+    meeting, done = threading.Barrier(2, timeout=20), []
+
+    def work(name: str) -> None:
+        meeting.wait()
+        done.append(name)
+
+    side_by_side(lambda: work("one"), lambda: work("other"))
+    assert sorted(done) == ["one", "other"]
+
+
+@pytest.mark.parametrize("fails", ["one", "other"])
+def test_an_error_of_either_is_told_once_both_are_done(fails: str) -> None:
+    done = []
+
+    def work(name: str) -> None:
+        if name == fails:
+            raise ArithmeticError(name)
+        done.append(name)
+
+    with pytest.raises(ArithmeticError, match=fails):
+        side_by_side(lambda: work("one"), lambda: work("other"))
+    assert len(done) == 1
+
+
+def test_both_have_the_same_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        seen: list[int] = []
+        for count in (1, 2, 1):
+            torch.set_num_threads(count)
+            side_by_side(lambda: None, lambda: seen.append(torch.get_num_threads()))
+        assert seen == [1, 2, 1]
+    finally:
+        torch.set_num_threads(before)
