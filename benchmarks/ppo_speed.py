@@ -6,9 +6,10 @@
 
 2,048 transitions per iteration, minibatches of 512, 5 epochs, tanh networks, a constant step size; HalfCheetah has 16
 environments and 64-64 networks, Go1 64 environments (go1-wide: 512-256-128). Each peer runs with one and with two
-threads of torch and its best counts; EnvPool always has a thread for each processor. `environment` is random actions
-through what a peer's users step, `rollout` adds inference and storage, `training` is everything. Machines are shared
-and noisy: read the ratios of the best windows, not the absolute numbers.
+threads of torch, and where environments are Gymnasium's with them in its own process and in others (two of ours; of
+the peers one for each environment, as they come), and its best counts; EnvPool always has a thread for each processor.
+`environment` is random actions through what a peer's users step, `rollout` adds inference and storage, `training` is
+everything. Machines are shared and noisy: read the ratios of the best windows, not the absolute numbers.
 """
 
 import argparse
@@ -19,7 +20,10 @@ from pathlib import Path
 from interleaved import Peer, peer_python
 
 TARGETS = {"cheetah": 1.4, "cheetah-envpool": 1.8, "go1": 1.4, "go1-wide": 0.0}
+POOLED = ("cheetah-envpool", "go1", "go1-wide")
 SLOWEST_MEMORY = 2.5
+SHARED = "p"
+"""Ends the name of a peer whose environments are in other processes, too."""
 TRANSITIONS = 2048
 PHASES = ("environment", "rollout", "training")
 
@@ -48,13 +52,14 @@ def row(name: str, peers: Sequence[Peer]) -> float:
     for phase in PHASES:
         speed, peer = best(peers, phase)
         cells.append(f"{speed:>12.0f} ({peer.name.split()[-1]})")
-    thrift = TRANSITIONS * max(answer["training_cpu"] for peer in peers for answer in peer.answers)
+    alone = [peer for peer in peers if not peer.name.endswith(SHARED)]  # others' processor time is not counted
+    thrift = TRANSITIONS * max(answer["training_cpu"] for peer in alone for answer in peer.answers)
     print(f"  {name:<16}" + "".join(f"{cell:>18}" for cell in cells) + f"{thrift:>16.0f}", flush=True)
     return best(peers, "training")[0]
 
 
 def heading(title: str, windows: int) -> None:
-    print(f"\n{title}: steps/s in the best of {windows} windows (threads of torch)")
+    print(f"\n{title}: steps/s in the best of {windows} windows (threads of torch; p: and processes)")
     print(f"  {'':<16}" + "".join(f"{phase:>18}" for phase in PHASES) + f"{'per cpu second':>16}")
 
 
@@ -62,7 +67,11 @@ def against_peers(task: str, pythons: dict[str, Path], options: argparse.Namespa
     flags = ["--task", task, *(["--normalize"] if options.normalize else [])]
     groups: dict[str, list[Peer]] = {}
     for name, python in pythons.items():
-        groups[name] = [start(name, python, flags, threads, options.updates) for threads in options.threads]
+        groups[name] = [
+            start(name, python, flags, threads, options.updates, processes)
+            for threads in options.threads
+            for processes in (1, 2)[: 1 if task in POOLED else 2]
+        ]
     take_turns([peer for peers in groups.values() for peer in peers], options.windows)
     heading(f"{task}{', normalised' if options.normalize else ''}", options.windows)
     speeds = {name: row(name, peers) for name, peers in groups.items()}
@@ -90,9 +99,9 @@ def against_ourselves(task: str, options: argparse.Namespace) -> None:
         print(f"  {kind} is {slower:.2f} x slower, at most {SLOWEST_MEMORY} x {verdict}", flush=True)
 
 
-def start(name: str, python: Path, flags: list[str], threads: int, updates: int) -> Peer:
-    peer = Peer(name, python, updates, *flags, kind="ppo", threads=threads)
-    peer.name = f"{name} {threads}"
+def start(name: str, python: Path, flags: list[str], threads: int, updates: int, processes: int = 1) -> Peer:
+    peer = Peer(name, python, updates, *flags, "--processes", str(processes), kind="ppo", threads=threads)
+    peer.name = f"{name} {threads}{SHARED if processes > 1 else ''}"
     return peer
 
 

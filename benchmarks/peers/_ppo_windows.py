@@ -49,6 +49,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--task", choices=TASKS, default="cheetah")
     parser.add_argument("--normalize", action="store_true", help="observations by their running mean and deviation")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="of Gymnasium's environments; peers: 1 or one for each"
+    )
     parser.add_argument("--memory", choices=("none", "gru", "lstm"), default="none", help="understudy only")
     parser.add_argument("--updates", type=int, default=2, help="iterations per window")
     parser.add_argument("--windows", type=int, default=5, help="timing windows (without --stdin)")

@@ -31,9 +31,9 @@ from tensordict import TensorDict
 
 
 class World(VecEnv):
-    """Gymnasium's SyncVectorEnv, or EnvPool, as its users adapt them."""
+    """Gymnasium's vectors, or EnvPool, as its users adapt them."""
 
-    def __init__(self, task: Task, seed: int = 0) -> None:
+    def __init__(self, task: Task, seed: int = 0, processes: int = 1) -> None:
         self.vector: Any
         if task.pool:
             import envpool
@@ -43,7 +43,8 @@ class World(VecEnv):
         else:
             mode = gymnasium.vector.AutoresetMode.SAME_STEP
             makers = [lambda: gymnasium.make(task.env)] * task.count
-            self.vector = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=mode)
+            kind = gymnasium.vector.AsyncVectorEnv if processes > 1 else gymnasium.vector.SyncVectorEnv
+            self.vector = kind(makers, autoreset_mode=mode)
             space = self.vector.single_action_space
         self.num_envs, self.num_actions = task.count, int(space.shape[0])
         self.low, self.high, self.type = torch.tensor(space.low), torch.tensor(space.high), space.dtype
@@ -104,8 +105,10 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(THREADS)
     task = TASKS[options.task]
-    world = World(task)
-    idle = world if task.pool else World(task)  # a pool of Go1 takes gigabytes: nobody holds two
+    world = World(task, processes=options.processes)
+    idle = (
+        world if task.pool else World(task, processes=options.processes)
+    )  # a pool of Go1 takes gigabytes: nobody holds two
     with redirect_stdout(sys.stderr):  # it introduces its networks, and standard output is for numbers
         learner = OnPolicyRunner(world, settings(task, options.normalize)).alg
     learner.train_mode()

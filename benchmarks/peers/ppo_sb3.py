@@ -27,7 +27,7 @@ from _ppo_windows import (
 )
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
 
 class Pool(VecEnv):
@@ -85,16 +85,17 @@ class Pool(VecEnv):
         return [False] * self.num_envs
 
 
-def make_world(task: Task, normalize: bool, seed: int = 0) -> VecEnv:
-    world = Pool(task, seed) if task.pool else make_vec_env(task.env, task.count, seed=seed)
+def make_world(task: Task, normalize: bool, seed: int = 0, processes: int = 1) -> VecEnv:
+    kind = SubprocVecEnv if processes > 1 else DummyVecEnv
+    world = Pool(task, seed) if task.pool else make_vec_env(task.env, task.count, seed=seed, vec_env_cls=kind)
     return VecNormalize(world, norm_reward=False) if normalize else world
 
 
-def make_model(task: Task, *, normalize: bool, seed: int) -> PPO:
+def make_model(task: Task, *, normalize: bool, seed: int, processes: int = 1) -> PPO:
     hidden = list(task.hidden)
     return PPO(
         "MlpPolicy",
-        make_world(task, normalize, seed),
+        make_world(task, normalize, seed, processes),
         seed=seed,
         learning_rate=LEARNING_RATE,
         n_steps=task.steps,
@@ -113,8 +114,9 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(THREADS)
     task = TASKS[options.task]
-    model = make_model(task, normalize=options.normalize, seed=0)
-    idle = model.env.unwrapped if task.pool else make_world(task, False)  # a pool of Go1 takes gigabytes
+    model = make_model(task, normalize=options.normalize, seed=0, processes=options.processes)
+    # a pool of Go1 takes gigabytes: nobody holds two
+    idle = model.env.unwrapped if task.pool else make_world(task, False, processes=options.processes)
     idle.reset()
     low, high = idle.action_space.low, idle.action_space.high
     actions = np.random.default_rng(0).uniform(low, high, (task.steps, task.count, *low.shape)).astype(np.float32)

@@ -30,10 +30,10 @@ from understudy.sources.rollout import RolloutSource
 MEMORY_UNITS = 64
 
 
-def make_world(task: Task) -> VectorWorld:
+def make_world(task: Task, processes: int = 1) -> VectorWorld:
     if task.pool:
         return EnvPoolWorld(task.env, task.count, threads=POOL_THREADS)
-    return LocalVector(task.env, task.count)
+    return LocalVector(task.env, task.count, workers=processes)
 
 
 def make_learner(task: Task, world: VectorWorld, normalize: bool, memory: str, seed: int = 0) -> Proximal:
@@ -60,8 +60,10 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     keep_freed_memory()
     task = TASKS[options.task]
-    world = make_world(task)
-    idle = world if task.pool else make_world(task)  # a pool of Go1 takes gigabytes: nobody holds two
+    world = make_world(task, options.processes)
+    idle = (
+        world if task.pool else make_world(task, options.processes)
+    )  # a pool of Go1 takes gigabytes: nobody holds two
     learner = make_learner(task, world, options.normalize, options.memory)
     source = RolloutSource.build(world, learner.policy, task.steps, 0)
     if idle is not world:
