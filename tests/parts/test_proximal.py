@@ -1,5 +1,6 @@
 """PPO's update: what it begins with, what it leaves alone, and that it learns."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from understudy.core.state import capture, restore
 from understudy.envs.local_vector import LocalVector
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts import proximal as proximal_part
 from understudy.parts.optim import Adam
 from understudy.parts.passes import adapted_rate
 from understudy.parts.proximal import Proximal, ProximalSettings, resets_of
+from understudy.parts.side_by_side import side_by_side
 from understudy.sources.rollout import RolloutSource
 
 TRUNK = {"hidden": [32, 32], "activation": "tanh"}
@@ -45,6 +48,24 @@ def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any
         judged = proximal.policy.evaluate(rollout.obs, rollout.carry, resets_of(rollout), rollout.action)
         assert torch.allclose(judged.log_prob, rollout.log_prob, atol=2e-6)
         proximal.update(rollout)
+
+
+@pytest.mark.parametrize("kind", ["none", "gru", "lstm"])
+def test_side_by_side_the_networks_learn_what_they_learn_one_after_the_other(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_after_the_other(one: Callable[[], object], other: Callable[[], object]) -> None:
+        one()
+        other()
+
+    after = []
+    for at_once in (True, False):
+        monkeypatch.setattr(proximal_part, "side_by_side", side_by_side if at_once else one_after_the_other)
+        proximal, source = learner("Pendulum-v1", 4, 24, {"kind": kind, "units": 8}, schedule="linear", epochs=2)
+        for _ in range(3):
+            proximal.update(source.next(proximal.policy))
+        after.append([*proximal.policy.state_dict().values(), *proximal.value.state_dict().values()])
+    assert all(torch.equal(*pair) for pair in zip(*after, strict=True))
 
 
 def test_every_row_is_seen_once_in_each_epoch_and_in_another_order() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from understudy.core.batch import Rollout
 from understudy.core.rng import stream
+from understudy.core.scripted import scripted
 from understudy.core.spec import Box, Group, Spec
 from understudy.losses.surrogate import clipped_surrogate, clipped_value_error
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
@@ -16,7 +17,6 @@ from understudy.nn.gaussian_density import Gaussian
 from understudy.nn.value_network import ValueNetwork, ValueSettings
 from understudy.parts import passes
 from understudy.parts import proximal as proximal_part
-from understudy.parts.passes import compiled
 from understudy.parts.proximal import Proximal, ProximalSettings
 from understudy.parts.slopes import PolicySlopes, is_plain, policy_slopes, trunk_of, value_slopes
 from understudy.parts.study import SEEN, Study
@@ -127,7 +127,7 @@ def test_compiled_or_not_it_is_the_same_to_the_bit(
 ) -> None:
     after = []
     for compile_it in (True, False):
-        monkeypatch.setattr(passes, "compiled", compiled if compile_it else lambda function: function)
+        monkeypatch.setattr(passes, "scripted", scripted if compile_it else lambda function: function)
         policy, value = networks(activation)
         settings = ProximalSettings.parse({"schedule": schedule, "value_clip": 0.3, "epochs": 3, "learning_rate": 3e-3})
         learner = Proximal.of(settings, policy, value, stream(0, "shuffle"), 4, steps=10)

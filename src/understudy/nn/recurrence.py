@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from understudy.core.scripted import scripted
+
 
 class Weights(NamedTuple):
     """Of one layer: what it does with inputs, with its own carry, and both biases."""
@@ -33,6 +35,58 @@ def gru_layer(inputs: Tensor, start: Tensor, weights: Weights) -> tuple[Tensor, 
     """[T, n, inputs], [n, units] → [T, n, units] and the last of them [n, units]."""
     outputs: Tensor = _GRULayer.apply(inputs, start, *weights)  # type: ignore[no-untyped-call]
     return outputs, outputs[-1]
+
+
+class Forth(NamedTuple):
+    """Views of every step [n, …] that the way forth reads and writes; `hidden` has one more."""
+
+    hidden: list[Tensor]
+    reset: list[Tensor]
+    keep: list[Tensor]
+    gates: list[Tensor]
+    asked: list[Tensor]
+    recalled: list[Tensor]
+    driven: list[Tensor]
+    opens: list[Tensor]
+    news: list[Tensor]
+
+
+class Back(NamedTuple):
+    """The same of the way back."""
+
+    reset: list[Tensor]
+    keep: list[Tensor]
+    deltas: list[Tensor]
+    to_r: list[Tensor]
+    to_z: list[Tensor]
+    to_n: list[Tensor]
+    new_deltas: list[Tensor]
+    slope: list[Tensor]
+    keeping: list[Tensor]
+    newing: list[Tensor]
+    resetting: list[Tensor]
+
+
+def go_forth(steps: Forth, back: Tensor) -> None:
+    """Gates and carries of one step after the other."""
+    for t in range(len(steps.gates)):
+        torch.addmm(steps.gates[t], steps.hidden[t], back, out=steps.gates[t])
+        torch.sigmoid(steps.asked[t], out=steps.opens[t])
+        torch.addcmul(steps.driven[t], steps.reset[t], steps.recalled[t], out=steps.news[t]).tanh_()
+        torch.lerp(steps.news[t], steps.hidden[t], steps.keep[t], out=steps.hidden[t + 1])
+
+
+def go_back(steps: Back, from_hidden: Tensor) -> Tensor:
+    """Slopes of the gates, from the last step to the first; gives that of the first carry [n, units]."""
+    later = torch.zeros_like(steps.slope[0])
+    for t in range(len(steps.slope) - 1, -1, -1):
+        wanted = steps.slope[t] + later
+        torch.mul(wanted, steps.keeping[t], out=steps.to_z[t])
+        torch.mul(wanted, steps.newing[t], out=steps.new_deltas[t])
+        torch.mul(steps.new_deltas[t], steps.resetting[t], out=steps.to_r[t])
+        torch.mul(steps.new_deltas[t], steps.reset[t], out=steps.to_n[t])
+        later = torch.addmm(wanted.mul_(steps.keep[t]), steps.deltas[t], from_hidden, out=wanted)
+    return later
 
 
 @final
@@ -51,17 +105,15 @@ class _Room:
         self.to_keep, self.to_new, self.to_reset = (empty(steps, 1) for _ in range(3))
         self.asked, self.recalled = self.gates[..., : 2 * units], self.gates[..., 2 * units :]
         self.reset, self.keep = self.opens.chunk(2, dim=-1)
-        hiddens = self.hidden.unbind(0)
-        reset, keep = self.reset.unbind(0), self.keep.unbind(0)
-        steps_of = (self.gates, self.asked, self.recalled, self.driven, self.opens, self.news)
-        self.forward = [*zip(hiddens, hiddens[1:], reset, keep, *map(_steps, steps_of), strict=False)]
-        written = (self.deltas, *self.deltas.chunk(3, dim=-1), self.new_deltas)
+        written = (self.gates, self.asked, self.recalled, self.driven, self.opens, self.news)
+        self.forward = Forth(_steps(self.hidden), _steps(self.reset), _steps(self.keep), *map(_steps, written))
+        turned = (self.deltas, *self.deltas.chunk(3, dim=-1), self.new_deltas)
         read = (self.slope, self.to_keep, self.to_new, self.to_reset)
-        self.backward = [*zip(reset, keep, *map(_steps, (*written, *read)), strict=True)][::-1]
+        self.backward = Back(_steps(self.reset), _steps(self.keep), *map(_steps, (*turned, *read)))
 
 
-def _steps(values: Tensor) -> tuple[Tensor, ...]:
-    return values.unbind(0)
+def _steps(values: Tensor) -> list[Tensor]:
+    return list(values.unbind(0))
 
 
 FREE: deque[_Room] = deque(maxlen=8)
@@ -98,11 +150,7 @@ class _GRULayer(torch.autograd.Function):
         room.recalled.copy_(other[2 * units :])
         room.driven.copy_(driven[..., 2 * units :])
         room.hidden[0] = start
-        for hidden, following, r, z, gate, asked, recalled, driven_new, opens, new in room.forward:
-            torch.addmm(gate, hidden, back, out=gate)
-            torch.sigmoid(asked, out=opens)
-            torch.addcmul(driven_new, r, recalled, out=new).tanh_()
-            torch.lerp(new, hidden, z, out=following)
+        scripted(go_forth)(room.forward, back)
         outputs = room.hidden[1:].clone()
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(inputs, from_input, from_hidden)
@@ -123,14 +171,7 @@ class _GRULayer(torch.autograd.Function):
         torch.sub(before, news, out=room.to_keep).mul_(keep).mul_(1.0 - keep)
         torch.mul(1.0 - keep, 1.0 - news.square(), out=room.to_new)
         torch.mul(room.recalled, reset, out=room.to_reset).mul_(1.0 - reset)
-        later = torch.zeros_like(slope[0])
-        for r, z, delta, delta_r, delta_z, delta_n, new, told, keeping, newing, resetting in room.backward:
-            wanted = told + later
-            torch.mul(wanted, keeping, out=delta_z)
-            torch.mul(wanted, newing, out=new)
-            torch.mul(new, resetting, out=delta_r)
-            torch.mul(new, r, out=delta_n)
-            later = torch.addmm(wanted.mul_(z), delta, from_hidden)
+        later = scripted(go_back)(room.backward, from_hidden)
         driven = torch.cat([room.deltas[..., : 2 * slope.shape[-1]], room.new_deltas], dim=-1)
         found = _gradients(inputs, before, driven, room.deltas, from_input, ctx.needs_input_grad[0], later)
         _give_back(room)

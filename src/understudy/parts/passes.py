@@ -1,16 +1,12 @@
-"""All gradient steps that an update takes on a plain network (parts.slopes), compiled: a third of the time of a small
-minibatch goes by in Python, between one operation and the next.
+"""All gradient steps that an update takes on a plain network (parts.slopes), compiled (core.scripted): of a small
+minibatch a third of the time goes by in Python, between one operation and the next."""
 
-Compiled or not, the same operations run in the same order, and give the same bits.
-"""
-
-import warnings
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from understudy.core.scripted import scripted
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian, normal_kl, total_entropy
 from understudy.nn.value_network import ValueNetwork
@@ -115,13 +111,6 @@ def value_pass(
     return torch.cat(errors)
 
 
-@cache
-def compiled(function: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch.compile wants a C++ compiler, and minutes
-        return torch.jit.script(function)
-
-
 @torch.no_grad()
 def teach_policy(
     policy: ExploringPolicy,
@@ -140,7 +129,7 @@ def teach_policy(
     assert isinstance(density, Gaussian)
     moments = optimizer.moments([density.log_std, policy.trunk.flat])
     columns = study.policy_obs[SEEN], study.action, study.log_prob, study.advantage
-    told: PolicyTold = compiled(policy_pass)(
+    return scripted(policy_pass)(
         trunk_of(policy.trunk),
         density.log_std,
         (density.low, density.high),
@@ -155,7 +144,6 @@ def teach_policy(
         largest_gradient,
         target_kl,
     )
-    return told
 
 
 @torch.no_grad()
@@ -174,7 +162,6 @@ def teach_value(
     moments = optimizer.moments([value.trunk.flat])
     columns = study.value_obs[SEEN], study.value, study.target
     room = value.trunk.gradient_room()[0]
-    errors: Tensor = compiled(value_pass)(
+    return scripted(value_pass)(
         trunk_of(value.trunk), moments, room, columns, orders, rate, clip, weight, largest_gradient
     )
-    return errors

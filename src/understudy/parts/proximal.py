@@ -205,22 +205,32 @@ class Proximal:
 
     def _steps_apart(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
         """Steps of two networks that share nothing: neither minds when the other steps, unless the rate adapts."""
-        plain = [study.loose and is_plain(network) for network in (self.policy, self.value)]
-        if all(plain) and FEATURES not in study.extra:
+        of_policy = replace(study, value_obs={}, value_carry=())
+        of_value = replace(study, policy_obs={}, policy_carry=())
+        if FEATURES not in study.extra and study.action.is_cpu:
             side_by_side(
-                lambda: self._teach_policy(study, orders, tally), lambda: self._teach_value(study, orders, tally)
+                lambda: self._steps_of_policy(of_policy, orders, tally),
+                lambda: self._steps_of_value(of_value, orders, tally),
             )
             return
         for order in orders:
-            part = study if all(plain) else study.some(order)
-            if plain[0]:
-                self._teach_policy(study, [order], tally)
-            else:
-                self._step(self.optimizers["policy"], self._policy_loss(part, tally))
-            if plain[1]:
-                self._teach_value(study, [order], tally)
-            else:
-                self._step(self.optimizers["value"], self.settings.value_weight * self._value_loss(part, tally))
+            self._steps_of_policy(of_policy, [order], tally)
+            self._steps_of_value(of_value, [order], tally)
+
+    def _steps_of_policy(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
+        if study.loose and is_plain(self.policy):
+            self._teach_policy(study, orders, tally)
+            return
+        for order in orders:
+            self._step(self.optimizers["policy"], self._policy_loss(study.some(order), tally))
+
+    def _steps_of_value(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
+        if study.loose and is_plain(self.value):
+            self._teach_value(study, orders, tally)
+            return
+        for order in orders:
+            loss = self.settings.value_weight * self._value_loss(study.some(order), tally)
+            self._step(self.optimizers["value"], loss)
 
     def _teach_policy(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
         settings = self.settings
