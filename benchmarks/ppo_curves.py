@@ -1,12 +1,13 @@
 """PPO's returns over environment steps beside Stable-Baselines3's and rsl-rl-lib's, with the same settings.
 
     python benchmarks/ppo_curves.py                       # HalfCheetah-v5, three seeds of each; about half an hour
-    python benchmarks/ppo_curves.py --task go1 --steps 2000000 --peers understudy rsl
+    python benchmarks/ppo_curves.py --task go1-walk --steps 2000000 --seeds 2 --at-once 1 --peers understudy rsl
     python benchmarks/ppo_curves.py --draw docs/pictures/ppo_halfcheetah.png
 
 64-64 tanh networks, 2,048 transitions an iteration, 4 minibatches, 5 epochs, step size 3e-4, γ 0.99, λ 0.95, ε 0.2, no
-entropy bonus, observations normalised by each library's own means, one thread. A curve that is in the file is not drawn
-again; two run at a time.
+entropy bonus, observations normalised by each library's own means, one thread. Go1 is as in `ppo/go1-joystick`, but
+with a constant step size: its weights of reward terms, 64 environments, 4,096 transitions an iteration, 256-128 ELU
+networks, σ 0.5 at the start, γ 0.97, entropy worth 0.002. A curve that is in the file is not drawn again.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from interleaved import HERE, peer_python
+
+from understudy.run.config import load_config
 
 PEERS = ("understudy", "sb3", "rsl")
 FILE = HERE / "ppo_curves.jsonl"
@@ -36,6 +39,8 @@ def draw(peer: str, task: str, seed: int, steps: int) -> None:
         return
     script = HERE / "peers" / f"ppo_curve_{peer}.py"
     words = [str(python), str(script), "--task", task, "--seed", str(seed), "--steps", str(steps)]
+    if task == "go1-walk":
+        words += ["--settings", json.dumps(load_config("ppo/go1-joystick").env.settings)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     with FILE.open("a") as file:
@@ -80,16 +85,17 @@ def picture(lines: list[Line], task: str, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="cheetah", choices=("cheetah", "go1"))
+    parser.add_argument("--task", default="cheetah", choices=("cheetah", "go1-walk"))
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=2, help="curves that are drawn at the same time")
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS)
     parser.add_argument("--draw", type=Path, help="only draw what the file holds, into this picture")
     options = parser.parse_args()
     if options.draw is None:
         known = {(line["peer"], line["task"], line["seed"]) for line in read()}
         wanted = [(peer, options.task, seed) for seed in range(options.seeds) for peer in options.peers]
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(options.at_once) as pool:
             list(pool.map(lambda one: draw(*one, options.steps), [one for one in wanted if one not in known]))
     else:
         picture(read(), options.task, options.draw)

@@ -8,10 +8,11 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from _ppo_windows import POOL_THREADS, TASKS, TRANSITIONS, Task
+from _ppo_windows import POOL_THREADS, TASKS, Task
 
 Act = Callable[[Any], np.ndarray]
 """Observations [N, …], or a dict of groups, to actions [N, A] in environment units."""
@@ -24,17 +25,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1_000_000, help="environment steps in all")
     parser.add_argument("--every", type=int, default=100_000, help="environment steps between evaluations")
+    parser.add_argument("--settings", default="{}", help="of the simulator, as JSON")
     return parser.parse_args()
 
 
+def task_of(options: argparse.Namespace) -> Task:
+    return replace(TASKS[options.task], settings=json.loads(options.settings))
+
+
 def draw_curve(name: str, options: argparse.Namespace, iterate: Callable[[], None], act: Act) -> None:
-    """`iterate` learns from 2,048 steps."""
-    task, done, spent = TASKS[options.task], 0, 0.0
+    """`iterate` learns from one rollout."""
+    task, done, spent = task_of(options), 0, 0.0
     for target in range(options.every, options.steps + 1, options.every):
         since = time.perf_counter()
         while done < target:
             iterate()
-            done += TRANSITIONS
+            done += task.transitions
         spent += time.perf_counter() - since
         returns = _play_pool(task, act) if task.pool else _play(task, act)
         told = {"peer": name, "task": options.task, "seed": options.seed, "env_steps": done, "seconds": spent}
@@ -59,7 +65,9 @@ def _play(task: Task, act: Act) -> np.ndarray:
 def _play_pool(task: Task, act: Act) -> np.ndarray:
     import envpool
 
-    pool = envpool.make_gymnasium(task.env, num_envs=POOL_EPISODES, seed=1000, num_threads=POOL_THREADS)
+    pool = envpool.make_gymnasium(
+        task.env, num_envs=POOL_EPISODES, seed=1000, num_threads=POOL_THREADS, **task.settings
+    )
     low, high, kind = pool.action_space.low, pool.action_space.high, pool.action_space.dtype
     rows, _ = pool.reset()
     returns, playing = np.zeros(POOL_EPISODES), np.ones(POOL_EPISODES, bool)

@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 THREADS = int(os.environ.get("BENCH_THREADS", "1"))
 os.environ["OMP_NUM_THREADS"] = str(THREADS)
@@ -29,10 +29,18 @@ class Task:
     hidden: tuple[int, ...] = (64, 64)
     groups: tuple[str, str] = ("state", "state")
     """What actor and critic see."""
+    transitions: int = TRANSITIONS
+    """Of an iteration."""
+    activation: str = "tanh"
+    initial_std: float = 1.0
+    gamma: float = GAMMA
+    entropy_weight: float = 0.0
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """Of the simulator."""
 
     @property
     def steps(self) -> int:
-        return TRANSITIONS // self.count
+        return self.transitions // self.count
 
 
 GO1 = ("Go1JoystickFlatTerrain-v1", 64, True)
@@ -42,6 +50,16 @@ TASKS = {
     "cheetah-envpool": Task("HalfCheetah-v4", 16, True),
     "go1": Task(*GO1, groups=ASYMMETRIC),
     "go1-wide": Task(*GO1, hidden=(512, 256, 128), groups=ASYMMETRIC),
+    "go1-walk": Task(
+        *GO1,
+        hidden=(256, 128),
+        groups=ASYMMETRIC,
+        transitions=4096,
+        activation="elu",
+        initial_std=0.5,
+        gamma=0.97,
+        entropy_weight=0.002,
+    ),
 }
 
 

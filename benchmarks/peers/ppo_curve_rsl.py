@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _ppo_curve import arguments, draw_curve
-from _ppo_windows import TASKS
+from _ppo_curve import arguments, draw_curve, task_of
 from ppo_rsl import World, settings
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
@@ -17,7 +16,7 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    task = TASKS[options.task]
+    task = task_of(options)
     world = World(task, seed=options.seed)
     with redirect_stdout(sys.stderr):
         runner = OnPolicyRunner(world, settings(task, normalize=True))

@@ -4,15 +4,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from _ppo_curve import arguments, draw_curve
-from _ppo_windows import TASKS, TRANSITIONS
+from _ppo_curve import arguments, draw_curve, task_of
+from _ppo_windows import TRANSITIONS
 from ppo_sb3 import make_model
 
 
 def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
-    task = TASKS[options.task]
+    task = task_of(options)
     model = make_model(task, normalize=True, seed=options.seed)
     normalizer: Any = model.get_vec_normalize_env()
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _ppo_curve import arguments, draw_curve
-from _ppo_windows import TASKS
+from _ppo_curve import arguments, draw_curve, task_of
 from ppo_understudy import make_learner, make_world
 
 from understudy.run.allocator import keep_freed_memory
@@ -16,7 +15,7 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
     keep_freed_memory()
-    task = TASKS[options.task]
+    task = task_of(options)
     world = make_world(task)
     learner = make_learner(task, world, True, "none", seed=options.seed)
     source = RolloutSource.build(world, learner.policy, task.steps, options.seed)

@@ -13,7 +13,6 @@ import torch
 from _ppo_windows import (
     CLIP,
     EPOCHS,
-    GAMMA,
     LARGEST_GRADIENT,
     LEARNING_RATE,
     MINIBATCHES,
@@ -38,7 +37,9 @@ class World(VecEnv):
         if task.pool:
             import envpool
 
-            self.vector = envpool.make_gymnasium(task.env, num_envs=task.count, seed=seed, num_threads=POOL_THREADS)
+            self.vector = envpool.make_gymnasium(
+                task.env, num_envs=task.count, seed=seed, num_threads=POOL_THREADS, **task.settings
+            )
             space = self.vector.action_space
         else:
             mode = gymnasium.vector.AutoresetMode.SAME_STEP
@@ -73,10 +74,10 @@ def settings(task: Task, normalize: bool) -> dict[str, Any]:
     network = {
         "class_name": "rsl_rl.models.MLPModel",
         "hidden_dims": list(task.hidden),
-        "activation": "tanh",
+        "activation": task.activation,
         "obs_normalization": normalize,
     }
-    density = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": 1.0, "std_type": "log"}
+    density = {"class_name": "rsl_rl.modules.GaussianDistribution", "init_std": task.initial_std, "std_type": "log"}
     actor, critic = task.groups
     return {
         "num_steps_per_env": task.steps,
@@ -90,10 +91,10 @@ def settings(task: Task, normalize: bool) -> dict[str, Any]:
             "num_mini_batches": MINIBATCHES,
             "learning_rate": LEARNING_RATE,
             "schedule": "fixed",
-            "gamma": GAMMA,
+            "gamma": task.gamma,
             "lam": TRACE,
             "clip_param": CLIP,
-            "entropy_coef": 0.0,
+            "entropy_coef": task.entropy_weight,
             "use_clipped_value_loss": False,
             "max_grad_norm": LARGEST_GRADIENT,
         },

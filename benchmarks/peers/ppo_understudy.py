@@ -4,7 +4,6 @@ import torch
 from _ppo_windows import (
     CLIP,
     EPOCHS,
-    GAMMA,
     LARGEST_GRADIENT,
     LEARNING_RATE,
     MINIBATCHES,
@@ -32,18 +31,22 @@ MEMORY_UNITS = 64
 
 def make_world(task: Task, processes: int = 1) -> VectorWorld:
     if task.pool:
-        return EnvPoolWorld(task.env, task.count, threads=POOL_THREADS)
+        return EnvPoolWorld(task.env, task.count, threads=POOL_THREADS, settings=task.settings)
     return LocalVector(task.env, task.count, workers=processes)
 
 
 def make_learner(task: Task, world: VectorWorld, normalize: bool, memory: str, seed: int = 0) -> Proximal:
-    trunk = {"hidden": task.hidden, "activation": "tanh"}
+    trunk = {"hidden": task.hidden, "activation": task.activation}
     eyes = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
     actor, critic = ((group,) if len(world.spec.observation) > 1 else () for group in task.groups)
-    policy = ExploringPolicy(world.spec, ExplorerSettings.parse({**eyes, "sees": actor}), stream(seed, "policy"))
+    drawn = {"density": {"initial_std": task.initial_std}}
+    policy = ExploringPolicy(
+        world.spec, ExplorerSettings.parse({**eyes, **drawn, "sees": actor}), stream(seed, "policy")
+    )
     value = ValueNetwork(world.spec, ValueSettings.parse({**eyes, "sees": critic}), stream(seed, "value"))
     settings = ProximalSettings(
-        gamma=GAMMA,
+        gamma=task.gamma,
+        entropy_weight=task.entropy_weight,
         trace=TRACE,
         clip=CLIP,
         epochs=EPOCHS,

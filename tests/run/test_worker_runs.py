@@ -14,7 +14,6 @@ from small import SHORT, content, short_config, short_settings
 import understudy as us
 from processes import all_gone, children
 from understudy.core.errors import ConfigError, RunError
-from understudy.envs.vector import VectorWorld
 from understudy.run.config import parse_config
 from understudy.run.loop import StoppedRunError
 
@@ -90,16 +89,14 @@ def test_a_killed_process_ends_the_run_and_the_run_is_kept(tmp_path: Path) -> No
     assert us.Run(tmp_path / "run").result["updates"] == 12
 
 
-def nothing(count: int) -> VectorWorld:
-    raise AssertionError("nobody shall make it")
-
-
 def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"source.*4 workers for 3 environments: at most one for each"):
         parse_config(settings(tmp_path / "run", 4))
     with pytest.raises(ConfigError, match=r"source\.workers.*0.*greater than or equal to 1"):
         parse_config(settings(tmp_path / "run", 0))
-    given = parse_config(settings(tmp_path / "run", 2, env={"id": SHORT, "simulator": "given"}))
-    with pytest.raises(ConfigError, match=r"source\.workers: only environments of Gymnasium's registry .* got given"):
-        us.train(given, world=nothing)
-    assert {path.name for path in (tmp_path / "run").glob("*")} <= {".lock"}
+    for source, name in (({"workers": 2}, "workers"), ({"spread": True}, "spread")):
+        told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": "given"})
+        with pytest.raises(
+            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*given"
+        ):
+            parse_config(told)

@@ -201,6 +201,15 @@ class RunConfig(Settings):
             return {**data, "source": SOURCES[learns_from(data["algo"])]()}
         return data
 
+    @model_validator(mode="after")
+    def _only_a_registry_can(self) -> Self:
+        if isinstance(self.source, RolloutSettings) and self.env.simulator != "gymnasium":
+            asked = "workers" if self.source.workers > 1 else "spread" if self.source.spread else ""
+            if asked:
+                other = f"env.simulator={self.env.simulator}"
+                raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
     @field_validator("out")
     @classmethod
     def _no_line_breaks(cls, out: str) -> str:

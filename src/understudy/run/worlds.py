@@ -33,7 +33,6 @@ def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool, 
     if given is not None and env.simulator != "given":
         raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="given")
     if env.simulator == "envpool":
-        _check_plain(spread, workers, env)
         return EnvPoolWorld(env.id, count, settings=env.settings)
     if env.simulator == "gymnasium":
         return LocalVector(env.id, count, workers=workers, spread=spread)
@@ -41,24 +40,11 @@ def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool, 
         raise ConfigError(
             "env.simulator", "no world was given", do="Pass one from Python: train(config, world=lambda count: …)."
         )
-    _check_plain(spread, workers, env)
     world = given(count)
     if world.count != count:
         world.close()
         raise ConfigError("world", "has another number of environments", got=world.count, expected=count)
     return world
-
-
-def _check_plain(spread: bool, workers: int, env: EnvSettings) -> None:
-    """Nothing is asked for that only `LocalVector` can do."""
-    if workers > 1:
-        raise ConfigError(
-            "source.workers", "only environments of Gymnasium's registry can be shared out", got=env.simulator
-        )
-    if spread:
-        raise ConfigError(
-            "source.spread", "only environments of Gymnasium's registry can be cut short", got=env.simulator
-        )
 
 
 def spec_of(env: EnvSettings) -> Spec:
