@@ -22,7 +22,8 @@ from understudy.envs.local_vector import LocalVector
 from understudy.envs.vector import VectorWorld
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal, ProximalSettings
+from understudy.parts.proximal import Proximal
+from understudy.parts.proximal_settings import ProximalSettings
 from understudy.run.allocator import keep_freed_memory
 from understudy.sources.rollout import RolloutSource
 

@@ -5,7 +5,8 @@ from understudy.core.rng import stream
 from understudy.envs.local_vector import LocalVector
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal, ProximalSettings
+from understudy.parts.proximal import Proximal
+from understudy.parts.proximal_settings import ProximalSettings
 from understudy.sources.rollout import RolloutSource
 
 THRUSTERS, COUNT, UPDATES = "UnderstudyWindyThrusters-v0", 16, 30

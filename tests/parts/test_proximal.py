@@ -19,7 +19,8 @@ from understudy.nn.value_network import ValueNetwork, ValueSettings
 from understudy.parts import proximal as proximal_part
 from understudy.parts.optim import Adam
 from understudy.parts.passes import adapted_rate
-from understudy.parts.proximal import Proximal, ProximalSettings, resets_of
+from understudy.parts.proximal import Proximal, resets_of
+from understudy.parts.proximal_settings import ProximalSettings
 from understudy.parts.side_by_side import side_by_side
 from understudy.sources.rollout import RolloutSource
 

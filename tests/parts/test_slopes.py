@@ -17,7 +17,8 @@ from understudy.nn.gaussian_density import Gaussian
 from understudy.nn.value_network import ValueNetwork, ValueSettings
 from understudy.parts import passes
 from understudy.parts import proximal as proximal_part
-from understudy.parts.proximal import Proximal, ProximalSettings
+from understudy.parts.proximal import Proximal
+from understudy.parts.proximal_settings import ProximalSettings
 from understudy.parts.slopes import PolicySlopes, is_plain, policy_slopes, trunk_of, value_slopes
 from understudy.parts.study import SEEN, Study
 

@@ -28,7 +28,8 @@ from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal, ProximalSettings
+from understudy.parts.proximal import Proximal
+from understudy.parts.proximal_settings import ProximalSettings
 
 
 class Config(ProximalSettings):

@@ -7,17 +7,21 @@ The same operations run in the same order, and give the same bits. What is compi
 import warnings
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import ParamSpec, TypeVar
 
 import torch
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+COMPILING = Lock()
+"""The compiler, and Python's list of warnings to ignore, are for one thread at a time."""
 
 
 def scripted(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Compiled when it is first asked for, once for the process."""
-    return _scripted(function)  # type: ignore[return-value]
+    with COMPILING:
+        return _scripted(function)  # type: ignore[return-value]
 
 
 @cache

@@ -11,10 +11,11 @@ from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian, normal_kl, total_entropy
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam, Moments, clipped_step
+from understudy.parts.proximal_settings import LARGEST_RATE, SMALLEST_RATE, ProximalSettings
 from understudy.parts.slopes import Trunk, policy_slopes, trunk_of, value_slopes
 from understudy.parts.study import FEATURES, SEEN, Study
 
-SMALLEST_RATE, LARGEST_RATE, RATE_FACTOR = 1e-5, 1e-2, 1.5
+RATE_FACTOR = 1.5
 
 
 class PolicyTold(NamedTuple):
@@ -118,31 +119,25 @@ def teach_policy(
     study: Study,
     orders: list[Tensor],
     rate: Tensor,
-    *,
-    clip: float,
-    entropy_weight: float,
-    largest_gradient: float,
-    target_kl: float,
+    settings: ProximalSettings,
 ) -> PolicyTold:
     """One step of a plain policy for each order of a study's rows; `rate` is written to if it adapts."""
     density = policy.density
     assert isinstance(density, Gaussian)
-    moments = optimizer.moments([density.log_std, policy.trunk.flat])
-    columns = study.policy_obs[SEEN], study.action, study.log_prob, study.advantage
     return scripted(policy_pass)(
         trunk_of(policy.trunk),
         density.log_std,
         (density.low, density.high),
-        moments,
+        optimizer.moments([density.log_std, policy.trunk.flat]),
         policy.trunk.gradient_room()[0],
-        columns,
+        (study.policy_obs[SEEN], study.action, study.log_prob, study.advantage),
         study.extra.get(FEATURES),
         orders,
         rate,
-        clip,
-        entropy_weight,
-        largest_gradient,
-        target_kl,
+        settings.clip,
+        settings.entropy_weight,
+        settings.largest_gradient,
+        settings.target_kl,
     )
 
 
@@ -153,15 +148,17 @@ def teach_value(
     study: Study,
     orders: list[Tensor],
     rate: Tensor,
-    *,
-    clip: float | None,
-    weight: float,
-    largest_gradient: float,
+    settings: ProximalSettings,
 ) -> Tensor:
     """The same of a plain value function: squared errors of all rows [S·B]."""
-    moments = optimizer.moments([value.trunk.flat])
-    columns = study.value_obs[SEEN], study.value, study.target
-    room = value.trunk.gradient_room()[0]
     return scripted(value_pass)(
-        trunk_of(value.trunk), moments, room, columns, orders, rate, clip, weight, largest_gradient
+        trunk_of(value.trunk),
+        optimizer.moments([value.trunk.flat]),
+        value.trunk.gradient_room()[0],
+        (study.value_obs[SEEN], study.value, study.target),
+        orders,
+        rate,
+        settings.value_clip,
+        settings.value_weight,
+        settings.largest_gradient,
     )

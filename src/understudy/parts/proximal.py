@@ -10,15 +10,13 @@ whole sequences. Normalisers stand still until all is learned, so that the first
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self, final
+from typing import final
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry, Metrics
-from understudy.core.settings import Settings
 from understudy.core.spec import ACTION_MASK
 from understudy.core.state import Static
 from understudy.losses.returns import generalised_advantages
@@ -27,48 +25,11 @@ from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam
-from understudy.parts.passes import LARGEST_RATE, SMALLEST_RATE, adapted_rate, teach_policy, teach_value
+from understudy.parts.passes import adapted_rate, teach_policy, teach_value
+from understudy.parts.proximal_settings import ProximalSettings
 from understudy.parts.side_by_side import side_by_side
 from understudy.parts.slopes import is_plain
 from understudy.parts.study import FEATURES, RESETS, SEEN, VALID, Study
-
-
-class ProximalSettings(Settings):
-    """How much is learned from a rollout."""
-
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    trace: float = Field(0.95, ge=0, le=1)
-    """λ of GAE: 0 trusts the values, 1 the returns."""
-    clip: float = Field(0.2, gt=0, le=1e6)
-    """ε: beyond a ratio of 1 ± ε nothing is gained."""
-    value_clip: float | None = Field(None, gt=0)
-    """Values move at most so far in one update, in units of reward; none: freely."""
-    entropy_weight: float = Field(0.0, ge=0)
-    """η: what entropy is worth."""
-    value_weight: float = Field(1.0, gt=0)
-    """Of L_V, where policy and value share parameters; elsewhere each has its own optimiser, and it changes little."""
-    epochs: int = Field(5, ge=1)
-    """Passes over a rollout."""
-    minibatches: int = Field(4, ge=1)
-    """Gradient steps of a pass."""
-    learning_rate: float = Field(1e-3, gt=0)
-    """Adam's step size at the start."""
-    schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
-    """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
-    policy more than twice target_kl, and multiplies it where less than half."""
-    target_kl: float = Field(0.01, gt=0)
-    """KL(before‖now) that `adaptive` aims at."""
-    largest_gradient: float = Field(1.0, gt=0)
-    """Norm that the gradient of each network is cut to."""
-    standardise: bool = True
-    """Advantages to mean 0 and deviation 1 over the rollout."""
-
-    @model_validator(mode="after")
-    def _reachable(self) -> Self:
-        if self.schedule == "adaptive" and not SMALLEST_RATE <= self.learning_rate <= LARGEST_RATE:
-            raise ValueError(f"an adaptive learning_rate stays within {SMALLEST_RATE:g} and {LARGEST_RATE:g}")
-        return self
 
 
 @final
@@ -233,35 +194,14 @@ class Proximal:
             self._step(self.optimizers["value"], loss)
 
     def _teach_policy(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
-        settings = self.settings
-        told = teach_policy(
-            self.policy,
-            self.optimizers["policy"],
-            study,
-            orders,
-            self.rate,
-            clip=settings.clip,
-            entropy_weight=settings.entropy_weight,
-            largest_gradient=settings.largest_gradient,
-            target_kl=settings.target_kl,
-        )
+        told = teach_policy(self.policy, self.optimizers["policy"], study, orders, self.rate, self.settings)
         entropy = told.entropy.mean()
-        tally.policy(told.surrogate.mean() - settings.entropy_weight * entropy, entropy, told.log_ratio)
+        tally.policy(told.surrogate.mean() - self.settings.entropy_weight * entropy, entropy, told.log_ratio)
         if len(told.kl):
             tally.note("policy/kl", told.kl.mean())
 
     def _teach_value(self, study: Study, orders: list[Tensor], tally: Tally) -> None:
-        settings = self.settings
-        errors = teach_value(
-            self.value,
-            self.optimizers["value"],
-            study,
-            orders,
-            self.rate,
-            clip=settings.value_clip,
-            weight=settings.value_weight,
-            largest_gradient=settings.largest_gradient,
-        )
+        errors = teach_value(self.value, self.optimizers["value"], study, orders, self.rate, self.settings)
         tally.note("loss/value", errors.mean())
 
     def _step(self, optimizer: Adam, loss: Tensor) -> None:
