@@ -191,6 +191,37 @@ def test_a_faulty_environment_in_gymnasiums_vectors_is_an_error_of_ours(fault: s
         world.step(torch.zeros(2, 1))
 
 
+class Forgetful(SyncVectorEnv):
+    """Leaves out what it should tell."""
+
+    fault = ""
+
+    def reset(self, **options: Any) -> Any:
+        raw, infos = super().reset(**options)
+        return ({"eye": raw["eye"]} if self.fault == "group" else raw), infos
+
+    def step(self, actions: Any) -> Any:
+        raw, rewards, terminated, truncated, infos = super().step(actions)
+        short = slice(0, 1) if self.fault == "ends" else slice(None)
+        return raw, rewards[: 1 if self.fault == "rewards" else None], terminated[short], truncated[short], infos
+
+
+def test_what_a_vector_leaves_out_is_told() -> None:
+    vector = Forgetful([lambda: Faulty("end"), lambda: Faulty("")], autoreset_mode=AutoresetMode.NEXT_STEP)
+    world = GymVector(vector, "Faulty")
+    vector.fault = "group"
+    with pytest.raises(DataError, match=r"observation group 'ear' is missing: got \['eye'\]"):
+        world.reset(0)
+    vector.fault = ""
+    world.reset(0)
+    for _ in range(3):
+        step = world.step(torch.zeros(2, 1))
+    assert step.terminated.tolist() == [True, False]
+    for vector.fault, told in (("rewards", "rewards have"), ("ends", "ends have")):
+        with pytest.raises(RunError, match=rf"{told} the wrong shape: got \(1,\), expected \(2,\)"):
+            world.step(torch.zeros(2, 1))
+
+
 def test_a_world_must_be_reset_first_and_have_environments() -> None:
     for world in (LocalVector(PENDULUM, 1), WORLDS["next step"](PENDULUM, 1)):
         with pytest.raises(RunError, match="before it was reset"):

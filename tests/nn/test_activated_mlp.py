@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
 from understudy.nn.activated_mlp import ACTOR_GAIN, ActivatedMLP, TrunkSettings
+from understudy.nn.plain_mlp import Layer
 
 LAYERS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU}
 
@@ -76,6 +77,18 @@ def test_every_shape_learns_a_line(changes: dict[str, Any]) -> None:
         optimiser.step()
     assert float(losses[-1].detach()) < 0.1 * float(losses[0].detach())
     assert math.isfinite(float(losses[-1].detach()))
+
+
+def test_room_for_a_gradient_is_one_buffer_also_after_its_parts_were_copied_one_by_one() -> None:
+    network = mlp()
+    network.gradient_room()
+    apart = copy.deepcopy(network)
+    flat, into = apart.gradient_room()
+    apart._scratch = [(flat, [Layer(layer.weight.clone(), layer.bias.clone()) for layer in into])]
+    for whole in (network, copy.deepcopy(network), apart):
+        flat, into = whole.gradient_room()
+        into[0].weight.fill_(2.0)
+        assert float(flat.sum()) == 2.0 * 3 * 8
 
 
 def test_copies_and_checkpoints_are_independent() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -39,6 +40,13 @@ def test_it_says_what_torch_says(activation: str, sees: str, clip: float | None)
         expected = policy.trunk(policy.perception.look(some))
         assert torch.allclose(torch.from_numpy(small.means(some)), expected, atol=2e-6)
     assert float(expected.abs().max()) > 0.01
+
+
+@torch.no_grad()
+def test_other_kinds_of_numbers_are_read_as_float32() -> None:
+    policy, rows = explorer(), torch.randn(ROWS, 5, generator=stream(2, "obs"))
+    expected, found = (SmallPolicy(policy, ROWS).means({"state": one}) for one in (rows, rows.double()))
+    assert np.array_equal(expected, found)
 
 
 def test_who_is_small() -> None:

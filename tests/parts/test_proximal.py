@@ -21,7 +21,7 @@ from understudy.parts.optim import Adam
 from understudy.parts.passes import adapted_rate
 from understudy.parts.proximal import Proximal, resets_of
 from understudy.parts.proximal_settings import ProximalSettings
-from understudy.parts.side_by_side import side_by_side
+from understudy.parts.second_thread import side_by_side
 from understudy.sources.rollout import RolloutSource
 
 TRUNK = {"hidden": [32, 32], "activation": "tanh"}

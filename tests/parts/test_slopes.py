@@ -9,8 +9,8 @@ from torch import Tensor
 
 from understudy.core.batch import Rollout
 from understudy.core.rng import stream
-from understudy.core.scripted import scripted
 from understudy.core.spec import Box, Group, Spec
+from understudy.core.torchscript import scripted
 from understudy.losses.surrogate import clipped_surrogate, clipped_value_error
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian

@@ -42,6 +42,20 @@ def test_interrupted_run_equals_uninterrupted_one(algorithm: str, world: str, up
     assert content(tmp_path / "halves") == content(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("schedule", ["constant", "linear", "adaptive"])
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_networks_that_learn_at_the_same_time_write_the_same_bytes(memory: str, schedule: str, tmp_path: Path) -> None:
+    """Whichever of the two is faster: in a repeated run, and in an interrupted one."""
+    eyes = {"memory": {"kind": memory, "units": 4}, "trunk": {"hidden": [8]}}
+    algo = {"name": "ppo", "schedule": schedule, "minibatches": 2, "actor": eyes, "critic": eyes}
+    words = {"algo": algo, "log_every": 1}
+    whole, again, halves = (short_config(tmp_path, "ppo", name, **words) for name in ("whole", "again", "halves"))
+    assert stop_after(5, halves).code == 128 + signal.SIGTERM
+    for config in (whole, again, halves):
+        finish(config, tmp_path / config.stem, no_plots=True)
+    assert content(tmp_path / "whole") == content(tmp_path / "again") == content(tmp_path / "halves")
+
+
 @pytest.fixture
 def weighted(tmp_path: Path) -> Path:
     """A store of four episodes with a column to draw by."""

@@ -133,7 +133,6 @@ class ServingShare:
 
     def __init__(self, share: EnvironmentShare, wishes: NDArray[Any]) -> None:
         self._share, self._wishes = share, wishes
-        """Actions of this share."""
         self._answers: dict[bytes, Callable[[bytes], bytes]] = {
             BEGIN: self._begin,
             STEP: self._step,

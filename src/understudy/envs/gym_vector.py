@@ -96,6 +96,8 @@ class GymVector:
         wishes = action_array(action, self._spec.action, self._count, self._where)
         raw, rewards, terminated, truncated, infos = self._call(lambda: self._advance(wishes), "failed in a step")
         idle, ended = self._over, np.logical_or(terminated, truncated)
+        if ended.shape != (self._count,):
+            raise RunError(self._where, "ends have the wrong shape", got=ended.shape, expected=(self._count,))
         if not np.count_nonzero(ended):
             return self._quiet_step(raw, rewards, infos, idle)
         over = np.asarray(terminated, bool)
@@ -118,7 +120,7 @@ class GymVector:
     def _reward(self, rewards: Any, idle: NDArray[np.bool_] | None) -> Tensor:
         """As float32, 0 where a step only reset [N]."""
         copied = np.array(rewards, np.float32)
-        if idle is not None:
+        if idle is not None and copied.shape == idle.shape:
             copied[idle] = 0.0
         reward = torch.from_numpy(copied)
         if copied.shape != (self._count,) or not finite(copied):
@@ -161,22 +163,25 @@ class GymVector:
         return {**obs, ACTION_MASK: obs[ACTION_MASK] | torch.from_numpy(ended)[:, None]}
 
     def _groups(self, raw: Any) -> Obs:
-        if not self._places:
-            self._places = _find_places(raw)
+        places = self._places or _find_places(raw)
         try:
-            obs = {name: self._tensor(raw, name) for name in self._spec.observation}
+            obs = {name: self._tensor(raw, name, places) for name in self._spec.observation}
             if self._spec.masked:
-                obs[ACTION_MASK] = torch.from_numpy(np.asarray(_part(raw, self._places[ACTION_MASK]), bool))
+                obs[ACTION_MASK] = torch.from_numpy(np.asarray(_part(raw, places[ACTION_MASK]), bool))
         except (KeyError, TypeError, IndexError) as error:
-            raise DataError(
-                self._where, f"observations have another form than before ({type(error).__name__}: {error})"
-            ) from error
+            found = sorted(_find_places(raw))
+            missing = [name for name in self._spec.observation if name not in found]
+            told = (
+                f"observation group '{missing[0]}' is missing" if missing else f"observations cannot be read ({error})"
+            )
+            raise DataError(self._where, told, got=found) from error
+        self._places = places
         check_groups(obs, self._spec, self._count, self._where)
         check_finite(obs, self._where)
         return obs
 
-    def _tensor(self, raw: Any, name: str) -> Tensor:
-        values, group = _part(raw, self._places[name]), self._spec.observation[name]
+    def _tensor(self, raw: Any, name: str, places: Mapping[str, Keys]) -> Tensor:
+        values, group = _part(raw, places[name]), self._spec.observation[name]
         if np.ndim(values) == 1 and group.dtype == "uint8" and len(group.shape) == 1:
             return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
         return torch.from_numpy(np.ascontiguousarray(values, group.dtype))

@@ -137,7 +137,11 @@ class LocalVector:
             worker.ask(letter, content)
 
     def _answers(self) -> list[bytes]:
-        return [worker.answer() for worker in self._others]
+        answers = []
+        for place, worker in enumerate(self._others, 1):
+            answers.append(worker.answer())
+            self._buffers.asked[place] = NOBODY
+        return answers
 
     def save(self) -> dict[str, Tensor]:
         """Where every simulator stands, [N, …] each; empty if these are not environments that can tell it."""

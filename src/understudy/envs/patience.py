@@ -189,7 +189,7 @@ class PatientWorld:
         return self._patience.call(self._world.step, action)
 
     def save(self) -> dict[str, Tensor]:
-        return self._world.save() if isinstance(self._world, Saving) else {}
+        return self._patience.call(self._world.save) if isinstance(self._world, Saving) else {}
 
     def load(self, saved: Mapping[str, Tensor]) -> Obs:
         if not isinstance(self._world, Saving):

@@ -147,7 +147,8 @@ def check_action(values: NDArray[Any], space: ActionSpace, count: int, where: st
 def finite(values: NDArray[Any]) -> bool:
     """No NaN and no infinity: so if the sum of squares is finite, which takes a quarter of the time to find out."""
     flat = values.reshape(-1)
-    return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
+    with np.errstate(over="ignore"):  # squares of very large numbers
+        return math.isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 
 def all_finite(values: Tensor) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from understudy.core.settings import Settings
-from understudy.nn.activations import Activation, activate, activate_, tanh_of_minus_double, through_activation
+from understudy.nn.activations import Activation, activate, elu_, tanh_of_minus_double, through_activation
 from understudy.nn.plain_mlp import NARROW, Layer, Layout
 
 ACTOR_GAIN, VALUE_GAIN = 0.01, 1.0
@@ -86,7 +86,9 @@ class ActivatedMLP(nn.Module):
 
     def gradient_room(self) -> tuple[Tensor, list[Layer]]:
         """A flat buffer for one gradient and its views by layer, the same every time: for `write_gradient`."""
-        if not self._scratch or self._scratch[0][0].device != self.flat.device:
+        flat, into = self._scratch[0] if self._scratch else (self.flat, self.layers())
+        alike = (flat.device, flat.dtype) == (self.flat.device, self.flat.dtype)
+        if not (self._scratch and alike and into[0].weight.data_ptr() == flat.data_ptr()):  # first, moved, or copied
             flat = torch.zeros_like(self.flat, requires_grad=False)
             self._scratch = [(flat, self.layout.layers(flat))]
         return self._scratch[0]
@@ -159,7 +161,8 @@ def _activated_layer(units: Tensor, layer: Layer, activation: str) -> Tensor:
     """f(h·W + b); tanh x as 1 − 2·sigmoid(−2x), whose inner −2 costs nothing inside the product."""
     if activation == "tanh":
         return tanh_of_minus_double(torch.addmm(layer.bias, units, layer.weight, beta=-2, alpha=-2))
-    return activate_(torch.mm(units, layer.weight).add_(layer.bias), activation)
+    units = torch.mm(units, layer.weight).add_(layer.bias)
+    return elu_(units) if activation == "elu" else units.relu_()
 
 
 def _last_layer(units: Tensor, layer: Layer, many: int = MANY, few: int = FEW) -> Tensor:

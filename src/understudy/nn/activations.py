@@ -18,11 +18,10 @@ def activate(values: Tensor, activation: Activation) -> Tensor:
     return F.elu(values) if activation == "elu" else F.relu(values)
 
 
-def activate_(values: Tensor, activation: str) -> Tensor:
-    """The same; the old numbers are lost."""
-    if activation == "tanh":
-        return tanh_of_minus_double(values.mul_(-2.0))
-    return torch.ops.aten.elu_(values) if activation == "elu" else values.relu_()
+def elu_(values: Tensor) -> Tensor:
+    """Written over the old numbers."""
+    activated: Tensor = torch.ops.aten.elu_(values)
+    return activated
 
 
 def tanh_of_minus_double(doubled: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from understudy.core.scripted import scripted
+from understudy.core.torchscript import scripted
 
 
 class Weights(NamedTuple):

@@ -45,7 +45,7 @@ class SmallPolicy:
 
     def means(self, obs: Obs) -> Rows:
         """[n, A]; holds until the next call."""
-        rows: Rows = obs[self._group].numpy()[:, self._columns]
+        rows: Rows = obs[self._group].numpy()[:, self._columns].astype(np.float32, copy=False)
         if self._normalize is not None:
             rows = self._normalize(rows)
         last = len(self._layers) - 1

@@ -1,12 +1,13 @@
-"""All gradient steps that an update takes on a plain network (parts.slopes), compiled (core.scripted): of a small
+"""All gradient steps that an update takes on a plain network (parts.slopes), compiled (core.torchscript): of a small
 minibatch a third of the time goes by in Python, between one operation and the next."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from understudy.core.scripted import scripted
+from understudy.core.torchscript import scripted
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian, normal_kl, total_entropy
 from understudy.nn.value_network import ValueNetwork
@@ -16,6 +17,8 @@ from understudy.parts.slopes import Trunk, policy_slopes, trunk_of, value_slopes
 from understudy.parts.study import FEATURES, SEEN, Study
 
 RATE_FACTOR = 1.5
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class PolicyTold(NamedTuple):
@@ -112,6 +115,11 @@ def value_pass(
     return torch.cat(errors)
 
 
+def _quickest(function: Callable[Given, Result], study: Study) -> Callable[Given, Result]:
+    """Compiled on the CPU. Elsewhere TorchScript fuses what has run often enough, and rounds otherwise from then on."""
+    return scripted(function) if study.action.is_cpu else function
+
+
 @torch.no_grad()
 def teach_policy(
     policy: ExploringPolicy,
@@ -124,7 +132,7 @@ def teach_policy(
     """One step of a plain policy for each order of a study's rows; `rate` is written to if it adapts."""
     density = policy.density
     assert isinstance(density, Gaussian)
-    return scripted(policy_pass)(
+    return _quickest(policy_pass, study)(
         trunk_of(policy.trunk),
         density.log_std,
         (density.low, density.high),
@@ -151,7 +159,7 @@ def teach_value(
     settings: ProximalSettings,
 ) -> Tensor:
     """The same of a plain value function: squared errors of all rows [S·B]."""
-    return scripted(value_pass)(
+    return _quickest(value_pass, study)(
         trunk_of(value.trunk),
         optimizer.moments([value.trunk.flat]),
         value.trunk.gradient_room()[0],

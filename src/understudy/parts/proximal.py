@@ -27,7 +27,7 @@ from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam
 from understudy.parts.passes import adapted_rate, teach_policy, teach_value
 from understudy.parts.proximal_settings import ProximalSettings
-from understudy.parts.side_by_side import side_by_side
+from understudy.parts.second_thread import side_by_side
 from understudy.parts.slopes import is_plain
 from understudy.parts.study import FEATURES, RESETS, SEEN, VALID, Study
 
@@ -49,11 +49,12 @@ class Tally:
         self.log_ratios.append(log_ratio.flatten())
 
     def told(self, clip: float) -> Metrics:
-        """Means over steps. Where nobody computed KL(before‖now) it is estimated from the ratios: E ρ − 1 − log ρ."""
+        """Means of what was noted, in an order that does not depend on which network was faster. Where nobody computed
+        KL(before‖now) it is estimated from the ratios: E ρ − 1 − log ρ."""
         log_ratio = torch.cat(self.log_ratios)
         ratio = log_ratio.exp()
         outside = outside_share(log_ratio, torch.zeros_like(log_ratio), clip)
-        means = {name: torch.stack(numbers).mean() for name, numbers in self.scalars.items()}
+        means = {name: torch.stack(numbers).mean() for name, numbers in sorted(self.scalars.items())}
         return {"policy/kl": (ratio - 1.0 - log_ratio).mean(), **means, "policy/outside_share": outside}
 
 

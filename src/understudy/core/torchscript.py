@@ -1,7 +1,8 @@
 """Functions of tensors compiled by TorchScript: no Python between one operation and the next, and no lock held.
 
-The same operations run in the same order, and give the same bits. What is compiled reads no global names but functions
-(numbers are arguments with defaults), and has types for everything. torch.compile would want a C++ compiler, and time.
+On the CPU the same operations run in the same order, and give the same bits. What is compiled reads no global names
+but functions (numbers are arguments with defaults), and has types for everything. torch.compile would want a C++
+compiler, and time.
 """
 
 import warnings

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 
 import torch
+
+PROCESSORS = os.cpu_count() or 1
 
 
 @cache
@@ -17,15 +19,23 @@ def _beside(process: int) -> ThreadPoolExecutor:
 def side_by_side(one: Callable[[], object], other: Callable[[], object]) -> None:
     """Both, and no earlier back than both are done. Worth it where they let go of Python's lock, as compiled code does;
     they must not write to what the other reads."""
-    if (os.cpu_count() or 1) < 2:
-        one()
-        other()
+    if PROCESSORS < 2:
+        try:
+            one()
+        finally:
+            other()
         return
     beside = _beside(os.getpid()).submit(_with_threads, torch.get_num_threads(), other)
     try:
         one()
-    finally:
+    except BaseException:
+        wait([beside])
+        raise
+    try:
         beside.result()
+    except KeyboardInterrupt:
+        wait([beside])
+        raise
 
 
 def _with_threads(count: int, work: Callable[[], object]) -> None:
