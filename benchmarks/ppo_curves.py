@@ -7,7 +7,7 @@
 64-64 tanh networks, 2,048 transitions an iteration, 4 minibatches, 5 epochs, step size 3e-4, γ 0.99, λ 0.95, ε 0.2, no
 entropy bonus, observations normalised by each library's own means, one thread. Go1 is as in `ppo/go1-joystick`, but
 with a constant step size: its weights of reward terms, 64 environments, 4,096 transitions an iteration, 256-128 ELU
-networks, σ 0.5 at the start, γ 0.97, entropy worth 0.002. A curve that is in the file is not drawn again.
+networks, σ 0.5 at the start, entropy worth 0.002. A curve that is in the file is not drawn again.
 """
 
 import argparse

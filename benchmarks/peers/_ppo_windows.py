@@ -57,7 +57,6 @@ TASKS = {
         transitions=4096,
         activation="elu",
         initial_std=0.5,
-        gamma=0.97,
         entropy_weight=0.002,
     ),
 }
