@@ -189,9 +189,13 @@ def test_a_swallowed_error_comes_again() -> None:
 
 def test_ctrl_c_leaves_nothing_behind() -> None:
     patience = Patience(0.3, "here")
-    threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+
+    def stopped() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(LONG)
+
     with pytest.raises(KeyboardInterrupt):
-        patience.call(time.sleep, LONG)
+        patience.call(stopped)
     time.sleep(0.6)
     assert patience.call(lambda: 5) == 5
     patience.close()
