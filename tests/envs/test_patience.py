@@ -187,6 +187,15 @@ def test_a_swallowed_error_comes_again() -> None:
     patience.close()
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """What runs in the background of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_leaves_nothing_behind() -> None:
     patience = Patience(0.3, "here")
 
