@@ -5,6 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from understudy.core.rng import stream
+from understudy.core.torchscript import scripted
+from understudy.nn import recurrence
 from understudy.nn.recurrence import Weights, gru_layer
 
 STEPS, COUNT, INPUTS, UNITS = 7, 3, 5, 4
@@ -31,6 +33,20 @@ def test_outputs_end_and_all_gradients_are_those_of_the_kernel() -> None:
     for slope, other in zip(*slopes, strict=True):
         assert float(other.abs().max()) > 0.01
         assert torch.allclose(slope, other, atol=1e-12)
+
+
+def test_compiled_or_not_it_is_the_same_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = stream(0, "gru")
+    cell = [torch.randn(shape, generator=rng) for shape in ((12, INPUTS), (12, UNITS), (12,), (12,))]
+    inputs, carry = torch.randn(STEPS, COUNT, INPUTS, generator=rng), torch.randn(COUNT, UNITS, generator=rng)
+    told = []
+    for compile_it in (True, True, True, False):  # TorchScript optimises what has run twice
+        monkeypatch.setattr(recurrence, "scripted", scripted if compile_it else lambda function: function)
+        weights = Weights(*(part.clone().requires_grad_() for part in cell))
+        outputs, _ = gru_layer(inputs, carry, weights)
+        told.append([outputs, *torch.autograd.grad(outputs.square().sum(), list(weights))])
+    for other in told[1:]:
+        assert all(torch.equal(*pair) for pair in zip(told[0], other, strict=True))
 
 
 def test_inputs_that_need_no_gradient_get_none() -> None:

@@ -17,7 +17,7 @@ from understudy.envs.local_vector import LocalVector
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
 from understudy.parts import proximal as proximal_part
-from understudy.parts.optim import Adam
+from understudy.parts.optim import Adam, clipped_step
 from understudy.parts.passes import adapted_rate
 from understudy.parts.proximal import Proximal, resets_of
 from understudy.parts.proximal_settings import ProximalSettings
@@ -133,6 +133,21 @@ def test_gradients_are_cut_to_their_limit() -> None:
     adam.minimise((parameter * torch.tensor([3.0, 4.0, 0.0])).sum(), 1e-3, largest_norm=1.0)
     assert float(adam.norm) == pytest.approx(5.0)
     assert adam.first_moments[0].tolist() == pytest.approx([0.06, 0.08, 0.0])
+
+
+@pytest.mark.parametrize("largest", [0.1, 100.0])
+def test_a_step_for_the_compiler_is_adams_own_to_the_bit(largest: float) -> None:
+    rng, rate = stream(0, "step"), torch.tensor(3e-3, dtype=torch.float64)
+    parameters = [torch.nn.Parameter(torch.randn(size, generator=rng)) for size in (3, 300)]
+    twins = [torch.nn.Parameter(one.detach().clone()) for one in parameters]
+    adam, twin = Adam.over(parameters), Adam.over(twins)
+    for _ in range(4):
+        gradients = [torch.randn(one.shape, generator=rng) for one in parameters]
+        adam.step(gradients, rate, largest_norm=largest)
+        clipped_step(twin.moments(twins), gradients, rate, largest)
+    assert all(torch.equal(*pair) for pair in zip(parameters, twins, strict=True))
+    assert torch.equal(adam.norm, twin.norm)
+    assert float(twin.count) == 4
 
 
 def test_an_adaptive_rate_beyond_its_range_is_told() -> None:

@@ -14,6 +14,7 @@ from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK, Spec
 from understudy.envs.gym import Keys, group_name
+from understudy.envs.vector import finite
 
 Allocate = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
 """Makes an array of zeros."""
@@ -66,7 +67,7 @@ class ObservationRows:
 
     def finite(self) -> bool:
         """No NaN and no infinity anywhere."""
-        return all(bool(np.isfinite(part.buffer).all()) for part in self._parts if part.buffer.dtype.kind == "f")
+        return all(finite(part.buffer) for part in self._parts if part.buffer.dtype.kind == "f")
 
     def fill(self, other: "ObservationRows", *, skipping: NDArray[np.bool_]) -> None:
         """Take over the rows of another one except some [N]."""

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from understudy.core.errors import DataError
 from understudy.core.spec import Spec
 from understudy.envs.observation_rows import Allocate, ObservationRows
-from understudy.envs.vector import REWARD_TERMS, Block, Step, check_finite, check_reward
+from understudy.envs.vector import REWARD_TERMS, Block, Step, check_finite, check_reward, finite
 
 WHOLE = -1
 """Steps left in a first episode that is not shortened."""
@@ -101,7 +101,7 @@ class StepBuffers:
 
     def step(self) -> Step:
         """What was written, once all of it is found to be numbers."""
-        if not (np.isfinite(self.reward).all() and self.rows.finite()):
+        if not (finite(self.reward) and self.rows.finite()):
             check_finite(self.rows.tensors, self.where)
             check_reward(self._rewards, self.count, self.where)
         final_obs = self.rows.tensors
