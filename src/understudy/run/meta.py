@@ -2,23 +2,24 @@
 
 import platform
 import socket
-import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from understudy.run.git_state import git_state
+
 PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "envpool", "safetensors", "pydantic")
-DIFF_LIMIT = 200_000
 
 
 def describe_run(origin: dict[str, Any]) -> dict[str, Any]:
     """Facts for meta.json; nothing here influences training. `origin`: where experience comes from."""
     return {
         "versions": versions(),
-        "git": _git_state(),
+        "git": git_state(Path()),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "argv": sys.argv,
@@ -35,21 +36,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def _git_state() -> dict[str, str]:
-    """Commit and uncommitted changes of the folder the run was started in, if it is a git checkout."""
-    commit = _git("rev-parse", "HEAD")
-    if not commit:
-        return {}
-    diff = _git("diff", "HEAD")
-    cut = " (cut)" if len(diff) > DIFF_LIMIT else ""
-    return {"commit": commit, "diff": diff[:DIFF_LIMIT] + cut}
-
-
-def _git(*words: str) -> str:
-    try:
-        done = subprocess.run(["git", *words], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
