@@ -16,7 +16,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.core.files import read_json
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.loop import config_digest
+from understudy.run.identity import config_digest
 from understudy.run.wandb_sink import WandbSink
 
 ALGORITHMS = ("iql", "ppo")
