@@ -24,7 +24,7 @@ from understudy.cli.main import main as understudy
 from understudy.data import scores
 from understudy.data.stores import store
 from understudy.run import session
-from understudy.run.meta import versions
+from understudy.run.meta import sources, versions
 
 PRELOADED = (SummaryWriter, commands, scores, store, session)
 """What the command imports when it needs it; here once, so that no child waits for it."""
@@ -56,6 +56,7 @@ def warm_up() -> None:
     versions()
     for name in algorithm_names():
         find_algorithm(name)
+        sources(name)
     sys.argv = ["understudy", "list", "algorithms"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         understudy()

@@ -1,17 +1,21 @@
 """A run that starts from another run's policy: exactly that policy, its normaliser included, or a clear refusal."""
 
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forks import finish, forks
 from rich.console import Console
+from small import content, short_config, short_settings, write_settings
 
 import understudy as us
 from learners import differences, offline_learner
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
+from understudy.run.config import parse_config
 from understudy.run.inherit import inherit_policy
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import SILENT, Reporter
@@ -56,6 +60,60 @@ def test_resuming_needs_no_ancestor(cloned: us.Run, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "policy")
     parts = us.resume(tmp_path / "parts", steps=60)
     assert differences(capture(whole.policy()), capture(parts.policy())) == []
+
+
+@pytest.fixture(scope="module")
+def ancestors(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two policies of one shape."""
+    folder = tmp_path_factory.mktemp("ancestors")
+    actor = short_settings("iql", folder)["algo"]["actor"]
+    for seed in (1, 2):
+        settings = short_settings("bc", folder / str(seed), seed=seed, steps=4, algo={"name": "bc", "actor": actor})
+        finish(write_settings(folder / f"{seed}.yaml", settings), folder / str(seed), no_plots=True)
+    return folder / "1" / "policy" / "final", folder / "2" / "policy" / "final"
+
+
+@pytest.mark.parametrize("stages", [[], [{"algo": {"name": "bc"}, "steps": 4}]], ids=["alone", "with a stage"])
+def test_killed_before_the_first_save_it_goes_on_from_the_same_ancestor(
+    ancestors: tuple[Path, Path], tmp_path: Path, stages: list[dict[str, Any]]
+) -> None:
+    """Whenever it is killed: from the moment its config is there, it starts from that policy or not at all."""
+    origin, run = tmp_path / "origin", tmp_path / "run"
+    config = short_config(tmp_path, init_from=str(origin), stages=stages)
+    whole = short_config(tmp_path, name="whole", init_from=str(origin), stages=stages)
+    shutil.copytree(ancestors[0], origin)
+    finish(whole, tmp_path / "whole", no_plots=True)
+    born = 0
+    for moment in range(1, 40):
+        shutil.rmtree(run, ignore_errors=True)
+        assert forks().run("train", config, die_at=moment).code == -signal.SIGKILL
+        born += (run / "config.yaml").exists()
+        if born not in (1, 2, 6):  # without meta.json, with half of it, with all
+            continue
+        shutil.rmtree(origin)
+        shutil.copytree(ancestors[1], origin)
+        ending = forks().run("resume", run)
+        assert ending.code == 1
+        assert f"init_from '{origin}': holds another policy than this run was started from: got " in ending.err
+        shutil.rmtree(origin)
+        shutil.copytree(ancestors[0], origin)
+        if born == 6:
+            break
+    finish(config, run, no_plots=True)
+    assert content(run) == content(tmp_path / "whole")
+
+
+def test_a_config_that_names_its_ancestor_takes_no_other(
+    ancestors: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
+    first = us.train(parse_config(short_settings("iql", tmp_path / "first", init_from=str(ancestors[0]))))
+    again = first.config.model_copy(update={"out": str(tmp_path / "again"), "init_from": str(ancestors[1])})
+    with pytest.raises(CheckpointError, match=r"another policy than this run was started from: got .*, expected "):
+        us.train(again)
+    copy = shutil.copytree(ancestors[0], tmp_path / "copy")
+    us.train(again.model_copy(update={"init_from": str(copy)}))
+    assert content(tmp_path / "first") == content(tmp_path / "again")
 
 
 def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:

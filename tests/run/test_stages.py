@@ -1,5 +1,6 @@
 """BC first, then IQL from there, as one run: the same as two runs by hand, and a kill in any stage changes nothing."""
 
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,7 @@ def test_an_interrupted_stage_is_told_as_the_run(tmp_path: Path) -> None:
         ([{**CLONE, "stpes": 2}], "stages.0.stpes: no such setting"),
         ([{**CLONE, "stages": [CLONE]}], "stages.0.stages: is the whole run's"),
         ([{**CLONE, "out": "elsewhere"}], "stages.0.out: is the whole run's"),
+        ([{**CLONE, "init_fingerprint": "0"}], "stages.0.init_fingerprint: is the whole run's"),
     ],
 )
 def test_mistakes_are_told_with_their_place(tmp_path: Path, stages: Any, told: str) -> None:
@@ -121,6 +123,25 @@ def test_a_policy_that_cannot_be_handed_on_is_refused_before_the_first_step(tmp_
     with pytest.raises(UnderstudyError, match=r"stages\.0: its network has another shape"):
         us.train(staged(tmp_path, narrow))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+def test_a_stage_that_went_on_alone_is_another_stage(tmp_path: Path) -> None:
+    """Killed between the stage and the run's own first save; the policy it would start from has moved on."""
+    run = tmp_path / "run"
+    config = short_config(tmp_path, stages=[CLONE])
+    assert go_on(config, run, stop_at=9, stop_signal=signal.SIGKILL).code == -signal.SIGKILL
+    assert forks().run("resume", run / "stages" / "1-bc", "steps=10", no_plots=True).code == 0
+    told = f"stage '{run / 'stages' / '1-bc'}': is not the one this run's config.yaml says: "
+    ending = go_on(config, run)
+    assert (ending.code, ending.err) == (
+        1,
+        f"{told}steps is 8 in config.yaml and 10 in the checkpoint. To train it again, remove its folder.\n",
+    )
+    shutil.rmtree(run / "stages" / "1-bc")
+    finish(config, run, no_plots=True)
+    whole = short_config(tmp_path, name="whole", stages=[CLONE])
+    finish(whole, tmp_path / "whole", no_plots=True)
+    assert content(run) == content(tmp_path / "whole")
 
 
 def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:

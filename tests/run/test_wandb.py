@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from small import content, short_config, short_settings
-from wandb_files import birth, history, offline_runs
+from wandb_files import birth, commit, history, offline_runs
 
 import understudy as us
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.core.files import read_json
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.loop import config_digest
+from understudy.run.identity import config_digest
 from understudy.run.wandb_sink import WandbSink
 
 ALGORITHMS = ("iql", "ppo")
@@ -103,6 +103,31 @@ def test_after_a_kill_the_same_wandb_run_gets_all_that_comes(tmp_path: Path) -> 
     (after,) = set(offline_runs(run.path)) - {before}
     assert before.name == after.name == f"run-{identity}.wandb"
     assert dict(history(after)) == {updates: row for updates, row in logged(run).items() if updates > 8}
+
+
+@pytest.mark.usefixtures("offline")
+def test_wandb_knows_the_commit_and_runs_nothing_that_the_repository_names(tmp_path: Path) -> None:
+    folder, marker, evil = tmp_path / "repository", tmp_path / "marker", tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\ntouch {marker}\nexit 1\n")
+    evil.chmod(0o755)
+    config = short_config(folder, "bc", wandb="house", steps=2)
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=x", "-c", "user.email=x@example.org", "commit", "-q", "-m", "begin"],
+        ["remote", "add", "origin", "ssh://nowhere.invalid/x"],
+        ["update-ref", "refs/remotes/origin/main", "HEAD"],
+        ["branch", "-q", "--set-upstream-to=origin/main"],
+        ["config", "core.fsmonitor", str(evil)],
+        ["config", "diff.external", str(evil)],
+    ):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    marker.unlink(missing_ok=True)
+    environment = _environment(tmp_path, WANDB_MODE="offline", WANDB_SAVE_CODE="true")
+    subprocess.run([sys.executable, "-c", TRAIN, str(config)], env=environment, cwd=folder, check=True)
+    assert not marker.exists()
+    (file,) = offline_runs(folder / "run")
+    assert commit(file) == read_json(folder / "run" / "meta.json")["git"]["commit"] != ""
 
 
 @pytest.mark.usefixtures("offline")

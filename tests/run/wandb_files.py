@@ -49,6 +49,12 @@ def history(file: Path) -> list[tuple[int, dict[str, float]]]:
     return found
 
 
+def commit(file: Path) -> str:
+    """The git commit the run is of."""
+    found = next(record.run.git.commit for record in _records(file) if record.WhichOneof("record_type") == "run")
+    return str(found)
+
+
 def birth(file: Path) -> tuple[str, str, str, dict[str, Any]]:
     """Id, project, name and config of the run."""
     run = next(record.run for record in _records(file) if record.WhichOneof("record_type") == "run")

@@ -39,7 +39,7 @@ def resume(
     overrides: Overrides = None,
     quiet: Quiet = False,
     accept_versions: Annotated[
-        bool, typer.Option("--accept-versions", help="Go on although library versions changed (bits may differ).")
+        bool, typer.Option("--accept-versions", help="Go on although versions or code changed (bits may differ).")
     ] = False,
 ) -> None:
     """Go on with an unfinished run, to the bit. steps=N extends a finished one."""

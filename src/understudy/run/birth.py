@@ -6,10 +6,9 @@ from pathlib import Path
 from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.dataset.loading import Prepared
-from understudy.run.inherit import check_heir
+from understudy.run.inherit import check_heir, load_ancestor, policy_fingerprint
 from understudy.run.learner import Learner
 from understudy.run.offline import OfflineLearner
-from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
 from understudy.run.worlds import WorldMaker
@@ -18,7 +17,10 @@ from understudy.run.worlds import WorldMaker
 def birth(
     config: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None = None
 ) -> tuple[RunConfig, Learner]:
-    """The config with its data's fingerprints written in, and the learner. Each policy fits the one it starts from."""
+    """The config with fingerprints of its data and its ancestor written in, and the learner.
+
+    Each policy fits the one it starts from.
+    """
     learner = build_learner(config, reporter, prepared, world)
     try:
         return _with_stages(config, learner, reporter, world), learner
@@ -29,7 +31,8 @@ def birth(
 
 def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, world: WorldMaker | None) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
-    ancestor, where = (load_policy(config.init_from) if config.init_from else None), f"init_from '{config.init_from}'"
+    ancestor = load_ancestor(config.init_from, config.init_fingerprint) if config.init_from else None
+    where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else policy_fingerprint(ancestor)
     sealed = []
     for number, stage in enumerate(config.stages):
         with closing(build_learner(stage, reporter, lent_data(learner, stage, config), world)) as begun:
@@ -39,16 +42,16 @@ def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, world:
             sealed.append(_sealed(stage, begun))
     if ancestor is not None:
         check_heir(learner.policy, ancestor, where)
-    return _sealed(config, learner).model_copy(update={"stages": tuple(sealed)})
+    return _sealed(config, learner).model_copy(update={"stages": tuple(sealed), "init_fingerprint": fingerprint})
 
 
 def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:
     """The stages as runs of their own inside a run's directory, each starting where the one before ends."""
     runs: list[RunConfig] = []
     for number, stage in enumerate(config.stages, 1):
-        origin = runs[-1].out if runs else config.init_from
-        out = stage_folder(run, number, stage.algorithm)
-        runs.append(stage.model_copy(update={"out": str(out), "init_from": origin}))
+        origin, fingerprint = (runs[-1].out, "") if runs else (config.init_from, config.init_fingerprint)
+        place = {"out": str(stage_folder(run, number, stage.algorithm)), "init_from": origin}
+        runs.append(stage.model_copy(update={**place, "init_fingerprint": fingerprint}))
     return runs
 
 

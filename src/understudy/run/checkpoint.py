@@ -42,7 +42,7 @@ class Checkpoint:
     updates: int
     state: State
     facts: dict[str, Any]
-    """What the writer said of itself: versions, config digest, dataset fingerprint."""
+    """What the writer said of itself: settings, versions, code, dataset fingerprint."""
 
 
 def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, Any], keep: int) -> Path:

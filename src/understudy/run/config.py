@@ -165,6 +165,8 @@ class RunConfig(Settings):
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
     """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
+    init_fingerprint: str = ""
+    """sha256 of that policy, filled in when the run starts; a run never starts or resumes from another one."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, steps: 1000}]."""
     seed: int = Field(0, ge=0, lt=2**63)

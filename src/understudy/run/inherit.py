@@ -1,8 +1,10 @@
 """Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
 
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from understudy.core.errors import CheckpointError
+from understudy.core.files import json_bytes, sha256_bytes
 from understudy.core.protocols import Algorithm, OnPolicy
 from understudy.core.settings import Settings
 from understudy.core.state import State, capture, restore
@@ -21,15 +23,43 @@ STREAM = ".stream"
 """Random streams (dropout's) belong to a run, not to its policy."""
 
 
-def inherit_policy(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter) -> None:
+def load_ancestor(origin: str, fingerprint: str = "") -> Deployed:
+    """The policy that a run starts from; it must have the fingerprint, if one is given."""
+    policy = load_policy(origin)
+    found = policy_fingerprint(policy)
+    if fingerprint and fingerprint != found:
+        raise CheckpointError(
+            f"init_from '{origin}'",
+            "holds another policy than this run was started from",
+            got=found[:16] + "…",
+            expected=fingerprint[:16] + "…",
+            do="Nothing was changed. Bring back that policy, or start a new run without init_fingerprint.",
+        )
+    return policy
+
+
+def policy_fingerprint(policy: Deployed) -> str:
+    """sha256 of what a policy hands on, and of its shape: equal for the same policy, wherever it lies."""
+    state = {path: leaf for path, leaf in sorted(capture(policy).items()) if not path.endswith(STREAM)}
+    tensors = save_tensors({path: leaf for path, leaf in state.items() if isinstance(leaf, Tensor)})
+    shape = {
+        "spec": policy.spec.to_json(),
+        "settings": policy.settings.model_dump(mode="json"),
+        "scalars": {path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor)},
+    }
+    return sha256_bytes(json_bytes(shape) + tensors)
+
+
+def inherit_policy(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter, fingerprint: str = "") -> None:
     """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included.
 
-    Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
+    The other one must have the fingerprint, if one is given. Both policies of a committee start from the same one, or
+    each from its own if the other is a committee, too.
     """
     heir = algorithm.policy
     assert isinstance(heir, Deployed)
     where = f"init_from '{origin}'"
-    for member, ancestor in _pairs(heir, load_policy(origin), where):
+    for member, ancestor in _pairs(heir, load_ancestor(origin, fingerprint), where):
         taken, mine = _taken(member, ancestor, where), capture(member)
         for policy in (member, *_target_policies(algorithm, member)):
             restore(policy, {**mine, **taken}, where)

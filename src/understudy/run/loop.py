@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn, final
 
 from understudy.core.errors import UnderstudyError
-from understudy.core.files import json_bytes, sha256_bytes, write_json
+from understudy.core.files import write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture, nonfinite
 from understudy.envs.patience import PATIENCE
@@ -26,8 +26,8 @@ from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.evaluate import Evaluation, evaluate_in_world, evaluate_policy
 from understudy.run.guard import Guard, bad_metrics
+from understudy.run.identity import identity
 from understudy.run.learner import Learner
-from understudy.run.meta import versions
 from understudy.run.plots import draw_run
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import Reporter
@@ -205,8 +205,7 @@ class Loop:
     def _write_checkpoint(self) -> None:
         policy = self.learner.policy
         facts = {
-            "versions": versions(),
-            "config_sha256": config_digest(self.config),
+            **identity(self.config),
             "dataset": self.config.fingerprint,
             CARD_FACT: {"spec": policy.spec.to_json(), "settings": policy.settings.model_dump(mode="json")},
         }
@@ -274,25 +273,6 @@ def evaluate(
 
 def _patience(config: RunConfig) -> float:
     return config.source.patience if isinstance(config.source, RolloutSettings) else PATIENCE
-
-
-def config_digest(config: RunConfig) -> str:
-    """Identity of everything that decides a run's bytes; where it lies and how far it goes do not."""
-    elsewhere: dict[str, Any] = {
-        "out": True,
-        "steps": True,
-        "tensorboard": True,
-        "wandb": True,
-        "keep_checkpoints": True,
-        "init_from": True,
-        "stages": True,
-        "data": {"path"},
-        "source": {"patience", "workers"},
-    }
-    content = config.model_dump(mode="json", exclude=elsewhere)
-    if config.stages:
-        content["stages"] = [[config_digest(stage), stage.steps] for stage in config.stages]
-    return sha256_bytes(json_bytes(content))
 
 
 @contextmanager

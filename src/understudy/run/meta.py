@@ -1,24 +1,30 @@
-"""Where a run came from: versions, git commit and diff, host, command line."""
+"""Where a run came from: versions, code, git commit and diff, host, command line."""
 
+import hashlib
 import platform
 import socket
-import subprocess
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from understudy.algorithms import algorithm_names
+from understudy.run.git_state import git_state
+
 PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "envpool", "safetensors", "pydantic")
-DIFF_LIMIT = 200_000
+OURS = "understudy"
+BESIDE = ("cli", "tools", "configs")
+"""Rooms of ours that a run never reads: nothing in them can change its bits."""
 
 
 def describe_run(origin: dict[str, Any]) -> dict[str, Any]:
     """Facts for meta.json; nothing here influences training. `origin`: where experience comes from."""
     return {
-        "versions": versions(),
-        "git": _git_state(),
+        "git": git_state(Path()),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "argv": sys.argv,
@@ -37,19 +43,26 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _git_state() -> dict[str, str]:
-    """Commit and uncommitted changes of the folder the run was started in, if it is a git checkout."""
-    commit = _git("rev-parse", "HEAD")
-    if not commit:
-        return {}
-    diff = _git("diff", "HEAD")
-    cut = " (cut)" if len(diff) > DIFF_LIMIT else ""
-    return {"commit": commit, "diff": diff[:DIFF_LIMIT] + cut}
+@cache
+def sources(algorithm: str) -> dict[str, str]:
+    """sha256 of the code behind a run, by package: ours, and the one an algorithm of somebody else comes from."""
+    return {package: _digest(package) for package in sorted({OURS, algorithm_names()[algorithm].partition(".")[0]})}
 
 
-def _git(*words: str) -> str:
-    try:
-        done = subprocess.run(["git", *words], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+def _digest(package: str) -> str:
+    digest = hashlib.sha256()
+    for name, path in _files(package):
+        content = path.read_bytes()
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _files(package: str) -> list[tuple[str, Path]]:
+    """The source files of a package, or of a module that stands alone, by name."""
+    spec = find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or []
+    if spec is not None and not folders and spec.origin is not None:
+        return [(package, Path(spec.origin))]
+    found = [(path.relative_to(folder), path) for folder in folders for path in Path(folder).rglob("*")]
+    kept = [(name, path) for name, path in found if path.suffix in (".py", ".yaml") and path.is_file()]
+    return sorted((name.as_posix(), path) for name, path in kept if package != OURS or name.parts[0] not in BESIDE)

@@ -20,6 +20,7 @@ from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
 from understudy.core.lock import lock_folder
 from understudy.run.config import RunConfig, read_resolved
+from understudy.run.identity import seal_line
 
 
 @final
@@ -71,7 +72,7 @@ class RunDir:
             )
 
     def write_config(self, config: RunConfig) -> None:
-        write_bytes(self.config_file, config.to_yaml().encode())
+        write_bytes(self.config_file, (seal_line(config) + config.to_yaml()).encode())
 
     @property
     def config(self) -> RunConfig:

@@ -15,15 +15,16 @@ from understudy.core.state import restore
 from understudy.nn.deployed import Deployed
 from understudy.run.birth import birth, lent_data, stage_runs
 from understudy.run.build import build_learner, settled_data
-from understudy.run.checkpoint import newest_checkpoint, point_latest
+from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
+from understudy.run.identity import Record, config_digest, identity, seal_line
 from understudy.run.inherit import inherit_policy
 from understudy.run.learner import Learner
-from understudy.run.loop import InterruptedRunError, Loop, Watcher, config_digest, evaluate
-from understudy.run.meta import describe_run, versions
-from understudy.run.policies import load_policy
+from understudy.run.loop import InterruptedRunError, Loop, Watcher, evaluate
+from understudy.run.meta import describe_run, sources
+from understudy.run.policies import find_checkpoint, load_policy
 from understudy.run.prediction import predict
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
@@ -130,38 +131,63 @@ def _begin(
     run.check_free()
     with run.locked():
         run.check_free()
+        sources(config.algorithm)  # as they are now: data may take long to collect, and files change
         config, learner = birth(settled_data(config), reporter, prepared, world)
         with closing(learner):
             run.clear_leftovers()
             run.create(config, birth_facts(config, learner))
-            _inherit(config, run, learner, reporter, world)
+            _inherit(config, run, learner, reporter, world, accept_versions=False)
             Loop(config, run, learner, 0, reporter, world, watch).train()
     return Run(run.path)
 
 
-def _inherit(config: RunConfig, run: RunDir, learner: Learner, reporter: Reporter, world: WorldMaker | None) -> None:
+def _inherit(
+    config: RunConfig,
+    run: RunDir,
+    learner: Learner,
+    reporter: Reporter,
+    world: WorldMaker | None,
+    *,
+    accept_versions: bool,
+) -> None:
     """Give a run that has not begun the policy it starts from, after the stages that come first."""
-    origin = config.init_from
+    origin, fingerprint = config.init_from, config.init_fingerprint
     for number, stage in enumerate(stage_runs(config, run.path), 1):
         reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.steps:,} updates")
         try:
-            done = _finish(stage, reporter, lent_data(learner, stage, config), world)
+            done = _finish(stage, reporter, lent_data(learner, stage, config), world, accept_versions=accept_versions)
         except InterruptedRunError as error:
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
-        origin = str(done.path)
+        origin, fingerprint = str(done.path), ""
     if origin:
-        inherit_policy(learner.algorithm, origin, reporter)
+        inherit_policy(learner.algorithm, origin, reporter, fingerprint)
 
 
-def _finish(stage: RunConfig, reporter: Reporter, prepared: Prepared | None, world: WorldMaker | None) -> Run:
-    """A stage that has ended, whatever it takes."""
+def _finish(
+    stage: RunConfig,
+    reporter: Reporter,
+    prepared: Prepared | None,
+    world: WorldMaker | None,
+    *,
+    accept_versions: bool,
+) -> Run:
+    """A stage that has ended, whatever it takes, and as the run that it is a stage of says."""
     run = RunDir(stage.out)
-    if run.finished:
-        return Run(run.path)
-    if run.config_file.exists():
-        return resume(run.path, reporter=reporter, world=world)
-    return _begin(stage, reporter, prepared, world)
+    if not run.config_file.exists():
+        return _begin(stage, reporter, prepared, world)
+    if not run.finished:
+        resume(run.path, reporter=reporter, world=world, accept_versions=accept_versions)
+    done = Run(run.path)
+    fingerprint = stage.init_fingerprint or done.config.init_fingerprint  # of the stage before, which had yet to end
+    planned = stage.model_copy(update={"init_fingerprint": fingerprint})
+    if changed := _checkpoint_record(find_checkpoint(run, "last")).differences(planned):
+        raise RunError(
+            f"stage '{run.path}'",
+            f"is not the one this run's config.yaml says: {'; '.join(changed.values())}",
+            do="To train it again, remove its folder.",
+        )
+    return done
 
 
 def resume(
@@ -180,7 +206,7 @@ def resume(
     run = RunDir.open(path)
     with run.locked():
         config = run.config
-        if run.finished and (steps is None or steps == config.steps):
+        if run.finished and (steps is None or steps == run.result.get("updates")):
             raise RunError(
                 f"run '{path}'", "is finished", do=f"To train on, give more: understudy resume {path} steps=…"
             )
@@ -194,17 +220,18 @@ def resume(
                 do=f"To start over from the first update, remove {run.checkpoints}.",
             )
         updates = 0 if checkpoint is None else checkpoint.updates
-        config = _with_steps(config, steps, updates, reporter)
-        if checkpoint is not None:
-            _check_same_versions(checkpoint.facts, str(checkpoint.path), accept_versions, reporter)
-            _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
-        elif run.meta_file.exists():
-            _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
+        record = _record(run, checkpoint)
+        if record is not None:
+            record.check_versions(config, reporter.say, accept=accept_versions)
+            record.check_settings(config)
+        if record is None or steps is None:
+            _check_sealed(config, run, record)
+        config = _with_steps(config, steps, record, updates, reporter)
         learner = build_learner(config, reporter, world=world)
         with closing(learner):
             run.clear_leftovers()
             if checkpoint is None:
-                _inherit(config, run, learner, reporter, world)
+                _inherit(config, run, learner, reporter, world, accept_versions=accept_versions)
             else:
                 restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
                 point_latest(run.checkpoints, updates)
@@ -221,37 +248,45 @@ def resume(
 
 def birth_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
-    return {**describe_run(learner.origin()), "config_sha256": config_digest(config)}
+    return {**describe_run(learner.origin()), **identity(config), "config_sha256": config_digest(config)}
 
 
-def _with_steps(config: RunConfig, steps: int | None, updates: int, reporter: Reporter) -> RunConfig:
-    if steps is None or steps == config.steps:
+def _record(run: RunDir, checkpoint: Checkpoint | None) -> Record | None:
+    """What the run was when it was last written down; None if it was killed while its birth was."""
+    if checkpoint is not None:
+        return _checkpoint_record(checkpoint)
+    return Record(f"run '{run.path}'", "meta.json", read_json(run.meta_file)) if run.meta_file.exists() else None
+
+
+def _checkpoint_record(checkpoint: Checkpoint) -> Record:
+    return Record(f"checkpoint '{checkpoint.path}'", "the checkpoint", checkpoint.facts)
+
+
+def _check_sealed(config: RunConfig, run: RunDir, record: Record | None) -> None:
+    """A file that was edited by hand may hold any number of updates; only the seal says which one was agreed."""
+    if run.config_file.read_text(encoding="utf-8").startswith(seal_line(config)):
+        return
+    changed = [] if record is None else record.differences(config).values()
+    raise RunError(
+        f"run '{run.path}'",
+        f"config.yaml was edited by hand: {'; '.join(changed) or 'the seal in its first line does not fit'}",
+        do=f"Restore config.yaml; to change steps: understudy resume {run.path} steps={config.steps}",
+    )
+
+
+def _with_steps(
+    config: RunConfig, steps: int | None, record: Record | None, updates: int, reporter: Reporter
+) -> RunConfig:
+    planned = config.steps if record is None else record.steps
+    if steps is None or steps == planned == config.steps:
         return config
     if steps <= updates:
         raise ConfigError("steps", "not beyond what is already done", got=steps, expected=f"more than {updates}")
     reporter.say(
-        f"steps: {config.steps:,} → {steps:,}. Schedules (a falling learning rate) follow the new horizon from update "
+        f"steps: {planned:,} → {steps:,}. Schedules (a falling learning rate) follow the new horizon from update "
         f"{updates:,} on, so this is not the run that {steps:,} steps from the start would have been."
     )
     return parse_config({**config.model_dump(mode="json"), "steps": steps})
-
-
-def _check_same_settings(config: RunConfig, facts: dict[str, Any], where: str) -> None:
-    if facts.get("config_sha256") != config_digest(config):
-        raise RunError(where, "was written with other settings than config.yaml holds now", do="Restore config.yaml.")
-
-
-def _check_same_versions(facts: dict[str, Any], where: str, accept: bool, reporter: Reporter) -> None:
-    here, there = versions(), facts["versions"]
-    changed = [f"{name} {there.get(name)} → {here[name]}" for name in here if here[name] != there.get(name)]
-    if changed and not accept:
-        raise RunError(
-            where,
-            f"was written with other versions ({', '.join(changed)}), so bits may differ",
-            do="Bring back these versions, or accept it: understudy resume --accept-versions.",
-        )
-    if changed:
-        reporter.say(f"accepted other versions: {', '.join(changed)}")
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
-OWN = ("algo", "steps", "stages", "init_from", "out")
+OWN = ("algo", "steps", "stages", "init_from", "init_fingerprint", "out")
 """What a stage does not take over from the run."""
 
 
@@ -28,7 +28,7 @@ def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> 
     for key in ("algo", "steps"):
         if key not in stage:
             raise ConfigError(f"{where}.{key}", "is required")
-    for key in ("stages", "init_from", "out", "tasks", "suite"):
+    for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):
         if stage.get(key):
             raise ConfigError(f"{where}.{key}", "is the whole run's", do="Leave it out of the stage.")
     common = {key: value for key, value in run.items() if key not in OWN}

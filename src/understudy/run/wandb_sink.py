@@ -79,7 +79,12 @@ def open_wandb(config: RunConfig, run: RunDir, say: Callable[[str], None]) -> Wa
         "config": config.model_dump(mode="json"),
         "reinit": "create_new",  # a script's own W&B run, or that of another thread, is none of ours
         "settings": wandb.Settings(
-            console="off", silent=True, init_timeout=CONNECT_SECONDS, finish_timeout=FINISH_SECONDS
+            console="off",
+            silent=True,
+            disable_git=True,  # W&B's own git would run what the repository's config names
+            git_commit=read_json(run.meta_file).get("git", {}).get("commit"),
+            init_timeout=CONNECT_SECONDS,
+            finish_timeout=FINISH_SECONDS,
         ),
     }
     try:

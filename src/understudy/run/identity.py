@@ -1,0 +1,134 @@
+"""What makes a run this run: settings, versions and code that decide its bytes.
+
+A checkpoint carries them, and meta.json before there is one; `resume` compares. `steps` may change, but only by
+`resume RUN steps=N`: the first line of config.yaml is a seal of what was agreed last, written in one go with it.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, final
+
+from understudy.core.errors import RunError
+from understudy.core.files import json_bytes, sha256_bytes
+from understudy.run.config import RunConfig
+from understudy.run.meta import sources, versions
+
+ABSENT = "absent"
+
+
+def deciding_settings(config: RunConfig) -> dict[str, Any]:
+    """Everything that decides a run's bytes; where it lies and how far it goes do not."""
+    elsewhere: dict[str, Any] = {
+        "out": True,
+        "steps": True,
+        "tensorboard": True,
+        "wandb": True,
+        "keep_checkpoints": True,
+        "init_from": True,
+        "stages": True,
+        "data": {"path"},
+        "source": {"patience", "workers"},
+    }
+    content = config.model_dump(mode="json", exclude=elsewhere)
+    if config.stages:
+        content["stages"] = [{**deciding_settings(stage), "steps": stage.steps} for stage in config.stages]
+    return content
+
+
+def config_digest(config: RunConfig) -> str:
+    """Equal for runs whose bytes are equal as far as both go."""
+    return sha256_bytes(json_bytes(deciding_settings(config)))
+
+
+def identity(config: RunConfig) -> dict[str, Any]:
+    """What a checkpoint and meta.json hold of a run, to be compared before it goes on."""
+    return {
+        "settings": deciding_settings(config),
+        "steps": config.steps,
+        "versions": versions(),
+        "sources": sources(config.algorithm),
+    }
+
+
+def seal_line(config: RunConfig) -> str:
+    """The first line of config.yaml: an edit by hand of anything that decides the run's bytes does not fit it."""
+    digest = sha256_bytes(json_bytes({"settings": deciding_settings(config), "steps": config.steps}))
+    return f"# sealed {digest}; to change steps: understudy resume RUN steps=N\n"
+
+
+@final
+@dataclass(frozen=True)
+class Record:
+    """The identity a run had when it was last written down."""
+
+    where: str
+    """How errors call what holds it."""
+    holder: str
+    """The same within a sentence: `the checkpoint`, `meta.json`."""
+    facts: dict[str, Any]
+
+    @property
+    def steps(self) -> int:
+        steps = self.facts.get("steps")
+        return steps if isinstance(steps, int) else self._refuse()
+
+    def differences(self, config: RunConfig) -> dict[str, str]:
+        """Each setting that is not what it was, `steps` among them, with both values."""
+        there = self.facts.get("settings")
+        if not isinstance(there, dict):
+            self._refuse()
+        here = json.loads(json_bytes({**deciding_settings(config), "steps": config.steps}))
+        now, then = dict(_leaves(here)), dict(_leaves({**there, "steps": self.steps}))
+        return {
+            key: f"{key} is {now.get(key, ABSENT)} in config.yaml and {then.get(key, ABSENT)} in {self.holder}"
+            for key in sorted(now.keys() | then.keys())
+            if now.get(key) != then.get(key)
+        }
+
+    def check_settings(self, config: RunConfig) -> None:
+        """An error that names every setting that decides bytes and is not what it was; `steps` may change."""
+        changed = self.differences(config)
+        changed.pop("steps", None)
+        if changed:
+            raise RunError(
+                self.where,
+                f"was written with other settings than config.yaml holds now: {'; '.join(changed.values())}",
+                do="Restore config.yaml.",
+            )
+
+    def check_versions(self, config: RunConfig, say: Callable[[str], None], *, accept: bool) -> None:
+        """Other versions, or other code of the same version, need consent; what was accepted is told."""
+        changed = [f"{name} {then} → {now}" for name, then, now in self._changed("versions", versions())]
+        for name, then, now in self._changed("sources", sources(config.algorithm)):
+            changed.append(f"the source code of {name}, sha256 {then[:12]} → {now[:12]}")
+        if changed and not accept:
+            raise RunError(
+                self.where,
+                f"was written with other versions ({', '.join(changed)}), so bits may differ",
+                do="Bring back these versions, or accept it: understudy resume --accept-versions.",
+            )
+        if changed:
+            say(f"accepted other versions: {', '.join(changed)}")
+
+    def _refuse(self) -> NoReturn:
+        raise RunError(self.where, "does not say with which settings it was written", do="Start a new run.")
+
+    def _changed(self, fact: str, now: dict[str, str]) -> list[tuple[str, str, str]]:
+        """Name, then and now of what is not as it was."""
+        kept = self.facts.get(fact)
+        then = kept if isinstance(kept, dict) else {}
+        return [(name, str(then.get(name)), value) for name, value in now.items() if then.get(name) != value]
+
+
+def _leaves(content: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted key and JSON of every value; numbers of a list stay together."""
+    if isinstance(content, dict) and content:
+        named = content.items()
+    elif isinstance(content, list) and any(isinstance(part, dict) for part in content):
+        named = {str(number): part for number, part in enumerate(content)}.items()
+    else:
+        yield key, json.dumps(content)
+        return
+    for name, value in named:
+        yield from _leaves(value, f"{key}.{name}" if key else name)
