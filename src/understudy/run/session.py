@@ -19,6 +19,7 @@ from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
+from understudy.run.history import recall
 from understudy.run.inherit import inherit_policy
 from understudy.run.learner import Learner
 from understudy.run.loop import InterruptedRunError, Loop, Watcher, config_digest, evaluate
@@ -200,6 +201,7 @@ def resume(
             _check_same_settings(config, checkpoint.facts, str(checkpoint.path))
         elif run.meta_file.exists():
             _check_same_settings(config, read_json(run.meta_file), f"run '{path}'")
+        history = recall(checkpoint)
         learner = build_learner(config, reporter, world=world)
         with closing(learner):
             run.clear_leftovers()
@@ -215,7 +217,7 @@ def resume(
             reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
-            Loop(config, run, learner, updates, reporter, world, watch).train()
+            Loop(config, run, learner, updates, reporter, world, watch, history).train()
     return Run(run.path)
 
 
