@@ -46,6 +46,24 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert [file.name for file in tmp_path.iterdir()] == ["x"]
 
 
+def test_a_link_in_place_of_a_draft_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / f".x.{os.getpid()}.tmp").symlink_to(tmp_path / "mine")
+    write_bytes(tmp_path / "x", b"new")
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert not (tmp_path / "x").is_symlink()
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """A reader of a pipe without a writer would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        with pytest.raises(UnderstudyError, match="Not a regular file"):
+            read_json(tmp_path / name)
+
+
 def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:7]))

@@ -16,17 +16,16 @@ from typing import Any
 import torch
 from faults import install
 from small import register_worlds
-from torch.utils.tensorboard import SummaryWriter
 
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.cli import commands
 from understudy.cli.main import main as understudy
 from understudy.data import scores
 from understudy.data.stores import store
-from understudy.run import session
+from understudy.run import event_file, session
 from understudy.run.meta import sources, versions
 
-PRELOADED = (SummaryWriter, commands, scores, store, session)
+PRELOADED = (commands, event_file, scores, store, session)
 """What the command imports when it needs it; here once, so that no child waits for it."""
 
 

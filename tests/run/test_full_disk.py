@@ -1,12 +1,21 @@
 """A full disk: the error is told, the checkpoint before it stays whole, and with room again the run goes on."""
 
+import json
+import re
+import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from forks import Ending, finish, forks
+from event_files import scalars
+from forks import Child, Ending, finish, forks
 from small import content, leftovers, short_config
+from watchdog import ending_of
 
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 
@@ -49,16 +58,22 @@ def test_a_failed_save_says_that_the_one_before_is_untouched(tmp_path: Path) -> 
     assert "The checkpoint before it is untouched: make room" in sentence
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own; a run's first save fits on it, its third does not."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=112k", "understudy-test", str(disk)]
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[None]:
+    """A file system of its own in place of a folder."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "understudy-test", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small disk needs root")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    yield
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk on which a run's first save fits, its third does not."""
+    with mounted(tmp_path / "disk", "112k"):
+        yield tmp_path / "disk"
 
 
 def test_a_disk_without_room(small_disk: Path, whole: dict[str, str]) -> None:
@@ -71,3 +86,68 @@ def test_a_disk_without_room(small_disk: Path, whole: dict[str, str]) -> None:
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     finish(config, run, no_plots=True)
     assert content(run) == whole
+
+
+ENDLESS: dict[str, Any] = {"steps": 10**9, "log_every": 1, "eval_every": 7, "save_every": 10**9, "tensorboard": True}
+
+
+def check_stopped_by_tensorboard(run: Path, ending: Ending, reason: str) -> None:
+    """One sentence that names the file; saved at the update that it tells; and from there the run goes on."""
+    sentence = told(ending)
+    assert ending.err.count("\n") == 1
+    (saved,) = list_checkpoints(run / "checkpoints")
+    assert re.fullmatch(
+        rf"run '{run}': '{run}/tensorboard/events\.out\.tfevents\.\S+' cannot be written any more \({reason}\)\. "
+        rf"Saved at update {saved:,}: make room or mend the folder, then resume\.",
+        sentence,
+    )
+    again = forks().run("resume", run, "--quiet", stop_at=2)
+    assert again.code == 128 + signal.SIGTERM, again
+    updates = [json.loads(line)["updates"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert updates == list(range(1, saved + 3)), "no number is missing, none is there twice"
+    shown = [step for step, _ in scalars(run / "tensorboard")["loss/actor"]]
+    assert shown[-2:] == updates[-2:]
+
+
+def endless(folder: Path) -> Child:
+    """A process that trains and has shown its first numbers to TensorBoard."""
+    child = forks().start("train", short_config(folder, **ENDLESS), "--quiet")
+    deadline = time.monotonic() + 60
+    while not any(path.stat().st_size > 500 for path in (folder / "run" / "tensorboard").glob("*")):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+    return child
+
+
+def test_the_folder_of_tensorboard_is_deleted_during_a_run(tmp_path: Path) -> None:
+    child = endless(tmp_path)
+    shutil.rmtree(tmp_path / "run" / "tensorboard")
+    check_stopped_by_tensorboard(tmp_path / "run", ending_of(child), "No such file or directory")
+
+
+def test_no_room_under_tensorboard(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    forks().run("train", short_config(tmp_path, **ENDLESS), stop_at=1)
+    shutil.rmtree(run / "checkpoints")
+    with mounted(run / "tensorboard", "8k"):
+        ending = ending_of(forks().start("resume", run, "--quiet"))
+        full = scalars(run / "tensorboard")["loss/actor"]
+        assert len(full) > 2
+    check_stopped_by_tensorboard(run, ending, "No space left on device")
+
+
+@pytest.mark.parametrize("limit", [600, 1_500, 4_000])
+def test_no_file_may_grow_beside_tensorboard(limit: int, tmp_path: Path) -> None:
+    """Whichever file comes to its end first is named, and nobody's traceback is shown."""
+    sentence = told(ending_of(forks().start("train", short_config(tmp_path, **ENDLESS), "--quiet", file_limit=limit)))
+    assert "File too large" in sentence
+    assert str(tmp_path / "run") in sentence
+
+
+def test_a_run_that_is_deleted_while_it_trains_does_not_come_back(tmp_path: Path) -> None:
+    child = endless(tmp_path)
+    (tmp_path / "run").rename(tmp_path / "gone")  # in one piece, or it would go on writing between two deletions
+    shutil.rmtree(tmp_path / "gone")
+    assert "No such file or directory" in told(ending_of(child))
+    assert not (tmp_path / "run").exists()

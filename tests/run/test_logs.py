@@ -1,4 +1,4 @@
-"""Logs after a crash: what is torn behind the last checkpoint is cut, what is damaged before it is told."""
+"""Logs after a crash: what is torn behind the last checkpoint is cut."""
 
 from pathlib import Path
 
@@ -34,17 +34,6 @@ def test_what_lies_behind_the_checkpoint_is_cut(tail: str, log: str, config: Pat
     finish(config, tmp_path / "run", no_plots=True)
     finish(short_config(tmp_path, name="whole"), tmp_path / "whole", no_plots=True)
     assert content(tmp_path / "run") == content(tmp_path / "whole")
-
-
-def test_damage_before_the_checkpoint_is_told(config: Path, tmp_path: Path) -> None:
-    log = tmp_path / "run" / "metrics.jsonl"
-    damaged = log.read_bytes().replace(b'{"updates": 2', b'{"updates; 2')
-    log.write_bytes(damaged)
-    ending = forks().run("resume", tmp_path / "run", "--quiet")
-    assert ending.code == 1
-    assert ending.err.startswith(f"{log}, line 1: not readable, and lines after it belong to the run.")
-    assert ending.err.count("\n") == 1
-    assert log.read_bytes() == damaged
 
 
 def test_a_sync_puts_every_number_on_disk(tmp_path: Path) -> None:

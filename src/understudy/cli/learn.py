@@ -1,7 +1,8 @@
 """train, resume, evaluate, predict, collect."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -145,7 +146,9 @@ def _steps(overrides: list[str]) -> int | None:
     return steps
 
 
-def _summarise(path: Path, result: dict[str, object], quiet: bool) -> None:
+def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:
+    for sentence in result.get("lost", []):  # even if quiet: nobody may have been told
+        print(f"lost: {sentence}", file=sys.stderr)
     if not quiet:
-        print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")  # type: ignore[arg-type]
+        print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")
         print(f"run: {path}  curve: {path / 'plots' / 'eval_returns.png'}")

@@ -3,11 +3,14 @@
 Every byte the library keeps goes through here: written to a sibling, fsynced, renamed, directory fsynced.
 """
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +33,42 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def write_new(path: Path, content: bytes) -> None:
     """Create `path`, write and fsync it; for files inside a folder that is renamed as a whole later."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    handle = _create(path)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(handle, view[:CHUNK]) :]
-        os.fsync(handle)
-    except OSError as error:
-        error.filename = str(path)  # a full disk does not say which file it was
-        raise
+        with naming(path):
+            view = memoryview(content)
+            while view:
+                view = view[os.write(handle, view[:CHUNK]) :]
+            os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _create(path: Path) -> int:
+    """A file that nobody else has a name for: what lies there, a link perhaps, is removed and not written into."""
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        return os.open(path, new, 0o644)
+    except FileExistsError:
+        path.unlink()
+        return os.open(path, new, 0o644)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the system name the file: a full disk does not say which one it was."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file. A pipe would make the reader wait, a device might never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return path.read_bytes()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -55,7 +83,7 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an error that names the file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path).decode())
     except FileNotFoundError as error:
         raise UnderstudyError(str(path), "no such file") from error
     except (OSError, ValueError, RecursionError) as error:
@@ -72,11 +100,26 @@ def publish_directory(draft: Path, final: Path) -> None:
     sync_directory(final.parent)
 
 
+def replace_directory(draft: Path, final: Path) -> None:
+    """Publish a draft in place of what has its name; that is removed only when the new one is there."""
+    if not os.path.lexists(final):  # a dead link has the name, too
+        publish_directory(draft, final)
+        return
+    doomed = _doomed(final)
+    final.rename(doomed)
+    publish_directory(draft, final)
+    discard(doomed)
+
+
 def remove_directory(path: Path) -> None:
     """Remove a folder so that a crash on the way leaves nothing that looks whole."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
+    doomed = _doomed(path)
     path.rename(doomed)
     discard(doomed)
+
+
+def _doomed(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.old")
 
 
 def discard(path: Path) -> None:
@@ -90,7 +133,8 @@ def discard(path: Path) -> None:
 def sync_directory(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with naming(path):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -123,7 +167,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     content = read_json(path)
     content.pop("seal", None)
     try:
-        whole = path.read_bytes() == seal(content)
+        whole = read_bytes(path) == seal(content)
     except (OSError, ValueError, RecursionError) as error:
         raise UnderstudyError(str(path), f"not readable ({error})") from error
     if not whole:

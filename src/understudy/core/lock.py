@@ -30,8 +30,9 @@ def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: st
             holder = os.read(handle, 64).decode(errors="replace").strip()
             told = f"another process{f' (pid {holder})' if holder else ''} is writing it"
             raise refusal(where, told, do=do) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        if os.fstat(handle).st_nlink == 1:  # under another name its content may be somebody else's
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
     except BaseException:
         os.close(handle)
         raise

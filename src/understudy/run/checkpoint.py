@@ -17,9 +17,11 @@ from torch import Tensor
 
 from understudy.core.errors import CheckpointError, UnderstudyError
 from understudy.core.files import (
-    publish_directory,
+    discard,
+    read_bytes,
     read_sealed,
     remove_directory,
+    replace_directory,
     seal,
     sha256_bytes,
     write_bytes,
@@ -31,6 +33,7 @@ FORMAT = 1
 LATEST = "latest"
 MANIFEST = "manifest.json"
 TENSORS = "state.safetensors"
+NUMBERED = re.compile(r"\d{9}")
 CARD_FACT = "policy"
 """The fact that says how to rebuild the policy without its algorithm."""
 
@@ -47,11 +50,11 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, Any], keep: int) -> Path:
     """Write a new checkpoint beside the old ones, then point `latest` at it, then drop the oldest."""
-    folder.mkdir(parents=True, exist_ok=True)
     final_path = folder / f"{updates:09d}"
     draft = folder / f".{updates:09d}.draft"
-    shutil.rmtree(draft, ignore_errors=True)
     try:
+        folder.mkdir(exist_ok=True)  # where a whole run directory was deleted, nothing of it comes back
+        discard(draft)
         draft.mkdir()
         tensors = save_tensors({path: leaf for path, leaf in sorted(state.items()) if isinstance(leaf, Tensor)})
         write_new(draft / TENSORS, tensors)
@@ -64,9 +67,7 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
             "facts": facts,
         }
         write_new(draft / MANIFEST, seal(manifest))
-        if final_path.exists() or final_path.is_symlink():  # damage may have left a dead link
-            remove_directory(final_path)
-        publish_directory(draft, final_path)
+        replace_directory(draft, final_path)
         point_latest(folder, updates)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -88,7 +89,7 @@ def list_checkpoints(folder: Path) -> list[int]:
     """Update counts of the checkpoints that are there, oldest first; drafts are not."""
     if not folder.is_dir():
         return []
-    return sorted(int(entry.name) for entry in folder.iterdir() if re.fullmatch(r"\d{9}", entry.name))
+    return sorted(int(entry.name) for entry in folder.iterdir() if NUMBERED.fullmatch(entry.name))
 
 
 def load_checkpoint(folder: Path, updates: int) -> Checkpoint:
@@ -104,7 +105,7 @@ def load_checkpoint(folder: Path, updates: int) -> Checkpoint:
             raise CheckpointError(where, "written in another format", got=manifest["format"], expected=FORMAT)
         if manifest["updates"] != updates:
             raise CheckpointError(where, "of another update", got=manifest["updates"], expected=updates)
-        content = (path / TENSORS).read_bytes()
+        content = read_bytes(path / TENSORS)
         if sha256_bytes(content) != manifest["sha256"][TENSORS]:
             raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
         tensors = load_tensors(content)

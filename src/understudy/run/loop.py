@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, final
 
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.files import write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.state import capture, nonfinite
@@ -26,6 +26,7 @@ from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.evaluate import Evaluation, evaluate_in_world, evaluate_policy
 from understudy.run.guard import Guard, bad_metrics
+from understudy.run.history import FACT, Best, History, best_evaluation, check_best
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
 from understudy.run.plots import draw_run
@@ -82,6 +83,7 @@ class Loop:
         reporter: Reporter,
         world: WorldMaker | None = None,
         watch: Watcher | None = None,
+        history: History | None = None,
     ) -> None:
         self.config = config
         self.run = run
@@ -90,16 +92,24 @@ class Loop:
         self.reporter = reporter
         self.world = world
         self.watch = watch
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard)
+        before = history or History()
+        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
         self.guard = Guard.over(learner, updates)
         self.saved = updates
-        evaluations = run.evaluations()
-        self.best = max((line["eval/return_mean"] for line in evaluations), default=float("-inf"))
+        self.best = before.best or best_evaluation(run)
+        self.lost = self._tell_lost(before.lost)
         self.warned = False
         self.losses = ""
         self.score = ""
+
+    def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
+        """Say what of the run was lost, and remember it to its end."""
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates))
+        for sentence in filter(None, found):
+            self.reporter.say(f"lost: {sentence}")
+        return tuple(dict.fromkeys((*before, *filter(None, found))))
 
     def train(self) -> dict[str, Any]:
         """Go on to the configured number of updates; the result that result.json holds."""
@@ -112,6 +122,8 @@ class Loop:
     def _go(self) -> None:
         config = self.config
         with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
+            if self.updates == config.steps and not self._is_evaluated():
+                self._evaluate()
             shown = time.monotonic()
             while self.updates < config.steps:
                 metrics = self._update()
@@ -120,9 +132,23 @@ class Loop:
                 if stop:
                     self._save(metrics)
                     raise InterruptedRunError(self.run.path, self.updates, stop[0])
+                if self.sinks.failure is not None:
+                    self._save(metrics)
+                    raise self._broken(self.sinks.failure) from self.sinks.failure
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.steps:
                     advance(self.updates, f"{self.losses} {self.score}".strip())
                     shown = now
+
+    def _is_evaluated(self) -> bool:
+        """The log ends with an evaluation of this update; a run that was stopped at its end may have lost it."""
+        return any(line["updates"] == self.updates for line in self.run.evaluations()[-1:])
+
+    def _broken(self, failure: OSError) -> RunError:
+        return RunError(
+            f"run '{self.run.path}'",
+            f"'{failure.filename}' cannot be written any more ({failure.strerror})",
+            do=f"Saved at update {self.updates:,}: make room or mend the folder, then resume.",
+        )
 
     def _update(self) -> Metrics:
         """One update. A world may refuse what a policy does that has diverged since the last log: that is told then."""
@@ -178,9 +204,9 @@ class Loop:
         record = {**evaluation.to_json(), **self.learner.assess()}
         self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
-        if evaluation.mean > self.best:
-            self.best = evaluation.mean
-            self._save_policy("best", evaluation)
+        if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
+            digest = self._save_policy("best", evaluation)
+            self.best = Best(updates=self.updates, return_mean=evaluation.mean, sha256=digest)
         return evaluation
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -207,6 +233,7 @@ class Loop:
         facts = {
             **identity(self.config),
             "dataset": self.config.fingerprint,
+            FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
             CARD_FACT: {"spec": policy.spec.to_json(), "settings": policy.settings.model_dump(mode="json")},
         }
         save_checkpoint(
@@ -214,7 +241,7 @@ class Loop:
         )
         self.saved = self.updates
 
-    def _save_policy(self, name: str, evaluation: Evaluation | None) -> None:
+    def _save_policy(self, name: str, evaluation: Evaluation | None) -> str:
         facts = {
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
@@ -223,17 +250,19 @@ class Loop:
         }
         if evaluation is not None:
             facts["return_mean"] = evaluation.mean
-        save_policy(self.learner.policy, self.run.policies / name, facts)
+        return save_policy(self.learner.policy, self.run.policies / name, facts)
 
     def _finish(self) -> dict[str, Any]:
         self._save_policy("final", None)
         draw_run(self.run)
         last = self.run.evaluations()[-1]
+        assert self.best is not None  # a run ends with an evaluation
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
-            "best_return_mean": self.best,
+            "best_return_mean": self.best.return_mean,
             **{name: value for name, value in last.items() if name != "updates"},
+            **({"lost": list(self.lost)} if self.lost else {}),
         }
         write_json(self.run.result_file, result)
         return result

@@ -1,5 +1,6 @@
 """Pictures of a run, made from its logs alone."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from understudy.core.files import write_bytes
+from understudy.run.logs import EVALUATION
 from understudy.run.rundir import RunDir
 
 TERMS = "terms/"
@@ -18,7 +21,7 @@ PALETTE = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png, losses.png and, where there are any, reward_terms.png of one run; returns what was drawn."""
     drawn = []
-    evaluations = run.evaluations()
+    evaluations = run.evaluations(EVALUATION)
     if evaluations:
         drawn.append(draw_returns({run.path.name: evaluations}, run.plots / "eval_returns.png"))
     metrics = run.metrics()
@@ -69,7 +72,7 @@ def _draw_panels(metrics: list[dict[str, Any]], names: list[str], path: Path) ->
 def save_figure(figure: Figure, path: Path) -> Path:
     """As a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}")
-    FigureCanvasAgg(figure).print_png(draft)  # type: ignore[no-untyped-call]
-    draft.replace(path)
+    picture = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(picture)  # type: ignore[no-untyped-call]
+    write_bytes(path, picture.getvalue())
     return path

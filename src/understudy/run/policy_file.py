@@ -1,6 +1,5 @@
 """A deployable policy: `policy.safetensors` and a sealed `policy.json` that says how to rebuild it."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from understudy.core.errors import CheckpointError, UnderstudyError
-from understudy.core.files import publish_directory, read_sealed, remove_directory, seal, sha256_bytes, write_new
+from understudy.core.files import discard, read_bytes, read_sealed, replace_directory, seal, sha256_bytes, write_new
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, restore
@@ -24,11 +23,14 @@ CARD = "policy.json"
 TENSORS = "policy.safetensors"
 
 
-def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> None:
-    """Replace the policy at `path`; a reader finds a whole policy, or for an instant none, never half of one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
+    """Replace the policy at `path`; a reader finds a whole policy, or for an instant none, never half of one.
+
+    Returns the sha256 of its tensors.
+    """
+    path.parent.mkdir(exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
+    discard(draft)
     draft.mkdir()
     tensors = save_tensors({name: leaf for name, leaf in capture(policy).items() if isinstance(leaf, torch.Tensor)})
     write_new(draft / TENSORS, tensors)
@@ -41,9 +43,8 @@ def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> None:
         "facts": facts,
     }
     write_new(draft / CARD, seal(card))
-    if path.exists():
-        remove_directory(path)
-    publish_directory(draft, path)
+    replace_directory(draft, path)
+    return sha256_bytes(tensors)
 
 
 def load_policy_file(path: Path) -> tuple[Deployed, dict[str, Any]]:
@@ -55,7 +56,7 @@ def load_policy_file(path: Path) -> tuple[Deployed, dict[str, Any]]:
         card = read_sealed(path / CARD)
         if card["format"] != FORMAT:
             raise CheckpointError(where, "written in another format", got=card["format"], expected=FORMAT)
-        content = (path / TENSORS).read_bytes()
+        content = read_bytes(path / TENSORS)
         if sha256_bytes(content) != card["sha256"][TENSORS]:
             raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
         state: State = dict(load_tensors(content))

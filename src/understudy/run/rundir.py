@@ -1,26 +1,30 @@
 """The run directory: what lies where, who may write, and when it counts as finished.
 
 config.yaml   resolved, complete            meta.json     versions, git, host, argv, dataset
-metrics.jsonl one line per log              eval.jsonl    one line per evaluation
+metrics.jsonl one line per log              eval.jsonl    one line per evaluation (damaged ones: *.damaged-1.jsonl)
 timing.jsonl  everything the clock decides  tensorboard/  event files
 checkpoints/  latest → 000020000/           policy/       final and best, deployable
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
 export/       as ONNX or TorchScript        result.json   written last: its presence means "finished"
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
 from understudy.core.lock import lock_folder
+from understudy.run.checkpoint import NUMBERED
 from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
+from understudy.run.logs import SCORE, read_lines
+
+LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+)?\.(tmp|draft|old)")
+"""Drafts and doomed folders of a process that died."""
 
 
 @final
@@ -90,6 +94,7 @@ class RunDir:
     def locked(self) -> Iterator[None]:
         """Only one process writes. The kernel frees the lock when its holder dies, however it dies."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self.check_contained()
         handle = lock_folder(
             self.path, RunError, f"run '{self.path}'", "Wait for it, stop it, or choose another out=…."
         )
@@ -98,47 +103,50 @@ class RunDir:
         finally:
             os.close(handle)
 
+    def check_contained(self) -> None:
+        """Whoever writes here writes nowhere else, and waits for nobody: links, pipes and devices are refused."""
+        for path, what in _strangers(self.path):
+            raise RunError(
+                f"run '{self.path}'",
+                f"'{path.relative_to(self.path)}' is {what}",
+                do="Put a file or folder of the run's own there, or remove it; nothing was changed.",
+            )
+
     def clear_leftovers(self) -> None:
-        """Remove drafts and doomed folders of a process that died. Only the holder of the lock may."""
+        """Remove what a process left that died. Only the holder of the lock may."""
         for folder in (self.path, self.checkpoints, self.policies, self.plots):
             for entry in folder.glob(".*"):
-                if re.fullmatch(r"\..+\.(tmp|draft|old|png)", entry.name):
-                    discard(entry)
+                if found := LEFTOVER.fullmatch(entry.name):
+                    original = folder / found["name"]
+                    given_up = entry.suffix == ".old" and entry.is_dir() and not entry.is_symlink()
+                    if folder == self.policies and given_up and not os.path.lexists(original):
+                        entry.rename(original)  # it died before the new policy had the name
+                    else:
+                        discard(entry)
 
-    def evaluations(self) -> list[dict[str, Any]]:
-        return read_lines(self.eval_file)
+    def evaluations(self, names: tuple[str, ...] = SCORE) -> list[dict[str, Any]]:
+        """The lines of eval.jsonl, each with these names."""
+        return read_lines(self.eval_file, names)
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics_file)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a JSONL log; a torn last line is what a kill leaves and is passed over."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+def _strangers(folder: Path) -> Iterator[tuple[Path, str]]:
+    """What is neither a file nor a folder, below a folder, and what it is instead.
 
-
-def cut_after(path: Path, updates: int) -> None:
-    """Keep the lines up to an update, so that a resumed log equals an uninterrupted one byte for byte."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().split(b"\n")[:-1]
-    counts = [_updates_of(line) for line in lines]
-    kept = max((number for number, count in enumerate(counts, 1) if count is not None and count <= updates), default=0)
-    if None in counts[:kept]:
-        raise RunError(
-            f"{path}, line {counts.index(None) + 1}",
-            "not readable, and lines after it belong to the run",
-            do="Restore the file; nothing was changed.",
-        )
-    write_bytes(path, b"".join(line + b"\n" for line in lines[:kept]))
-
-
-def _updates_of(line: bytes) -> int | None:
-    """The update a line tells of; None for the garbage a power cut may leave behind the last sync."""
-    try:
-        return int(json.loads(line)["updates"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    A numbered checkpoint may be anything: it is verified when it is read, and removed without being entered. So are
+    leftovers. What lies in W&B's folder is W&B's, which makes links there; a run does not write into it.
+    """
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # a living run removes things meanwhile
+        for entry in entries:
+            path = folder / entry.name
+            if LEFTOVER.fullmatch(entry.name) or (folder.name == "checkpoints" and NUMBERED.fullmatch(entry.name)):
+                continue
+            if entry.is_symlink():
+                yield path, "a link, and what is written to it would change files outside the run"
+            elif entry.is_dir(follow_symlinks=False):
+                if entry.name != "wandb":
+                    yield from _strangers(path)
+            elif not entry.is_file(follow_symlinks=False):
+                yield path, "a pipe, a socket or a device, and no run writes to those"

@@ -19,6 +19,7 @@ from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_lates
 from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
+from understudy.run.history import recall
 from understudy.run.identity import Record, config_digest, identity, seal_line
 from understudy.run.inherit import inherit_policy
 from understudy.run.learner import Learner
@@ -227,6 +228,7 @@ def resume(
         if record is None or steps is None:
             _check_sealed(config, run, record)
         config = _with_steps(config, steps, record, updates, reporter)
+        history = recall(checkpoint)
         learner = build_learner(config, reporter, world=world)
         with closing(learner):
             run.clear_leftovers()
@@ -242,7 +244,7 @@ def resume(
             reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
-            Loop(config, run, learner, updates, reporter, world, watch).train()
+            Loop(config, run, learner, updates, reporter, world, watch, history).train()
     return Run(run.path)
 
 

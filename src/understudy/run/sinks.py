@@ -1,56 +1,84 @@
 """Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl, TensorBoard and Weights & Biases."""
 
+import hashlib
 import json
-import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
-from understudy.run.rundir import RunDir, cut_after
+from understudy.core.files import file_chunks, sync_directory
+from understudy.run.growing_file import GrowingFile
+from understudy.run.logs import EVALUATION, LogMark, restore_log
+from understudy.run.rundir import RunDir
 from understudy.run.wandb_sink import WandbSink
 
 
 @final
 class LogFile:
-    """A JSONL file: whole lines, flushed as written, synced before a checkpoint counts on them."""
+    """A JSONL file: whole lines, written at once, synced before a checkpoint counts on them."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._file = GrowingFile(path)
+        self._size, self._lines, self._digest = 0, 0, hashlib.sha256()
+        for chunk in file_chunks(path):
+            self._count(chunk)
 
     def write(self, record: dict[str, Any]) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        try:
-            self._file.flush()
-        except OSError as error:
-            error.filename = str(self._path)  # a full disk does not say which file it was
-            raise
+        line = f"{json.dumps(record)}\n".encode()
+        self._file.write(line)
+        self._count(line)
+
+    @property
+    def name(self) -> str:
+        return self._file.path.name
+
+    def mark(self) -> LogMark:
+        return LogMark(size=self._size, lines=self._lines, sha256=self._digest.hexdigest())
+
+    def check_present(self) -> None:
+        self._file.check_present()
 
     def sync(self) -> None:
-        os.fsync(self._file.fileno())
+        self._file.sync()
 
     def close(self) -> None:
         self._file.close()
 
+    def _count(self, content: bytes) -> None:
+        self._size += len(content)
+        self._lines += content.count(b"\n")
+        self._digest.update(content)
+
 
 @final
 class Sinks:
-    """All logs of a run, cut back to `updates` when opened."""
+    """All logs of a run, cut back to `updates` when opened; `marks` say what a checkpoint knows of them."""
 
-    def __init__(self, run: RunDir, updates: int, *, tensorboard: bool) -> None:
-        cut_after(run.metrics_file, updates)
-        cut_after(run.eval_file, updates)
-        cut_after(run.timing_file, 2**63)  # nothing but a torn last line
+    def __init__(
+        self, run: RunDir, updates: int, *, tensorboard: bool, marks: Mapping[str, LogMark] | None = None
+    ) -> None:
+        marks = marks or {}
+        losses = [
+            restore_log(run.metrics_file, updates, marks.get(run.metrics_file.name)),
+            restore_log(run.eval_file, updates, marks.get(run.eval_file.name), EVALUATION),
+            restore_log(run.timing_file, 2**63),  # nothing but a torn last line
+        ]
+        self.lost = [loss for loss in losses if loss]
+        """Sentences: what of the logs was lost since the checkpoint."""
+        self.failure: OSError | None = None
+        """Why the run cannot go on, although it can be saved: a log was deleted, or TensorBoard's file has no room."""
         self._metrics = LogFile(run.metrics_file)
         self._evaluations = LogFile(run.eval_file)
         self._timing = LogFile(run.timing_file)
+        sync_directory(run.path)
         self._started = time.monotonic()
         self._last = (updates, self._started)
         self._events = None
         if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
+            from understudy.run.event_file import EventFile
 
-            self._events = SummaryWriter(str(run.tensorboard), purge_step=updates + 1)
+            self._events = EventFile(run.tensorboard, updates)
         self._wandb: WandbSink | None = None
 
     def add(self, wandb: WandbSink) -> None:
@@ -73,18 +101,27 @@ class Sinks:
         self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")})
 
     def _scalars(self, updates: int, values: dict[str, float]) -> None:
-        if self._events is not None:
-            for name, value in values.items():
-                self._events.add_scalar(name, value, updates)
         if self._wandb is not None:
             self._wandb.log(updates, values)
+        if self.failure is not None:
+            return
+        try:
+            if self._events is not None:
+                self._events.write(updates, values)
+                self._events.file.check_present()
+            for log in (self._metrics, self._evaluations, self._timing):
+                log.check_present()
+        except OSError as error:
+            self.failure = error
+
+    def marks(self) -> dict[str, LogMark]:
+        """How far the logs have come that are equal in equal runs."""
+        return {log.name: log.mark() for log in (self._metrics, self._evaluations)}
 
     def sync(self) -> None:
-        """What the next checkpoint counts as told is on disk; TensorBoard would sit on it for two minutes."""
+        """What the next checkpoint counts as told is on disk."""
         self._metrics.sync()
         self._evaluations.sync()
-        if self._events is not None:
-            self._events.flush()
         if self._wandb is not None:
             self._wandb.sync()
 
@@ -92,6 +129,6 @@ class Sinks:
         for log in (self._metrics, self._evaluations, self._timing):
             log.close()
         if self._events is not None:
-            self._events.close()
+            self._events.file.close()
         if self._wandb is not None:
             self._wandb.close()

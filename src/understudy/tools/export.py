@@ -29,6 +29,7 @@ from understudy.run.meta import versions
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.rundir import RunDir
 from understudy.run.session import Run
 from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card
 from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
@@ -83,6 +84,8 @@ def export_policy(
     if out is None and (path / POLICY_CARD).is_file():
         raise ConfigError("out", "is required where a policy folder is exported: a better policy replaces that folder")
     folder = path / "export" if out is None else Path(out)
+    if out is None:
+        RunDir.open(path).check_contained()
     check_folder(folder)
     policy = load_policy(path, checkpoint)
     return write_export(policy, training_facts(path, str(checkpoint)), format, folder, reporter=reporter)

@@ -6,6 +6,7 @@ from typing import Any
 
 from understudy.core.files import read_json, read_sealed
 from understudy.run.checkpoint import list_checkpoints
+from understudy.run.logs import EVALUATION
 from understudy.run.policies import updates_of
 from understudy.run.policy_file import CARD
 from understudy.run.rundir import RunDir
@@ -51,7 +52,7 @@ def updates_behind(run: RunDir, checkpoint: str) -> int | None:
 
 def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     """Evaluations: the `best`, the `last`, and that of the policy itself (`this`) if there was one."""
-    lines = [_score(line) for line in run.evaluations()]
+    lines = [_score(line) for line in run.evaluations(EVALUATION)]
     if not lines:
         return {}
     mine = [line for line in lines if line["updates"] == updates]
