@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from allocations import most_allocated
 from understudy.core.errors import DataError
 from understudy.core.protocols import Demand
 from understudy.core.spec import Box, Group, Spec
@@ -124,6 +125,11 @@ def test_returns_are_sums_of_raw_rewards() -> None:
     episodes = [*random_episodes(3, steps=20, seed=1), *random_episodes(2, steps=1, seed=2)]
     dataset = build(episodes).with_rewards(lambda reward: reward * 100)
     np.testing.assert_allclose(dataset.returns(), [e.rewards.astype(np.float64).sum() for e in episodes], rtol=1e-12)
+
+
+def test_returns_of_long_episodes_take_the_memory_of_one() -> None:
+    dataset = random_dataset(count=20, steps=50_000, state=1)
+    assert most_allocated(dataset.returns) < 2 * 8 * 50_000
 
 
 def test_other_rewards_share_everything() -> None:

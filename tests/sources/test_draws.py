@@ -12,6 +12,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from allocations import most_allocated
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
@@ -26,6 +27,7 @@ from understudy.sources.draws import (
     Weighted,
     choose_draw,
     read_weights,
+    rows_without_replacement,
     shuffled,
 )
 from worlds import random_dataset, random_episodes
@@ -76,6 +78,36 @@ SEEDED: list[Callable[[int], Draw]] = [
 def test_another_seed_is_another_order(seeded: Callable[[int], Draw]) -> None:
     assert torch.equal(seeded(1).indices(2), seeded(1).indices(2))
     assert not torch.equal(seeded(1).indices(2), seeded(2).indices(2))
+
+
+def test_of_very_many_rows_none_is_likelier_than_another() -> None:
+    """The remainder of 32 random bits would prefer the first third of the first, and a third of the rest."""
+    for count in (3 << 26, 3 << 27, 100_000_000, 10**12):
+        drawn = many(Uniform(0, count, 1 << 17), 8)
+        assert 0 <= drawn.min() < drawn.max() < count
+        assert chi_square(np.bincount(drawn * 3 // count, minlength=3), len(drawn) / 3) < bound(2)
+        assert chi_square(np.bincount(drawn % 97, minlength=97), len(drawn) / 97) < bound(96)
+
+
+def test_few_rows_are_drawn_as_they_always_were() -> None:
+    """What a run drew before larger sets had a way of their own, it draws for ever."""
+    assert Uniform(3, 1000, 4).indices(0).tolist() == [234, 323, 670, 682]
+    assert Uniform(3, 1 << 24, 4).indices(0).tolist() == [2626538, 1731291, 4035542, 13183626]
+    assert Permuted(3, 1 << 24, 4).indices(0).tolist() == [12560989, 5285913, 5811582, 11402591]
+    drawn = rows_without_replacement(4, 1 << 16, stream(0, "x"))
+    assert torch.equal(drawn, torch.randperm(1 << 16, generator=stream(0, "x"))[:4])
+
+
+def test_some_of_any_number_of_rows_without_replacement() -> None:
+    for count in (1, 5, 300, (1 << 24) + 1, 10**12):
+        drawn = rows_without_replacement(300, count, stream(0, "x"))
+        assert len(torch.unique(drawn)) == len(drawn) == min(300, count)
+        assert 0 <= int(drawn.min()) <= int(drawn.max()) < count
+
+
+def test_tables_of_many_weights_take_eight_bytes_a_row_and_what_makes_them_little_more() -> None:
+    weights = np.ones(1 << 21)
+    assert most_allocated(lambda: Weighted.of(0, weights, 64)) < 8 * len(weights) + 200 * SPAN
 
 
 def test_weights_are_the_chances() -> None:

@@ -29,7 +29,6 @@ from understudy.data.recording import Recording
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
-CHUNK_EPISODES = 1 << 10
 DERIVED = ("td_valid", "discount", "next_action", "next_action_valid", "row")
 
 
@@ -208,13 +207,15 @@ class Dataset:
     def returns(self) -> NDArray[np.float64]:
         """Undiscounted return of every episode [E], on raw rewards."""
         rewards, ends = self.rewards.cpu().numpy(), self.index.ends
-        starts = ends - self.index.lengths
-        returns = np.empty(self.episodes)
-        for first in range(0, self.episodes, CHUNK_EPISODES):
-            part = slice(first, first + CHUNK_EPISODES)
-            rows = rewards[starts[first] : ends[part][-1]]
+        starts, returns = self.index.starts, np.empty(self.episodes)
+        first = 0
+        while first < self.episodes:
+            # By rows: what is added in float64 is copied first, and a thousand long episodes would be all of it.
+            last = max(first + 1, int(np.searchsorted(ends, starts[first] + CHUNK_ROWS, side="right")))
+            rows, part = rewards[starts[first] : ends[last - 1]], slice(first, last)
             returns[part] = np.add.reduceat(rows, starts[part] - starts[first], dtype=np.float64)
             self.release()
+            first = last
         return returns
 
     def moments(self) -> dict[str, Moments]:

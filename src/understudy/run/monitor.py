@@ -65,7 +65,7 @@ class Monitor:
     @classmethod
     def over(cls, source: OfflineSource | WeighedSource, reward: RewardTransform, gamma: float, seed: int) -> "Monitor":
         dataset, demand = source.dataset, Demand(("mask",) if source.dataset.spec.masked else ())
-        index = torch.linspace(0, dataset.steps - 1, min(ROWS, dataset.steps)).long().to(source.device)
+        index = evenly_spread(min(ROWS, dataset.steps), dataset.steps).to(source.device)
         rows = source.into_policy_space(dataset.rows(index, demand))
         return cls(rows, largest_return(dataset, reward, gamma), seed)
 
@@ -114,9 +114,15 @@ def _critics(algorithm: Algorithm) -> list[Critic]:
     return []
 
 
+def evenly_spread(count: int, steps: int) -> Tensor:
+    """`count` of `steps` rows [count], the first and the last among them; in whole numbers, which never round."""
+    return torch.arange(count) * (steps - 1) // max(count - 1, 1)
+
+
 def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> float:
     """R_max/(1 − γ) of the rewards that are learned from; without discount, R_max times the longest episode."""
-    ends = reward(torch.stack(torch.aminmax(dataset.rewards)))
+    blocks = dataset.blocks(dataset.rewards.cpu().numpy())
+    ends = reward(torch.cat([torch.stack(torch.aminmax(torch.from_numpy(block))) for block in blocks]))
     horizon = 1.0 / (1.0 - gamma) if gamma < 1 else float(dataset.index.lengths.max())
     return float(ends.abs().max()) * horizon
 

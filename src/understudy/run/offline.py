@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast, final
 
 import torch
+from torch import Tensor
 
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError, did_you_mean
@@ -131,13 +132,20 @@ def build_offline(
     algorithm = cast(Algorithm, find_algorithm(config.algorithm).build(config.algo, blueprint))
     source = _source(config, dataset.with_rewards(reward), algorithm, device)
     if isinstance(algorithm, Concerned):
-        for concern in algorithm.concerns(reward(dataset.rewards)):
+        for concern in algorithm.concerns(reward(some_rewards(dataset))):
             reporter.say(concern)
     step = compile_update(algorithm.update, device) if config.compile else algorithm.update
     monitor = Monitor.over(source, reward, algorithm.demand.gamma, config.seed)
     learner = OfflineLearner(algorithm, source, config, step, dataset, prepared.validation, reward, monitor)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
+
+
+def some_rewards(dataset: Dataset, most: int = 1 << 24) -> Tensor:
+    """All rewards as recorded, or every second, third, … of more than `most`: copies of very many take too much."""
+    stride = -(-dataset.steps // most)
+    blocks = dataset.blocks(dataset.rewards.cpu().numpy())
+    return torch.cat([torch.from_numpy(block[::stride].copy()) for block in blocks])
 
 
 def _source(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allocations import most_allocated
 from understudy import Box, Episode
 from understudy.core.errors import DataError
 from understudy.core.spec import Discrete
@@ -177,6 +178,13 @@ def test_a_shorter_copy_is_no_duplicate_episode_but_its_steps_are() -> None:
     )
     facts = surveyed([episode, shorter])
     assert (facts.duplicate_episodes, facts.duplicate_steps) == (0, 6)
+
+
+def test_memory_holds_two_hashes_of_a_step_and_little_else() -> None:
+    (episode,) = random_episodes(count=1, steps=5000, state=1, action=1)
+    few, more = (recorded([episode] * times) for times in (20, 120))
+    grown = most_allocated(lambda: survey(more)) - most_allocated(lambda: survey(few))
+    assert grown < 24 * (more.steps - few.steps)
 
 
 def test_hashes_tell_rows_apart_and_order_inside_runs() -> None:

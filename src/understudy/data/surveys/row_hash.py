@@ -1,6 +1,7 @@
 """Eight bytes per row that tell rows apart: thousands of rows at once, the same on every machine and day."""
 
 from functools import cache
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from understudy.data.episode import Array
 
 Hashes = NDArray[np.uint64]
+ROOM = 1 << 13
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -41,6 +43,32 @@ def hash_runs(hashes: Hashes, starts: NDArray[np.int64]) -> Hashes:
     place = np.arange(len(hashes)) - np.repeat(starts, lengths)
     weighed = hashes * (place.astype(np.uint64) * np.uint64(2) + np.uint64(1))
     return combine(np.add.reduceat(weighed, starts), lengths.astype(np.uint64))
+
+
+@final
+class HashTally:
+    """Hashes as they come, in little more than their eight bytes each, and how many different ones there are."""
+
+    def __init__(self) -> None:
+        self._hashes: Hashes = np.empty(0, np.uint64)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, hashes: Hashes) -> None:
+        end = self._count + len(hashes)
+        if end > len(self._hashes):
+            # In place: lists that are joined at the end take everything twice.
+            self._hashes.resize(end + max(ROOM, end // 8), refcheck=False)
+        self._hashes[self._count : end] = hashes
+        self._count = end
+
+    def distinct(self) -> int:
+        """Sorting is several times faster than `np.unique`, which hashes them again; their order is lost."""
+        hashes = self._hashes[: self._count]
+        hashes.sort()
+        return min(1, self._count) + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
 
 
 def _words(values: Array) -> NDArray[np.uint64]:

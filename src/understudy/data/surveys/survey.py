@@ -27,7 +27,7 @@ from understudy.data.surveys.action_tally import (
 from understudy.data.surveys.blocks import BLOCK_ROWS, Block, Fault, Faults, blocks_of
 from understudy.data.surveys.column_tally import ColumnSurvey, ColumnTally, Place, numbers_json
 from understudy.data.surveys.coverage import WIDEST, Coverage, coverage
-from understudy.data.surveys.row_hash import Hashes, combine, hash_rows, hash_runs
+from understudy.data.surveys.row_hash import HashTally, combine, hash_rows, hash_runs
 from understudy.data.surveys.row_sample import RowSample
 from understudy.data.surveys.time_feature import LEAST_ROWS, time_column
 
@@ -168,9 +168,7 @@ class _Surveyor:
         self._actions: BoxTally | DiscreteTally | None = None
         self._rewards = _RewardTally()
         self._masks = _MaskTally()
-        self._states: list[Hashes] = []
-        self._transitions: list[Hashes] = []
-        self._runs: list[Hashes] = []
+        self._states, self._transitions, self._runs = HashTally(), HashTally(), HashTally()
         self._timed: dict[str, list[Array]] = {}
         self._sample = RowSample()
         self._zero_last = 0
@@ -224,9 +222,9 @@ class _Surveyor:
         after[block.last_steps[~block.final_known]] = 0
         deeds = combine(hash_rows(block.actions), hash_rows(block.rewards))
         transitions = combine(combine(states, after), deeds)
-        self._states.append(states)
-        self._transitions.append(transitions)
-        self._runs.append(hash_runs(transitions, block.first_steps))
+        self._states.add(states)
+        self._transitions.add(transitions)
+        self._runs.add(hash_runs(transitions, block.first_steps))
 
     def _time(self, block: Block) -> None:
         """Keep the beginnings of some episodes, for columns that only count."""
@@ -266,9 +264,9 @@ class _Surveyor:
             self._rewards.survey(),
             self._masks.survey(),
             coverage(groups),
-            _distinct(self._states),
-            sum(map(len, self._transitions)) - _distinct(self._transitions),
-            sum(map(len, self._runs)) - _distinct(self._runs),
+            self._states.distinct(),
+            len(self._transitions) - self._transitions.distinct(),
+            len(self._runs) - self._runs.distinct(),
             {name: column for name, column in timed.items() if column is not None},
             sample,
         )
@@ -337,11 +335,3 @@ def _narrow(groups: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
         if values[0].size <= room:
             room -= values[0].size
             yield name, values
-
-
-def _distinct(hashes: list[Hashes]) -> int:
-    """How many different ones; sorting is several times faster than `np.unique`, which hashes them again."""
-    if not hashes:
-        return 0
-    ordered = np.sort(np.concatenate(hashes))
-    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))

@@ -14,6 +14,7 @@ from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.dropout import asleep
 from understudy.nn.heads import LOG_STD_MAX, LOG_STD_MIN, TanhMeanGaussian
+from understudy.sources.draws import uniform_rows
 from understudy.sources.importance.settings import BehaviourSettings
 from understudy.sources.importance.states import States, Visits
 
@@ -42,7 +43,7 @@ class Behaviour:
         rng = stream(self.states.seed, "importance/behaviour/rows")
         optimizer = torch.optim.Adam(self.actor.parameters(), lr=self.settings.learning_rate, fused=True)
         for _ in range(self.settings.updates):
-            index = torch.randint(self.states.dataset.steps, (self.settings.batch_size,), generator=rng)
+            index = uniform_rows(self.settings.batch_size, self.states.dataset.steps, rng)
             rows = self.states.rows(index)
             loss = -self.actor.log_prob(self.actor.view(rows.obs), rows.action).mean()
             optimizer.zero_grad()

@@ -12,6 +12,7 @@ from understudy.core.errors import DataError
 from understudy.core.protocols import Demand, Moments, Policy
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
+from understudy.sources.draws import rows_without_replacement
 from understudy.sources.importance.settings import ImportanceSettings
 
 CHUNK_ROWS = 1 << 14
@@ -55,7 +56,7 @@ class States:
     def some(self, most: int, name: str, among: Tensor | None = None) -> Visits:
         """At most so many rows, no row twice, out of all or of those `among` [k]."""
         count = self.dataset.steps if among is None else len(among)
-        drawn = torch.randperm(count, generator=stream(self.seed, f"importance/{name}"))[:most]
+        drawn = rows_without_replacement(most, count, stream(self.seed, f"importance/{name}"))
         return self.at(drawn if among is None else among[drawn])
 
     def initial(self, most: int, name: str) -> Visits:
@@ -89,8 +90,9 @@ class States:
     def everywhere(self, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
         """`evaluate` [n, d] → [n] of the states of all rows [steps], some at a time."""
         found = torch.empty(self.dataset.steps, dtype=torch.float64)
-        for index in torch.split(torch.arange(self.dataset.steps), CHUNK_ROWS):
-            found[index] = evaluate(self.at(index).states)
+        for first in range(0, len(found), CHUNK_ROWS):
+            part = found[first : first + CHUNK_ROWS]
+            part.copy_(evaluate(self.at(torch.arange(first, first + len(part))).states))
         return found
 
     def greedy(self, policy: Policy, rows: Transitions, obs: Obs) -> Tensor:
