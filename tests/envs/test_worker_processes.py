@@ -280,7 +280,7 @@ def test_an_environment_that_hangs_is_named_and_its_process_ended(sleepy: int, w
 
 
 ORPHANS = """
-import sys, time
+import ctypes, sys, time
 import numpy as np
 from gymnasium import spaces
 import gymnasium, torch
@@ -295,6 +295,8 @@ class Busy(gymnasium.Env):
     def step(self, action):
         while self.number == 2:
             pass
+        if self.number == 3:
+            ctypes.PyDLL(None).pause()  # native code that holds the interpreter's lock: no thread runs
         if self.number == 0:
             print("waiting", flush=True)
             time.sleep(60)
@@ -309,9 +311,16 @@ worlds[0].step(torch.zeros(2, dtype=torch.int64))
 """
 
 
-def test_no_process_outlives_the_one_that_started_it() -> None:
-    """Neither those that wait nor one that is busy for ever, also where one process has several worlds."""
-    process = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("busy", [2, 3])
+def test_no_process_outlives_the_one_that_started_it(busy: int) -> None:
+    """Neither those that wait nor one that is busy for ever, also where one process has several worlds.
+
+    Busy with Python code, or with native code that lets no other thread run, which only Linux can end.
+    """
+    if busy == 3 and sys.platform != "linux":
+        pytest.skip("only Linux kills a process with its parent")
+    script = ORPHANS.replace("iter([0, 2, 1])", f"iter([0, {busy}, 1])")
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     started = children(process.pid)

@@ -9,7 +9,6 @@ export/       as ONNX or TorchScript        result.json   written last: its pres
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any, final
 
 from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
-from understudy.core.lock import lock_folder
+from understudy.core.lock import lock_folder, release
 from understudy.run.config import RunConfig, read_resolved
 
 
@@ -95,7 +94,7 @@ class RunDir:
         try:
             yield
         finally:
-            os.close(handle)
+            release(handle)
 
     def clear_leftovers(self) -> None:
         """Remove drafts and doomed folders of a process that died. Only the holder of the lock may."""
