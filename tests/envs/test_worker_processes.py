@@ -24,7 +24,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import Env, make_env
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.patience import PatientWorld
-from understudy.envs.vector import Step
+from understudy.envs.vector import Step, environment_seeds
 from vector_cases import BATTLE, CARTPOLE, PENDULUM, action_table
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc")
@@ -198,7 +198,7 @@ def failure(world: LocalVector) -> UnderstudyError:
 @pytest.mark.parametrize("number", [0, 3])
 @pytest.mark.parametrize("fault", ["nan", "shape", "ear", "reward", "raise"])
 def test_a_faulty_environment_is_named_as_ever(fault: str, number: int) -> None:
-    """The same class and words; and whoever catches it may begin anew."""
+    """The same class and words; and whoever catches it may begin anew, with another seed."""
     one, other = faulty(fault, number, 1), faulty(fault, number, 2)
     told = []
     for world in (one, other):
@@ -206,7 +206,8 @@ def test_a_faulty_environment_is_named_as_ever(fault: str, number: int) -> None:
         told.append(failure(world))
         world.reset(1)
         again = failure(world)
-        assert str(again) == str(told[-1])
+        first, second = (environment_seeds(seed, 4)[number] for seed in (0, 1))
+        assert str(again) == str(told[-1]).replace(f"seed {first},", f"seed {second},") != str(told[-1])
     assert type(told[0]) is type(told[1])
     assert str(told[0]) == str(told[1])
     assert f"environment {number} " in str(told[1])

@@ -31,6 +31,11 @@ DONE, FAILED, QUIT = b"d", b"f", b"q"
 """Letters of answers, and the one that ends a process; others mean what the servant makes of them."""
 HEADER = struct.Struct("<cQ")
 STOPS = (signal.SIGINT, signal.SIGTERM)
+HINTS = {
+    "SIGKILL": "Was there too little memory?",
+    "SIGALRM": "An environment has set an alarm (signal.alarm, setitimer) that nobody waited for.",
+}
+"""What may have ended a process."""
 PR_SET_PDEATHSIG = 1
 CLOSING, SILENT = 10.0, 1.0
 """Seconds a process has for closing what it holds, and if it owes an answer."""
@@ -140,8 +145,8 @@ class WorkerProcess:
 
     def _lost(self) -> RunError:
         self._ending = self._ending or self._wait(CLOSING)
-        do = "Was there too little memory?" if self._ending.endswith("SIGKILL") else ""
-        return RunError(self._where, f"the process of {self._held} is gone ({self._ending})", do=do)
+        told = f"the process of {self._held} is gone ({self._ending})"
+        return RunError(self._where, told, do=HINTS.get(self._ending, ""))
 
     def dismiss(self) -> None:
         """Ask it to end; do not wait."""
@@ -240,14 +245,14 @@ def _serve(start: Callable[[], Servant], line: Line, where: str) -> None:
     with suppress(EOFError, ConnectionError):
         try:
             servant = start()
-        except Exception as error:
+        except BaseException as error:
             line.send(FAILED, _told(error, where))
             return
         line.send(DONE)
         while (message := line.receive())[0] != QUIT:
             try:
                 answer = servant.answer(*message)
-            except Exception as error:
+            except BaseException as error:
                 line.send(FAILED, _told(error, where))
             else:
                 line.send(DONE, answer)
@@ -262,7 +267,7 @@ def _end_with(end: socket.socket) -> None:
     os._exit(1)
 
 
-def _told(error: Exception, where: str) -> bytes:
+def _told(error: BaseException, where: str) -> bytes:
     """An error as bytes: its nearest class that is ours, its text, and where it was raised."""
     trace = "".join(traceback.format_exception(error))
     if not isinstance(error, UnderstudyError):
