@@ -15,7 +15,7 @@ from understudy.envs.gym import Env, make_env
 from understudy.envs.gym_vector import GymVector
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.tensor_world import TensorWorld
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector import VectorWorld, environment_seeds
 from vector_cases import (
     BATTLE,
     CARTPOLE,
@@ -159,7 +159,10 @@ FAULTS = {
     "shape": (DataError, r"group 'eye' of environment 1 has the wrong shape: got \(3,\), expected \(2,\)"),
     "ear": (DataError, "group 'ear' of environment 1 cannot be read .*7 is not one of 3"),
     "reward": (RunError, "the reward of environment 1 is not finite: got inf"),
-    "raise": (RunError, r"environment 1 failed in its step \(ZeroDivisionError: wheels\)"),
+    "raise": (
+        RunError,
+        r"environment 1 failed in its step \(ZeroDivisionError: wheels, at \S*vector_worlds\.py:\d+\)\.",
+    ),
 }
 
 
@@ -175,7 +178,8 @@ def test_a_faulty_environment_is_named(fault: str) -> None:
     world.reset(0)
     for _ in range(2):
         world.step(torch.zeros(2, 1))
-    with pytest.raises(kind, match=f"environment 'Faulty': .*{told}"):
+    asked = rf"Environment 1: seed {environment_seeds(0, 2)[1]}, episode 1, step 3, action \[0\.\]\.$"
+    with pytest.raises(kind, match=f"environment 'Faulty': .*{told}.* {asked}"):
         world.step(torch.zeros(2, 1))
 
 

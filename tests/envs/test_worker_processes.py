@@ -24,7 +24,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import Env, make_env
 from understudy.envs.local_vector import LocalVector
 from understudy.envs.patience import PatientWorld
-from understudy.envs.vector import Step
+from understudy.envs.vector import Step, environment_seeds
 from vector_cases import BATTLE, CARTPOLE, PENDULUM, action_table
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc")
@@ -198,7 +198,7 @@ def failure(world: LocalVector) -> UnderstudyError:
 @pytest.mark.parametrize("number", [0, 3])
 @pytest.mark.parametrize("fault", ["nan", "shape", "ear", "reward", "raise"])
 def test_a_faulty_environment_is_named_as_ever(fault: str, number: int) -> None:
-    """The same class and words; and whoever catches it may begin anew."""
+    """The same class and words; and whoever catches it may begin anew, with another seed."""
     one, other = faulty(fault, number, 1), faulty(fault, number, 2)
     told = []
     for world in (one, other):
@@ -206,7 +206,8 @@ def test_a_faulty_environment_is_named_as_ever(fault: str, number: int) -> None:
         told.append(failure(world))
         world.reset(1)
         again = failure(world)
-        assert str(again) == str(told[-1])
+        first, second = (environment_seeds(seed, 4)[number] for seed in (0, 1))
+        assert str(again) == str(told[-1]).replace(f"seed {first},", f"seed {second},") != str(told[-1])
     assert type(told[0]) is type(told[1])
     assert str(told[0]) == str(told[1])
     assert f"environment {number} " in str(told[1])
@@ -280,7 +281,7 @@ def test_an_environment_that_hangs_is_named_and_its_process_ended(sleepy: int, w
 
 
 ORPHANS = """
-import sys, time
+import ctypes, sys, time
 import numpy as np
 from gymnasium import spaces
 import gymnasium, torch
@@ -295,6 +296,8 @@ class Busy(gymnasium.Env):
     def step(self, action):
         while self.number == 2:
             pass
+        if self.number == 3:
+            ctypes.PyDLL(None).pause()  # native code that holds the interpreter's lock: no thread runs
         if self.number == 0:
             print("waiting", flush=True)
             time.sleep(60)
@@ -309,9 +312,16 @@ worlds[0].step(torch.zeros(2, dtype=torch.int64))
 """
 
 
-def test_no_process_outlives_the_one_that_started_it() -> None:
-    """Neither those that wait nor one that is busy for ever, also where one process has several worlds."""
-    process = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("busy", [2, 3])
+def test_no_process_outlives_the_one_that_started_it(busy: int) -> None:
+    """Neither those that wait nor one that is busy for ever, also where one process has several worlds.
+
+    Busy with Python code, or with native code that lets no other thread run, which only Linux can end.
+    """
+    if busy == 3 and sys.platform != "linux":
+        pytest.skip("only Linux kills a process with its parent")
+    script = ORPHANS.replace("iter([0, 2, 1])", f"iter([0, {busy}, 1])")
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     started = children(process.pid)

@@ -19,6 +19,8 @@ BATTLE = "Short/Battle-v0"
 """Ten steps of a battle: choices, and not all of them legal."""
 BROKEN = "Broken/Pendulum-v0"
 """Pendulum whose fourth reward is NaN."""
+FAULTS = ("exit", "interrupt", "leave", "crash", "alarm", "slow")
+"""Short pendulums that misbehave while they are armed: see `faulty_worlds`."""
 
 
 class BrokenPendulum(PendulumEnv):
@@ -38,6 +40,10 @@ def register_worlds() -> None:
         gymnasium.register(SHORT, "small:PendulumEnv", max_episode_steps=10)
         gymnasium.register(BATTLE, "small:BattleEnv", max_episode_steps=10)
         gymnasium.register(BROKEN, "small:BrokenPendulum", max_episode_steps=10)
+        for fault in FAULTS:
+            gymnasium.register(
+                f"Faulty/{fault}-v0", "faulty_worlds:make_faulty", max_episode_steps=10, kwargs={"fault": fault}
+            )
 
 
 register_worlds()

@@ -34,10 +34,10 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """A run that was stopped at update 9 of 12, and its uninterrupted twin, whose best evaluation is its first."""
+    """A run that was stopped at update 10 of 12, and its uninterrupted twin, whose best evaluation is its first."""
     folder = tmp_path_factory.mktemp("lost")
     finish(short_config(folder, name="whole"), folder / "whole", no_plots=True)
-    forks().run("train", short_config(folder, name="stopped"), stop_at=9)
+    forks().run("train", short_config(folder, name="stopped"), stop_at=10)
     evaluations = us.Run(folder / "whole").evaluations()
     assert max(evaluations, key=lambda line: float(line["eval/return_mean"]))["updates"] == 3
     return World(folder, content(folder / "whole"), us.Run(folder / "whole").result)
@@ -95,15 +95,15 @@ def swap_two_lines(log: Path) -> None:
     log.write_bytes(b"".join([second, first, *rest]))
 
 
-ALL_OF_IT = "missing or empty: lost {all} of its {all} lines up to update 9"
+ALL_OF_IT = "missing or empty: lost {all} of its {all} lines up to update 10"
 PART_OF_IT = "nobody can vouch for the others; what was there is kept as "
-CHANGED = "damaged: its {all} lines up to update 9 can be read, but not all are what was written"
+CHANGED = "damaged: its {all} lines up to update 10 can be read, but not all are what was written"
 DAMAGES: dict[Callable[[Path], None], str] = {
     delete: ALL_OF_IT,
     empty: ALL_OF_IT,
     cut_in_the_middle: PART_OF_IT,
-    break_a_line: "damaged: lost 1 of its {all} lines up to update 9 (not readable: 2); " + PART_OF_IT,
-    forget_a_name: "damaged: lost {all} of its {all} lines up to update 9 (not readable: 1, 2, 3",
+    break_a_line: "damaged: lost 1 of its {all} lines up to update 10 (not readable: 2); " + PART_OF_IT,
+    forget_a_name: "damaged: lost {all} of its {all} lines up to update 10 (not readable: 1, 2, 3",
     change_a_digit: CHANGED,
     swap_two_lines: CHANGED,
 }
@@ -145,7 +145,7 @@ def test_no_flipped_bit_passes(world: World, tmp_path: Path) -> None:
 def test_a_quiet_run_tells_it_at_its_end(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
     ending = forks().run("resume", run, "--quiet", no_plots=True)
-    sentence = "metrics.jsonl: missing or empty: lost 4 of its 4 lines up to update 9"
+    sentence = "metrics.jsonl: missing or empty: lost 5 of its 5 lines up to update 10"
     assert (ending.code, ending.err) == (0, f"lost: {sentence}\n")
 
 
@@ -154,7 +154,7 @@ def test_what_was_lost_once_is_remembered_and_set_aside_once(run: Path) -> None:
     break_a_line(run / "metrics.jsonl")
     child = forks().start("resume", run, stop_at=1, stop_signal=signal.SIGKILL)
     assert child.wait().code == -signal.SIGKILL
-    assert list_checkpoints(run / "checkpoints")[-1] == 9
+    assert list_checkpoints(run / "checkpoints")[-1] == 10
     assert forks().run("resume", run, stop_at=1).code == 128 + signal.SIGTERM
     ending = forks().run("resume", run, no_plots=True)
     assert ending.code == 0
@@ -193,7 +193,7 @@ def replace_best(run: Path) -> None:
 
 def test_another_policy_than_the_best_is_told(world: World, run: Path, tmp_path: Path) -> None:
     shutil.copytree(world.folder / "whole", tmp_path / "other")
-    known = "the best up to update 9 was that of update 3, return"
+    known = "the best up to update 10 was that of update 3, return"
     for damage in (delete_best, damage_best, replace_best):
         damaged = Path(shutil.copytree(run, tmp_path / damage.__name__))
         damage(damaged)
@@ -291,6 +291,6 @@ def test_a_history_of_another_shape_is_refused(run: Path) -> None:
     before = json.loads((run / "meta.json").read_text()), (run / "metrics.jsonl").read_bytes()
     ending = forks().run("resume", run)
     assert ending.code != 0
-    assert f"checkpoint '{run / 'checkpoints' / '000000009'}'" in ending.err
+    assert f"checkpoint '{run / 'checkpoints' / '000000010'}'" in ending.err
     assert "Unexpected" not in ending.err
     assert (json.loads((run / "meta.json").read_text()), (run / "metrics.jsonl").read_bytes()) == before

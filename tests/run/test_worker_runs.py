@@ -89,6 +89,26 @@ def test_a_killed_process_ends_the_run_and_the_run_is_kept(tmp_path: Path) -> No
     assert us.Run(tmp_path / "run").result["updates"] == 12
 
 
+def test_a_killed_run_goes_on_at_once(tmp_path: Path) -> None:
+    """Its processes hold nothing of it, not even one that cannot notice that it is alone; and they end with it."""
+    run = tmp_path / "run"
+    endless: dict[str, Any] = {"steps": 10**9, "eval_every": 10**9, "save_every": 1}
+    config = short_config(tmp_path, "ppo", source={"envs": 3, "steps": 7, "workers": 3}, **endless)
+    child = forks().start("train", config, "--quiet")
+    until = time.monotonic() + 60
+    while not (run / "checkpoints" / "latest").exists():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    processes = children(child.pid)
+    assert len(processes) == 2
+    os.kill(processes[0], signal.SIGSTOP)
+    child.kill(signal.SIGKILL)
+    child.wait()
+    resumed = forks().run("resume", run, stop_at=3)
+    assert (resumed.code, "stopped and saved" in resumed.err) == (128 + signal.SIGTERM, True), resumed.err
+    assert all_gone(processes)
+
+
 def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"source.*4 workers for 3 environments: at most one for each"):
         parse_config(settings(tmp_path / "run", 4))

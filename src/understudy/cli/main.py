@@ -1,7 +1,9 @@
 """The command, and what happens when something goes wrong: one sentence, an exit code, no traceback."""
 
+import faulthandler
 import sys
 import traceback
+from contextlib import suppress
 
 from understudy.cli.stopping import stoppable
 from understudy.core.errors import UnderstudyError
@@ -9,6 +11,8 @@ from understudy.core.errors import UnderstudyError
 
 def main() -> None:
     """Entry point of the command."""
+    with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr to write to
+        faulthandler.enable()  # a crash of native code cannot be caught: at least it says where it was
     try:
         with stoppable("understudy", ""):
             from understudy.cli.commands import app  # takes its time, in which Ctrl-C shall be heard

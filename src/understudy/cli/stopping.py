@@ -48,6 +48,7 @@ def stoppable(where: str, do: str) -> Iterator[None]:
     def unheard(event: "sys.UnraisableHookArgs") -> None:
         """Python drops what is raised inside a callback (imports have many): it is raised once more, elsewhere."""
         if isinstance(event.exc_value, _Signal):
+            signal.signal(signal.SIGALRM, again)  # only now: until then the alarm is that of whoever sets one
             signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
         else:
             hook(event)
@@ -57,7 +58,6 @@ def stoppable(where: str, do: str) -> Iterator[None]:
     try:
         for number in SIGNALS:
             signal.signal(number, stop)
-        signal.signal(signal.SIGALRM, again)
         yield
     except _Signal as stopped:
         raise StoppedError(where, stopped.number, do) from None

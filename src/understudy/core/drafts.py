@@ -13,7 +13,7 @@ from pathlib import Path
 
 from understudy.core.errors import DataError
 from understudy.core.files import publish_directory, sync_directory
-from understudy.core.lock import hold_folder
+from understudy.core.lock import hold_folder, release
 
 KINDS = ("draft", "file", "store", "original")
 ATTEMPTS = 100
@@ -55,7 +55,7 @@ def working_folder(path: Path, kind: str) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        os.close(handle)
+        release(handle)
 
 
 def sweep(path: Path) -> None:
@@ -68,7 +68,7 @@ def sweep(path: Path) -> None:
             except OSError:  # held, gone by now, or kept where nothing can be locked
                 continue
             shutil.rmtree(entry, ignore_errors=True)
-            os.close(handle)
+            release(handle)
 
 
 def _claim(draft: Path, path: Path) -> int:
@@ -84,7 +84,7 @@ def _claim(draft: Path, path: Path) -> int:
             continue
         if draft.exists() and os.path.samestat(os.fstat(handle), draft.stat()):
             return handle
-        os.close(handle)
+        release(handle)
     raise DataError(str(path), "another process is writing it", do="Wait for it, or choose another name.")
 
 

@@ -9,6 +9,8 @@ class UnderstudyError(Exception):
 
     exit_code: int = 1
     """What the command line exits with."""
+    nothing_learned: bool = False
+    """Raised while data were gathered, before anything was learned from them: what was learned until then is whole."""
 
     def __init__(
         self,

@@ -1,4 +1,8 @@
-"""One writer per folder: a lock that the kernel frees when its holder dies, however it dies."""
+"""One writer per folder: a lock that the kernel frees when its holder dies, however it dies.
+
+A lock belongs to an open file, and a fork shares the open files of its parent: a child would go on holding what its
+dead parent held. So every process that Python forks lets go of them, whoever forked it and for what.
+"""
 
 import fcntl
 import os
@@ -7,22 +11,36 @@ from pathlib import Path
 from understudy.core.errors import UnderstudyError
 
 LOCK = ".lock"
+_held: set[int] = set()
+"""Handles of the locks this process holds, or is about to."""
+
+
+def _let_go() -> None:
+    """In a new child: its copies lead nowhere, and stay open, so that whoever closes them there closes nothing else."""
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for handle in _held:
+        os.dup2(nowhere, handle, inheritable=False)
+    os.close(nowhere)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 def hold_folder(folder: Path) -> int:
     """A lock on the folder itself, which puts no file into it; BlockingIOError, if another holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    handle = _open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
-        os.close(handle)
+        release(handle)
         raise
     return handle
 
 
 def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: str) -> int:
-    """The lock of an existing folder; it is held until the handle is closed. Held by another, it is a `refusal`."""
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    """The lock of an existing folder; it is held until it is released. Held by another, it is a `refusal`."""
+    handle = _open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -34,6 +52,19 @@ def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: st
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
     except BaseException:
-        os.close(handle)
+        release(handle)
         raise
     return handle
+
+
+def _open(path: Path, flags: int) -> int:
+    """A handle that no child keeps, noted before it is locked: another thread may fork at any time."""
+    handle = os.open(path, flags | os.O_NOFOLLOW, 0o644)
+    _held.add(handle)
+    return handle
+
+
+def release(handle: int) -> None:
+    """Let go of a lock, or close any other handle."""
+    _held.discard(handle)
+    os.close(handle)

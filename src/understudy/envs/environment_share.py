@@ -5,19 +5,22 @@ that both processes see.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, final
 
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load, save
 from torch import Tensor
 
-from understudy.core.errors import RunError, UnderstudyError
+from understudy.envs.checked_env import CheckedEnv
+from understudy.envs.failures import raise_failure
 from understudy.envs.gym import Env
 from understudy.envs.snapshots import can_tell, put_back, snapshot
 from understudy.envs.step_buffers import NOBODY, WHOLE, StepBuffers, term_names
 
+Answer = TypeVar("Answer")
 BEGIN, STEP, NAMES, SAVE, LOAD = b"b", b"s", b"n", b"r", b"w"
 """Letters of messages to a share in another process."""
 
@@ -26,7 +29,7 @@ BEGIN, STEP, NAMES, SAVE, LOAD = b"b", b"s", b"n", b"r", b"w"
 class EnvironmentShare:
     """The environments `numbers` of a world, of which this is the share number `place`."""
 
-    def __init__(self, envs: Sequence[Env], numbers: range, place: int, buffers: StepBuffers) -> None:
+    def __init__(self, envs: Sequence[CheckedEnv], numbers: range, place: int, buffers: StepBuffers) -> None:
         self._envs, self._numbers, self._place = envs, numbers, place
         self._buffers, self._rows, self._terms, self._reward = buffers, buffers.rows, buffers.terms, buffers.reward
         self._asked = memoryview(buffers.asked)  # type: ignore[arg-type]
@@ -36,10 +39,8 @@ class EnvironmentShare:
 
     def begin(self, seeds: Sequence[int]) -> None:
         """New episodes, shortened as the buffers say; one seed for each environment of the whole world."""
-        for number, env in zip(self._numbers, self._envs, strict=True):
-            self._asked[self._place] = number
+        for number, env in self._each():
             self._begin(number, env, seeds[number])
-        self._asked[self._place] = NOBODY
         self._note_shortened()
 
     def step(self, wishes: NDArray[Any]) -> None:
@@ -51,12 +52,9 @@ class EnvironmentShare:
             self._advance(number, env, wish)
         asked[place] = NOBODY
 
-    def _advance(self, number: int, env: Env, wish: Any) -> None:
+    def _advance(self, number: int, env: CheckedEnv, wish: Any) -> None:
         """One environment's step; where its episode ended, another one begins."""
-        try:
-            raw, reward, terminated, truncated, info = env.step(wish)
-        except Exception as error:
-            raise self._failed(number, "in its step", error) from error
+        raw, reward, terminated, truncated, info = env.step(wish)
         if number in self._shortened:
             truncated = self._cut(number) or truncated
         self._reward[number] = reward
@@ -77,16 +75,8 @@ class EnvironmentShare:
         self._buffers.left[number] -= 1
         return bool(self._buffers.left[number] == 0)
 
-    def _begin(self, number: int, env: Env, seed: int | None) -> None:
-        try:
-            raw, _ = env.reset(seed=seed)
-        except Exception as error:
-            raise self._failed(number, "when it began an episode", error) from error
-        self._rows.write(number, raw)
-
-    def _failed(self, number: int, when: str, error: Exception) -> UnderstudyError:
-        told = f"environment {number} failed {when} ({type(error).__name__}: {error})"
-        return error if isinstance(error, UnderstudyError) else RunError(self._buffers.where, told)
+    def _begin(self, number: int, env: CheckedEnv, seed: int | None) -> None:
+        self._rows.write(number, env.reset(seed))
 
     def _note(self, number: int, info: Mapping[str, Any]) -> None:
         if self._terms.names is None:
@@ -107,15 +97,31 @@ class EnvironmentShare:
 
     def save(self) -> dict[str, Tensor]:
         """Where every simulator stands, [n, …] each; empty if these are not environments that can tell it."""
-        if not all(can_tell(env) for env in self._envs):
+        if not all(can_tell(env.env) for env in self._envs):
             return {}
-        each = [snapshot(env) for env in self._envs]
+        each = [self._called(env, "told where it stands", snapshot) for _, env in self._each()]
         return {name: torch.stack([one[name] for one in each]) for name in each[0]}
+
+    def _each(self) -> Iterator[tuple[int, CheckedEnv]]:
+        """Environments with their numbers; whoever waits can see whose turn it is."""
+        for number, env in zip(self._numbers, self._envs, strict=True):
+            self._asked[self._place] = number
+            yield number, env
+        self._asked[self._place] = NOBODY
+
+    @staticmethod
+    def _called(env: CheckedEnv, doing: str, what: Callable[[Env], Answer]) -> Answer:
+        try:
+            return what(env.env)
+        except BaseException as error:
+            raise_failure(env.where, f"{env.label} failed when it {doing}", error, env.env)
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
         """Stand where `save` was called, with as much left of shortened episodes as the buffers say."""
-        for row, env in enumerate(self._envs):
-            put_back(env, {name: values[row] for name, values in saved.items()})
+        for number, env in self._each():
+            row = number - self._numbers.start
+            parts = {name: values[row] for name, values in saved.items()}
+            self._called(env, "was put where it stood", partial(put_back, parts=parts))
         self._note_shortened()
 
     def _note_shortened(self) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, MissingPackageError, RunError, did_you_mean
+from understudy.core.rng import simulator_seed
 from understudy.core.spec import Spec
 from understudy.envs.gym_vector import GymVector
 from understudy.envs.vector import Step
@@ -51,8 +52,8 @@ class EnvPoolWorld:
     def reset(self, seed: int) -> Obs:
         """A new pool: EnvPool takes its seed only there. Its environments derive theirs from it in EnvPool's way."""
         self.close()
-        self._running = self._pool(seed % 2**31, self._count)
-        return self._running.begin(None)
+        self._running = self._pool(simulator_seed(seed), self._count)
+        return self._running.begin(None, simulator_seed(seed))
 
     def step(self, action: Tensor) -> Step:
         if self._running is None:

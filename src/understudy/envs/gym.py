@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError, did_you_mean
 from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, MultiDiscrete, Spec
+from understudy.envs.failures import raise_failure
 
 Env = gymnasium.Env[Any, Any]
 Keys = tuple[str, ...]
@@ -65,6 +66,8 @@ def make_env(name: str) -> Env:
         ) from error
     except gymnasium.error.Error as error:
         raise ConfigError("env.id", f"environment '{name}' cannot be made ({error})") from error
+    except BaseException as error:
+        raise_failure(f"environment '{name}'", "could not be made", error)
 
 
 def _register(name: str) -> None:
@@ -100,7 +103,11 @@ def _clear_model_file(env: Env) -> None:
 
 def env_spec(env: Env, name: str) -> Spec:
     """What the environment emits and accepts."""
-    groups, action = _groups(env.observation_space, name), _actions(env.action_space, name)
+    try:
+        observed, accepted = env.observation_space, env.action_space
+    except BaseException as error:
+        raise_failure(f"environment '{name}'", "does not tell its spaces", error, env)
+    groups, action = _groups(observed, name), _actions(accepted, name)
     mask = groups.pop(ACTION_MASK, None)
     if mask is not None and (not isinstance(action, Discrete) or mask.shape != (action.count,)):
         raise ConfigError(
@@ -198,7 +205,7 @@ def observe(raw: Any, spec: Spec, where: str) -> dict[str, NDArray[Any]]:
         if name not in named:
             raise DataError(where, f"observation group '{name}' is missing", got=sorted(named))
         try:
-            values = _one_hot(named[name], group) if np.ndim(named[name]) == 0 else np.asarray(named[name], group.dtype)
+            values = _values(np.asarray(named[name]), group)
         except (TypeError, ValueError, OverflowError, IndexError) as error:
             raise DataError(where, f"group '{name}' is not numeric ({error})") from error
         if values.shape != group.shape:
@@ -219,13 +226,30 @@ def _legal(mask: Any, space: ActionSpace, where: str) -> NDArray[np.bool_]:
     return np.asarray(mask, bool)
 
 
-def _one_hot(index: Any, group: Group) -> NDArray[Any]:
-    """A single number: itself, or the place of the 1 in a one-hot group."""
-    if group.dtype != "uint8" or len(group.shape) != 1:
-        return np.asarray(index, group.dtype)
-    values = np.zeros(group.shape, group.dtype)
-    values[operator.index(index)] = 1
+def _values(given: NDArray[Any], group: Group) -> NDArray[Any]:
+    """Numbers as they are; a single one of a group of flags is the place of the 1."""
+    if given.ndim == 0 and group.dtype == "uint8" and len(group.shape) == 1:
+        return one_hot(given, group.shape[0])
+    check_kept(given, np.dtype(group.dtype))
+    return given.astype(group.dtype, copy=False)
+
+
+def one_hot(place: Any, count: int) -> NDArray[np.uint8]:
+    index = operator.index(place)
+    if not 0 <= index < count:
+        raise IndexError(f"{index} is not one of {count}")
+    values = np.zeros(count, np.uint8)
+    values[index] = 1
     return values
+
+
+def check_kept(given: NDArray[Any], dtype: "np.dtype[Any]") -> None:
+    """Real numbers, which floats may round; as whole numbers they must be kept as they are."""
+    if given.dtype.kind not in "fiub":
+        raise TypeError(f"{given.dtype} values are not real numbers")
+    with np.errstate(invalid="ignore"):
+        if dtype.kind != "f" and given.dtype != dtype and not np.array_equal(given.astype(dtype), given):
+            raise ValueError(f"{given.dtype} values that are no {dtype}")
 
 
 def env_names() -> list[str]:

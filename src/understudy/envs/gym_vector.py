@@ -7,7 +7,7 @@ only resets, so it is marked not valid. DISABLED: it is the returned one, and th
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import gymnasium
 import numpy as np
@@ -19,7 +19,9 @@ from torch import Tensor
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
 from understudy.core.spec import ACTION_MASK, Spec
-from understudy.envs.gym import Keys, env_spec, group_name, observe
+from understudy.envs.call_log import CallLog
+from understudy.envs.failures import interrupts, raise_failure
+from understudy.envs.gym import Keys, check_kept, env_spec, group_name, observe
 from understudy.envs.vector import (
     REWARD_TERMS,
     Block,
@@ -62,6 +64,7 @@ class GymVector:
         self._spec = env_spec(Single(vector), name)
         self._extra_names = None if extras is None else tuple(extras)
         self._count = int(vector.num_envs)  # EnvPool takes its time to tell it
+        self._log = CallLog(self._count)
         self._places: dict[str, Keys] = {}
         """Where each group stands in a raw observation, found when the first one is read."""
         self._over: NDArray[np.bool_] | None = None
@@ -83,9 +86,10 @@ class GymVector:
     def reset(self, seed: int) -> Obs:
         return self.begin(environment_seeds(seed, self.count))
 
-    def begin(self, seeds: list[int] | None) -> Obs:
-        """Start anew; None for simulators that were seeded when they were made."""
-        raw, _ = self._call(lambda: self._reset(seeds, None), "could not be reset")
+    def begin(self, seeds: list[int] | None, made_with: int = 0) -> Obs:
+        """Start anew; None for simulators that were seeded when they were made, with `made_with`."""
+        self._log.begin([made_with] * self._count if seeds is None else seeds)
+        raw = self._call(lambda: self._reset(seeds, None), "could not be reset", "an observation and infos", 2)[0]
         self._over = None
         self._running = True
         return self._groups(raw)
@@ -94,18 +98,30 @@ class GymVector:
         if not self._running:
             raise RunError(self._where, "stepped before it was reset")
         wishes = action_array(action, self._spec.action, self._count, self._where)
-        raw, rewards, terminated, truncated, infos = self._call(lambda: self._advance(wishes), "failed in a step")
-        idle, ended = self._over, np.logical_or(terminated, truncated)
-        if ended.shape != (self._count,):
-            raise RunError(self._where, "ends have the wrong shape", got=ended.shape, expected=(self._count,))
+        self._log.advance(wishes)
+        given = "observations, rewards, terminations, truncations, infos"
+        raw, rewards, *flags, infos = self._call(lambda: self._advance(wishes), "failed in a step", given, 5)
+        over, cut = (self._flags(values) for values in flags)
+        if not isinstance(infos, Mapping):
+            raise RunError(self._where, "its infos are none", got=type(infos).__name__, expected="a dictionary")
+        idle, ended = self._over, over | cut
         if not np.count_nonzero(ended):
             return self._quiet_step(raw, rewards, infos, idle)
-        over = np.asarray(terminated, bool)
-        flags = torch.from_numpy(over), torch.from_numpy(ended & ~over)
+        ends = torch.from_numpy(over), torch.from_numpy(ended & ~over)
         reward = self._reward(rewards, idle)
         obs, final_obs = self._observations(raw, infos, ended)
         self._over = ended if self._mode is AutoresetMode.NEXT_STEP else None
-        return Step(obs, final_obs, reward, *flags, self._valid(idle), self._extras(infos, idle, ended))
+        self._log.end(ended)
+        return Step(obs, final_obs, reward, *ends, self._valid(idle), self._extras(infos, idle, ended))
+
+    def _flags(self, values: Any) -> NDArray[np.bool_]:
+        """Whether episodes ended [N]."""
+        flags = np.asarray(values)
+        if flags.shape != (self._count,):
+            raise RunError(self._where, "ends have the wrong shape", got=flags.shape, expected=(self._count,))
+        if flags.dtype != bool and not np.isin(flags, (0, 1)).all():
+            raise RunError(self._where, "ends are not flags", got=flags, expected="True or False for each")
+        return flags.astype(bool, copy=False)
 
     def _quiet_step(self, raw: Any, rewards: Any, infos: Infos, idle: NDArray[np.bool_] | None) -> Step:
         """No episode ended: nearly every step is one."""
@@ -119,12 +135,15 @@ class GymVector:
 
     def _reward(self, rewards: Any, idle: NDArray[np.bool_] | None) -> Tensor:
         """As float32, 0 where a step only reset [N]."""
-        copied = np.array(rewards, np.float32)
+        given = np.asarray(rewards)
+        if given.dtype.kind not in "fiub":
+            raise RunError(self._where, "rewards are not numbers", got=given, expected="a real number for each")
+        copied = np.array(given, np.float32)
         if idle is not None and copied.shape == idle.shape:
             copied[idle] = 0.0
         reward = torch.from_numpy(copied)
         if copied.shape != (self._count,) or not finite(copied):
-            check_reward(reward, self._count, self._where)
+            check_reward(reward, self._count, self._where, self._log)
         return reward
 
     def _observations(self, raw: Any, infos: Infos, ended: NDArray[np.bool_]) -> tuple[Obs, Obs]:
@@ -136,7 +155,7 @@ class GymVector:
             return self._free_choice(obs, ended), obs
         finals = {name: values.clone() for name, values in obs.items()}
         options = {"reset_mask": ended.copy()}
-        fresh, _ = self._call(lambda: self._reset(None, options), "could not be reset")
+        fresh = self._call(lambda: self._reset(None, options), "could not be reset", "an observation and infos", 2)[0]
         return self._groups(fresh), finals
 
     def _with_finals(self, obs: Obs, infos: Infos, ended: NDArray[np.bool_]) -> Obs:
@@ -168,7 +187,7 @@ class GymVector:
             obs = {name: self._tensor(raw, name, places) for name in self._spec.observation}
             if self._spec.masked:
                 obs[ACTION_MASK] = torch.from_numpy(np.asarray(_part(raw, places[ACTION_MASK]), bool))
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
             found = sorted(_find_places(raw))
             missing = [name for name in self._spec.observation if name not in found]
             told = (
@@ -177,13 +196,14 @@ class GymVector:
             raise DataError(self._where, told, got=found) from error
         self._places = places
         check_groups(obs, self._spec, self._count, self._where)
-        check_finite(obs, self._where)
+        check_finite(obs, self._where, self._log)
         return obs
 
     def _tensor(self, raw: Any, name: str, places: Mapping[str, Keys]) -> Tensor:
-        values, group = _part(raw, places[name]), self._spec.observation[name]
-        if np.ndim(values) == 1 and group.dtype == "uint8" and len(group.shape) == 1:
+        values, group = np.asarray(_part(raw, places[name])), self._spec.observation[name]
+        if values.ndim == 1 and group.dtype == "uint8" and len(group.shape) == 1:
             return torch.from_numpy(np.eye(group.shape[0], dtype=np.uint8)[values])  # one of n, as a one-hot vector
+        check_kept(values, np.dtype(group.dtype))
         return torch.from_numpy(np.ascontiguousarray(values, group.dtype))
 
     def _extras(self, infos: Infos, idle: NDArray[np.bool_] | None, ended: NDArray[np.bool_] | None) -> Block:
@@ -225,16 +245,25 @@ class GymVector:
             return []
         return [number for number, pipe in enumerate(self._vector.parent_pipes) if pipe and not pipe.poll()]
 
-    def _call(self, what: Callable[[], Any], told: str) -> Any:
+    def _call(self, what: Callable[[], Any], told: str, expected: str, count: int) -> Any:
+        """What the simulator answers: so many things."""
         try:
-            return what()
-        except Exception as error:
-            if not isinstance(error, UnderstudyError):
-                raise RunError(self._where, f"{told} ({type(error).__name__}: {error})") from error
-            self._interrupted = True
-            raise
-        except KeyboardInterrupt:
-            self._interrupted = True
+            answer = what()
+        except BaseException as error:
+            self._interrupted = self._interrupted or isinstance(error, UnderstudyError) or interrupts(error)
+            self._fail(told, error)
+        if not isinstance(answer, (tuple, list)) or len(answer) != count:
+            got = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else type(answer).__name__
+            raise RunError(self._where, "does not answer as Gymnasium's vectors do", got=got, expected=expected)
+        return answer
+
+    def _fail(self, told: str, error: BaseException) -> NoReturn:
+        """Whoever does not answer is known; which environment raised, a vector does not tell."""
+        silent = self.waiting() if isinstance(error, UnderstudyError) else []
+        try:
+            raise_failure(self._where, told, error)
+        except UnderstudyError as failure:
+            self._log.locate(failure, silent[0] if silent else None)
             raise
 
     def close(self) -> None:

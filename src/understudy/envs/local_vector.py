@@ -8,7 +8,8 @@ its share of the environments, this one over the first, and all write into the s
 import json
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, final
 
@@ -19,9 +20,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import CheckpointError, ConfigError, RunError
+from understudy.core.errors import CheckpointError, ConfigError, RunError, UnderstudyError
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, Spec
+from understudy.envs.checked_env import CheckedEnv, make_checked
 from understudy.envs.environment_share import BEGIN, LOAD, NAMES, SAVE, STEP, EnvironmentShare, ServingShare
 from understudy.envs.gym import Env, env_spec, make_env
 from understudy.envs.step_buffers import NOBODY, WHOLE, StepBuffers, shared_zeros
@@ -55,11 +57,12 @@ class LocalVector:
         _check_counts(count, workers)
         self._where, self.count = f"environment '{name}'", count
         self._shares = [range(count * place // workers, count * (place + 1) // workers) for place in range(workers)]
-        envs = [make(name) for _ in self._shares[0]]
-        self._spec = env_spec(envs[0], name)
-        self._longest = _time_limit(envs[0], name) if spread else 0
+        envs = _made(name, make, self._shares[0], self._where)
+        first = envs[0].env
+        self._spec = env_spec(first, name)
+        self._longest = _time_limit(first, name) if spread else 0
         allocate = np.zeros if workers == 1 else shared_zeros
-        space = envs[0].observation_space
+        space = first.observation_space
         self._buffers = StepBuffers(
             space, self._spec, count, self._where, extras=extras, shares=workers, allocate=allocate
         )
@@ -89,12 +92,27 @@ class LocalVector:
         self._settle()
         self._buffers.left[:] = self._lengths(seed)
         seeds = environment_seeds(seed, self.count)
-        self._ask(BEGIN, json.dumps(seeds).encode())
-        self._mine.begin(seeds)
-        self._answers()
+        self._buffers.log.begin(seeds)
+        with self._located():
+            self._ask(BEGIN, json.dumps(seeds).encode())
+            self._mine.begin(seeds)
+            self._answers()
         self._running = True
-        check_finite(self._buffers.rows.tensors, self._where)
+        check_finite(self._buffers.rows.tensors, self._where, self._buffers.log)
         return self._buffers.rows.tensors
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Errors in here say what the environment was asked whose turn it was."""
+        try:
+            yield
+        except UnderstudyError as error:
+            self._locate(error)
+            raise
+
+    def _locate(self, error: UnderstudyError) -> None:
+        for number in self.waiting()[:1]:
+            self._buffers.log.locate(error, number)
 
     def _lengths(self, seed: int) -> NDArray[np.int64]:
         """Of first episodes [N]."""
@@ -107,12 +125,16 @@ class LocalVector:
             raise RunError(self._where, "stepped before it was reset")
         wishes = action_array(action, self._spec.action, self.count, self._where)
         self._settle()
-        self._buffers.clear()
-        if self._others:
-            self._wishes[:] = wishes
-            self._ask(STEP)
-        self._mine.step(wishes[: self._shares[0].stop])
-        answers = self._answers()
+        self._buffers.clear(wishes)
+        try:  # as _located does, in a tenth of the time
+            if self._others:
+                self._wishes[:] = wishes
+                self._ask(STEP)
+            self._mine.step(wishes[: self._shares[0].stop])
+            answers = self._answers()
+        except UnderstudyError as error:
+            self._locate(error)
+            raise
         if self._buffers.terms.names is None and (self._mine.untold or any(answers)):
             self._agree(answers)
         return self._buffers.step()
@@ -148,8 +170,9 @@ class LocalVector:
         if not self._running:
             return {}
         self._settle()
-        self._ask(SAVE)
-        shares = [self._mine.save(), *map(load, self._answers())]
+        with self._located():
+            self._ask(SAVE)
+            shares = [self._mine.save(), *map(load, self._answers())]
         if not all(shares):
             return {}
         saved = {f"{SIMULATOR}{name}": torch.cat([share[name] for share in shares]) for name in shares[0]}
@@ -167,11 +190,13 @@ class LocalVector:
         for name, values in self._buffers.rows.tensors.items():
             values.copy_(saved[f"obs.{name}"])
         self._buffers.left[:] = saved["left"].numpy()
+        self._buffers.log.begin(None)
         parts = [_rows(saved, numbers) for numbers in self._shares]
-        for worker, part in zip(self._others, parts[1:], strict=True):
-            worker.ask(LOAD, save(part))
-        self._mine.load(parts[0])
-        self._answers()
+        with self._located():
+            for worker, part in zip(self._others, parts[1:], strict=True):
+                worker.ask(LOAD, save(part))
+            self._mine.load(parts[0])
+            self._answers()
         return self._buffers.rows.tensors
 
     def waiting(self) -> list[int]:
@@ -187,8 +212,12 @@ def _serving(
     name: str, make: Callable[[str], Env], numbers: range, place: int, buffers: StepBuffers, wishes: NDArray[Any]
 ) -> ServingShare:
     """A share of the environments, made in the process that asks for it."""
-    share = EnvironmentShare([make(name) for _ in numbers], numbers, place, buffers)
+    share = EnvironmentShare(_made(name, make, numbers, buffers.where), numbers, place, buffers)
     return ServingShare(share, wishes[numbers.start : numbers.stop])
+
+
+def _made(name: str, make: Callable[[str], Env], numbers: range, where: str) -> list[CheckedEnv]:
+    return [make_checked(make, name, where, f"environment {number}") for number in numbers]
 
 
 def _rows(saved: Mapping[str, Tensor], numbers: range) -> dict[str, Tensor]:

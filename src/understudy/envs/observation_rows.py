@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK, Spec
-from understudy.envs.gym import Keys, group_name
+from understudy.envs.gym import Keys, check_kept, group_name, one_hot
 from understudy.envs.vector import finite
 
 Allocate = Callable[[tuple[int, ...], DTypeLike], NDArray[Any]]
@@ -50,10 +50,14 @@ class ObservationRows:
             try:
                 for key in part.keys:
                     value = value[key]
-                if type(value) is not np.ndarray:
-                    value = _one_hot(value, part) if part.choices else np.asarray(value)
+                if part.choices and np.ndim(value) == 0:
+                    value = one_hot(value, *part.shape)
+                elif type(value) is not np.ndarray:
+                    value = np.asarray(value)
                 if value.shape != part.shape:
                     raise self._misshapen(number, part, value.shape)
+                if value.dtype is not part.buffer.dtype and part.name != ACTION_MASK:
+                    check_kept(value, part.buffer.dtype)
                 part.buffer[number] = value
             except (KeyError, TypeError, ValueError, OverflowError, IndexError) as error:
                 told = f"group '{part.name}' of environment {number} cannot be read ({type(error).__name__}: {error})"
@@ -92,12 +96,3 @@ def _part(keys: Keys, space: "gymnasium.Space[Any]", spec: Spec, count: int, all
     group = spec.observation[name]
     buffer = allocate((count, *group.shape), group.dtype)
     return _Part(name, keys, group.shape, buffer, isinstance(space, spaces.Discrete))
-
-
-def _one_hot(value: Any, part: _Part) -> NDArray[Any]:
-    place = int(value)
-    if not 0 <= place < part.shape[0]:
-        raise IndexError(f"{place} is not one of {part.shape[0]}")
-    hot = np.zeros(part.shape, part.buffer.dtype)
-    hot[place] = 1
-    return hot

@@ -1,17 +1,20 @@
 """Replay: step an environment from stored states, to see whether data came from it."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import ConfigError, DataError, UnderstudyError
 from understudy.core.spec import Box, Discrete
+from understudy.envs.call_log import add_sentence, number_words
+from understudy.envs.checked_env import CheckedEnv
 from understudy.envs.facts import registered
-from understudy.envs.gym import make_env
+from understudy.envs.failures import raise_failure
+from understudy.envs.gym import check_kept, make_env
 from understudy.envs.poses import HUGE, POSES, Floats
 
 
@@ -67,7 +70,8 @@ class EnvStepper:
         env = make_env(env_id)
         self.action_space = _action_space(env.action_space, env_id)
         self._env: Any = env.unwrapped
-        self._env.reset(seed=0)
+        self._checked = CheckedEnv(self._env, f"environment '{env_id}'")
+        self._checked.reset(0)
 
     @property
     def columns(self) -> int:
@@ -88,12 +92,31 @@ class EnvStepper:
         return out
 
     def _step(self, out: Predictions, row: int, observation: Floats, action: Any) -> None:
-        self._pose.put(self._env, observation[: self.columns])
-        next_observation, reward, terminated, _, _ = self._env.step(action)
-        out.next_observations[row, : self.columns] = next_observation[: self.columns]
+        self._checked.label = f"the replay of row {row}"
+        try:
+            self._pose.put(self._env, observation[: self.columns])
+            raw, reward, terminated, _, _ = self._checked.step(action)
+            out.next_observations[row, : self.columns] = self._state(np.asarray(raw))
+        except BaseException as error:
+            self._fail(error, observation, action)
         out.terminated[row] = terminated
         if self._pose.rewards:
             out.rewards[row] = reward
+
+    def _state(self, seen: NDArray[Any]) -> NDArray[Any]:
+        """The columns of an observation that make the state."""
+        check_kept(seen, np.dtype(np.float64))
+        if seen.ndim != 1 or len(seen) < self.columns:
+            raise ValueError(f"an observation of shape {seen.shape} for one of {self.columns} columns")
+        return seen[: self.columns]
+
+    def _fail(self, error: BaseException, observation: Floats, action: Any) -> NoReturn:
+        try:
+            raise_failure(self._checked.where, f"{self._checked.label} failed", error, self._env)
+        except UnderstudyError as failure:
+            told = f"From the observation {number_words(observation)}, with the action {number_words(action)}."
+            add_sentence(failure, told)
+            raise
 
     def _given(self, actions: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Actions as the recorder had them: single precision if that loses nothing, since costs are summed in it."""

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import Spec
+from understudy.envs.call_log import CallLog
 from understudy.envs.observation_rows import Allocate, ObservationRows
 from understudy.envs.vector import REWARD_TERMS, Block, Step, check_finite, check_reward, finite
 
@@ -55,12 +56,17 @@ class RewardTerms:
 
     def note(self, number: int, info: Mapping[str, Any]) -> None:
         for name, column in self._columns:
-            column[number] = info.get(name, np.nan)
+            try:
+                column[number] = info.get(name, np.nan)
+            except (TypeError, ValueError, OverflowError):  # no number this time
+                column[number] = np.nan
 
 
 def term_names(info: Mapping[str, Any]) -> tuple[str, ...]:
     """What is kept of an `info` unless somebody asks for something else."""
-    return tuple(name for name in info if name.startswith(REWARD_TERMS) and _is_number(info[name]))
+    return tuple(
+        name for name in info if isinstance(name, str) and name.startswith(REWARD_TERMS) and _is_number(info[name])
+    )
 
 
 @final
@@ -79,6 +85,8 @@ class StepBuffers:
         allocate: Allocate = np.zeros,
     ) -> None:
         self.where, self.count = where, count
+        self.log = CallLog(count)
+        """Of the process that asks; the others only write."""
         self.rows = ObservationRows(space, spec, count, where, allocate)
         self.finals = ObservationRows(space, spec, count, where, allocate)
         self.terms = RewardTerms(count, where, extras, allocate)
@@ -94,21 +102,24 @@ class StepBuffers:
         self._rewards = torch.from_numpy(self.reward)
         self._flags = torch.from_numpy(self.terminated), torch.from_numpy(self.truncated)
 
-    def clear(self) -> None:
-        """Before a step."""
+    def clear(self, actions: NDArray[Any]) -> None:
+        """Before a step with these actions [N, …]."""
+        self.log.advance(actions)
         self.terminated[:] = self.truncated[:] = False
         self.terms.clear()
 
     def step(self) -> Step:
         """What was written, once all of it is found to be numbers."""
         if not (finite(self.reward) and self.rows.finite()):
-            check_finite(self.rows.tensors, self.where)
-            check_reward(self._rewards, self.count, self.where)
+            check_finite(self.rows.tensors, self.where, self.log)
+            check_reward(self._rewards, self.count, self.where, self.log)
         final_obs = self.rows.tensors
         if True in self.terminated.tobytes() or True in self.truncated.tobytes():  # a tenth of the time of any()
-            self.finals.fill(self.rows, skipping=self.terminated | self.truncated)
+            ended = self.terminated | self.truncated
+            self.finals.fill(self.rows, skipping=ended)
             final_obs = self.finals.tensors
-            check_finite(final_obs, self.where)
+            check_finite(final_obs, self.where, self.log)
+            self.log.end(ended)
         return Step(self.rows.tensors, final_obs, self._rewards, *self._flags, self._valid, self.terms.block)
 
 

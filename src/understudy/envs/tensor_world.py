@@ -13,16 +13,21 @@ dones and extras. It resets inside its step, so its observations after an end be
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, final
+from functools import partial
+from typing import Any, Protocol, TypeVar, final
 
 import torch
 from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
+from understudy.core.rng import simulator_seed
 from understudy.core.spec import ActionSpace, Group, Spec
+from understudy.envs.call_log import CallLog
+from understudy.envs.failures import raise_failure
 from understudy.envs.vector import Step, check_action, check_finite, check_groups, check_reward
 
+Answer = TypeVar("Answer")
 FINAL_NAMES = ("final_obs", "final_observation")
 LOGS = ("log", "episode")
 
@@ -42,7 +47,7 @@ class TensorEnv(Protocol):
 class TensorWorld:
     """`action` says what the simulator accepts, for such environments do not; `restart` starts it anew with a seed.
 
-    Without `restart` a world's seed has no effect, and it goes on from wherever the simulator stands.
+    Seeds are below 2³¹. Without `restart` they have no effect, and it goes on from wherever the simulator stands.
     """
 
     def __init__(
@@ -56,7 +61,8 @@ class TensorWorld:
     ) -> None:
         self._env, self._restart, self._close = env, restart, close
         self._where = f"environment '{name}'"
-        self._seen = _groups(env.get_observations(), self._where)
+        self._log = CallLog(self.count)
+        self._seen = _groups(self._call(env.get_observations, "does not give observations"), self._where)
         self._spec = Spec({group: _group(values) for group, values in self._seen.items()}, action)
         self._device = next(iter(self._seen.values())).device
         self._warned: set[str] = set()
@@ -71,52 +77,79 @@ class TensorWorld:
         return self._spec
 
     def reset(self, seed: int) -> Obs:
+        seed = simulator_seed(seed)
+        self._log.begin([seed] * self.count)
         if self._restart is not None:
-            self._restart(seed)
+            self._call(partial(self._restart, seed), "could not be reset")
         elif self._stepped:
             raise RunError(self._where, "cannot begin anew without being told how", do="Pass restart= to TensorWorld.")
-        self._seen = self._checked(self._env.get_observations())
+        self._seen = self._checked(self._call(self._env.get_observations, "does not give observations"))
         return self._seen
 
     def step(self, action: Tensor) -> Step:
         self._stepped = True
         check_action(action.numpy(force=True), self._spec.action, self.count, self._where)
+        self._log.advance(action)
         raw, rewards, dones, extras = self._answer(action)
-        reward = rewards.detach().reshape(-1).to(torch.float32)
-        check_reward(reward, self.count, self._where)
+        reward = self._rewards(rewards)
+        check_reward(reward, self.count, self._where, self._log)
         ended = self._flags(dones, "dones")
         truncated = ended & self._time_outs(extras, ended)
         obs = self._checked(raw)
         final_obs = self._finals(obs, extras, ended, truncated)
+        if final_obs is not obs:
+            self._log.end(ended.numpy(force=True))
         self._seen = obs
         valid = torch.ones_like(ended)
         return Step(obs, final_obs, reward, ended & ~truncated, truncated, valid, self._logged(extras))
 
     def _answer(self, action: Tensor) -> tuple[Any, Tensor, Tensor, Mapping[str, Any]]:
-        try:
-            raw, rewards, dones, extras = self._env.step(action.detach().to(self._device))
-        except UnderstudyError:
-            raise
-        except Exception as error:
-            raise RunError(
-                self._where,
-                f"its step failed ({type(error).__name__}: {error})",
-                expected="observations, rewards, dones, extras",
-            ) from error
+        answer: Any = self._call(partial(self._env.step, action.detach().to(self._device)), "its step failed")
+        if not isinstance(answer, (tuple, list)) or len(answer) != 4:
+            got = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else type(answer).__name__
+            raise self._wrong("its step does not answer as rsl_rl's do", got, "observations, rewards, dones, extras")
+        if not isinstance(answer[3], Mapping):
+            raise self._wrong("its extras are none", type(answer[3]).__name__, "a dictionary")
+        raw, rewards, dones, extras = answer
         return raw, rewards, dones, extras
+
+    def _call(self, what: Callable[[], Answer], told: str) -> Answer:
+        try:
+            return what()
+        except BaseException as error:
+            try:
+                raise_failure(self._where, told, error)
+            except UnderstudyError as failure:
+                self._log.locate(failure, None)
+                raise
+
+    def _wrong(self, what: str, got: object, expected: str) -> RunError:
+        return self._log.locate(RunError(self._where, what, got=got, expected=expected), None)
+
+    def _rewards(self, given: Any) -> Tensor:
+        try:
+            rewards = torch.as_tensor(given, device=self._device).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise self._wrong(f"rewards are not numbers ({error})", type(given).__name__, "a tensor") from error
+        if rewards.is_complex():
+            raise self._wrong("rewards are not numbers", rewards.dtype, "real ones")
+        return rewards.reshape(-1).to(torch.float32)
 
     def _checked(self, raw: Any) -> Obs:
         """Copies: simulators write into the same tensors at every step."""
         obs = _groups(raw, self._where)
         check_groups(obs, self._spec, self.count, self._where)
-        check_finite(obs, self._where)
+        check_finite(obs, self._where, self._log)
         return obs
 
     def _flags(self, flags: Any, name: str) -> Tensor:
-        found = torch.as_tensor(flags, device=self._device).detach().reshape(-1).bool()
-        if len(found) != self.count:
-            raise RunError(self._where, f"{name} has the wrong shape", got=tuple(flags.shape), expected=(self.count,))
-        return found
+        try:
+            found = torch.as_tensor(flags, device=self._device).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise self._wrong(f"{name} are not flags ({error})", type(flags).__name__, "a tensor") from error
+        if found.numel() != self.count:
+            raise RunError(self._where, f"{name} has the wrong shape", got=tuple(found.shape), expected=(self.count,))
+        return found.reshape(-1).bool()
 
     def _time_outs(self, extras: Mapping[str, Any], ended: Tensor) -> Tensor:
         if "time_outs" in extras:
@@ -140,14 +173,16 @@ class TensorWorld:
             finals = _groups(told, self._where)
             check_groups(finals, self._spec, self.count, self._where)
         both = {name: torch.where(_wide(ended, values), finals[name], values) for name, values in obs.items()}
-        check_finite(both, self._where)
+        check_finite(both, self._where, self._log)
         return both
 
     def _logged(self, extras: Mapping[str, Any]) -> dict[str, Tensor]:
-        logs: Mapping[str, Any] = next((extras[name] for name in LOGS if name in extras), {})
-        columns = {}
+        logs: Any = next((extras[name] for name in LOGS if name in extras), {})
+        columns: dict[str, Tensor] = {}
+        if not isinstance(logs, Mapping):
+            return columns
         for name, value in logs.items():
-            if not isinstance(value, (bool, int, float, Tensor)):
+            if not isinstance(value, (bool, int, float, Tensor)) or (isinstance(value, Tensor) and value.is_complex()):
                 continue
             numbers = torch.as_tensor(value, dtype=torch.float32, device=self._device).detach()
             if numbers.numel() == 1:
@@ -163,7 +198,7 @@ class TensorWorld:
 
     def close(self) -> None:
         if self._close is not None:
-            self._close()
+            self._call(self._close, "could not be closed")
 
 
 def _groups(raw: Any, where: str) -> Obs:
@@ -172,8 +207,13 @@ def _groups(raw: Any, where: str) -> Obs:
         raise ConfigError(
             where, "observations are a tuple", expected="a tensor or named groups", do="Wrap it as rsl_rl 3 or later."
         )
-    parts = {"state": raw} if isinstance(raw, Tensor) else dict(raw.items())
-    wrong = next((name for name, part in parts.items() if not isinstance(part, Tensor)), None)
+    try:
+        parts = {"state": raw} if isinstance(raw, Tensor) else dict(raw.items())
+    except (AttributeError, TypeError) as error:
+        raise DataError(
+            where, "observations are not tensors", got=type(raw).__name__, expected="a tensor or named groups"
+        ) from error
+    wrong = next((name for name, part in parts.items() if not isinstance(part, Tensor) or part.is_complex()), None)
     if wrong is not None or not parts:
         raise DataError(where, "observations are not named tensors", got=wrong or "nothing")
     return {str(name): _stored(part) for name, part in parts.items()}

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError, RunError
-from understudy.core.rng import derived_seed
+from understudy.core.rng import derived_seed, simulator_seed
 from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, Spec
+from understudy.envs.call_log import CallLog
 
 REWARD_TERMS = "reward"
 """Numbers in an environment's `info` whose names begin so are kept in `Step.extras` unless others are asked for."""
@@ -102,7 +103,7 @@ class Saving(Protocol):
 
 def environment_seeds(seed: int, count: int) -> list[int]:
     """One seed for each of N environments, the same in every adapter that can seed them singly."""
-    return [derived_seed(seed, "world", number) % 2**31 for number in range(count)]
+    return [simulator_seed(derived_seed(seed, "world", number)) for number in range(count)]
 
 
 def tensor_type(group: Group) -> torch.dtype:
@@ -178,21 +179,23 @@ def _check_group(obs: Obs, name: str, shape: tuple[int, ...], dtype: torch.dtype
         )
 
 
-def check_finite(obs: Obs, where: str) -> None:
+def check_finite(obs: Obs, where: str, log: CallLog) -> None:
     """No NaN and no infinity in any group; otherwise the group and the environment are named."""
     for name, values in obs.items():
         if values.is_floating_point() and not all_finite(values):
             number = first_true(~values.isfinite().flatten(1).all(1))
-            raise DataError(where, f"group '{name}' of environment {number} is not finite", got=values[number])
+            told = f"group '{name}' of environment {number} is not finite"
+            raise log.locate(DataError(where, told, got=values[number]), number)
 
 
-def check_reward(reward: Tensor, count: int, where: str) -> None:
+def check_reward(reward: Tensor, count: int, where: str, log: CallLog) -> None:
     """One finite reward for each environment."""
     if tuple(reward.shape) != (count,):
         raise RunError(where, "rewards have the wrong shape", got=tuple(reward.shape), expected=(count,))
     if not all_finite(reward):
         number = first_true(~reward.isfinite())
-        raise RunError(where, f"the reward of environment {number} is not finite", got=float(reward[number]))
+        told = f"the reward of environment {number} is not finite"
+        raise log.locate(RunError(where, told, got=float(reward[number])), number)
 
 
 def first_true(flags: Tensor) -> int:

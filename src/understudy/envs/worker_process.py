@@ -1,10 +1,12 @@
 """A process of its own that answers messages: forked, so that it knows all that this one knows, and never longer alive.
 
-It ends when it is told to, and at once when this process ends, however that happens: then its line hangs up. Signals
-that stop a run are not for it: this process saves, and then ends it. Nothing is pickled; a message is a letter, a
-length and bytes. What its code prints comes out on stderr.
+It ends when it is told to, and at once when this process ends, however that happens: a thread of it sees that its line
+hung up, and on Linux the kernel kills it, also where native code lets no thread run. Signals that stop a run are not
+for it: this process saves, and then ends it. Nothing is pickled; a message is a letter, a length and bytes. What its
+code prints comes out on stderr.
 """
 
+import ctypes
 import gc
 import json
 import os
@@ -29,6 +31,12 @@ DONE, FAILED, QUIT = b"d", b"f", b"q"
 """Letters of answers, and the one that ends a process; others mean what the servant makes of them."""
 HEADER = struct.Struct("<cQ")
 STOPS = (signal.SIGINT, signal.SIGTERM)
+HINTS = {
+    "SIGKILL": "Was there too little memory?",
+    "SIGALRM": "An environment has set an alarm (signal.alarm, setitimer) that nobody waited for.",
+}
+"""What may have ended a process."""
+PR_SET_PDEATHSIG = 1
 CLOSING, SILENT = 10.0, 1.0
 """Seconds a process has for closing what it holds, and if it owes an answer."""
 SOON = 5e-5
@@ -137,8 +145,8 @@ class WorkerProcess:
 
     def _lost(self) -> RunError:
         self._ending = self._ending or self._wait(CLOSING)
-        do = "Was there too little memory?" if self._ending.endswith("SIGKILL") else ""
-        return RunError(self._where, f"the process of {self._held} is gone ({self._ending})", do=do)
+        told = f"the process of {self._held} is gone ({self._ending})"
+        return RunError(self._where, told, do=HINTS.get(self._ending, ""))
 
     def dismiss(self) -> None:
         """Ask it to end; do not wait."""
@@ -185,11 +193,12 @@ def _fork(serve: Callable[[], None], where: str) -> int:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()  # what is in the buffer now is not for the other process to say
+    parent, main = os.getpid(), threading.current_thread() is threading.main_thread()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         process = os.fork()
         if process == 0:
-            _become(serve)
+            _become(serve, parent if main else 0)
     except OSError as error:
         raise RunError(where, f"no process could be started ({error})") from error
     finally:
@@ -197,10 +206,12 @@ def _fork(serve: Callable[[], None], where: str) -> int:
     return process
 
 
-def _become(serve: Callable[[], None]) -> NoReturn:
+def _become(serve: Callable[[], None], parent: int) -> NoReturn:
     """What a new process does, and nothing after it: neither exit handlers nor finalisers of the old one."""
     code = 1
     try:
+        if parent:
+            _die_with(parent)
         gc.freeze()
         signal.set_wakeup_fd(-1)
         for number in STOPS:
@@ -219,19 +230,29 @@ def _become(serve: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process with the thread that forked it, which must be the last one of `parent`."""
+    if sys.platform != "linux":
+        return
+    with suppress(OSError, AttributeError):  # a C library without it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before that
+        os._exit(1)
+
+
 def _serve(start: Callable[[], Servant], line: Line, where: str) -> None:
     threading.Thread(target=_end_with, args=(line.end,), daemon=True).start()
     with suppress(EOFError, ConnectionError):
         try:
             servant = start()
-        except Exception as error:
+        except BaseException as error:
             line.send(FAILED, _told(error, where))
             return
         line.send(DONE)
         while (message := line.receive())[0] != QUIT:
             try:
                 answer = servant.answer(*message)
-            except Exception as error:
+            except BaseException as error:
                 line.send(FAILED, _told(error, where))
             else:
                 line.send(DONE, answer)
@@ -246,7 +267,7 @@ def _end_with(end: socket.socket) -> None:
     os._exit(1)
 
 
-def _told(error: Exception, where: str) -> bytes:
+def _told(error: BaseException, where: str) -> bytes:
     """An error as bytes: its nearest class that is ours, its text, and where it was raised."""
     trace = "".join(traceback.format_exception(error))
     if not isinstance(error, UnderstudyError):

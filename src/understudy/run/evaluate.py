@@ -1,10 +1,11 @@
 """The one evaluator: fixed start states, every episode's return, an interval, a score.
 
-It owns its random streams and environments, so evaluating more or less often changes nothing in training.
+It owns its random streams and environments, so evaluating more or less often changes nothing in training; where its
+environments draw from the global generators of the process, those are put back.
 """
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,14 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from understudy.core.errors import DataError, RunError
+from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
-from understudy.core.rng import derived_seed, stream
+from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.envs.gym import Env, as_actions, env_spec, make_env, observe
+from understudy.envs.gym import as_actions
 from understudy.envs.patience import PATIENCE, Patience
-from understudy.envs.vector import VectorWorld
+from understudy.envs.played_env import LONGEST_EPISODE, PlayedEnv, endless_episode
+from understudy.envs.vector import VectorWorld, first_true
 
 RESAMPLES = 2000
 
@@ -78,60 +80,67 @@ def evaluate_policy(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    between: Callable[[], None] | None = None,
     patience: float = PATIENCE,
+    max_steps: int = LONGEST_EPISODE,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 
-    `on_step` is told how many episodes are done and how many there are. An environment that does not answer for
-    `patience` seconds is an error.
+    `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
+    raise to stop. An environment that does not answer for `patience` seconds is an error, and so is an episode that has
+    not ended after `max_steps` and has no time limit of its own.
     """
-    envs = [make_env(env_id) for _ in range(episodes)]
-    try:
-        with closing(Patience(patience, f"environment '{env_id}'")) as answered:
-            return _played(policy, envs, env_id, seed, spec, greedy, reference, on_step, answered)
-    finally:
-        for env in envs:
-            env.close()
+    where = f"environment '{env_id}'"
+    with own_global_generators(seed), closing(Patience(patience, where)) as answered, ExitStack() as opened:
+        envs = []
+        for _ in range(episodes):
+            envs.append(PlayedEnv(env_id, answered, max_steps=max_steps))
+            opened.callback(envs[-1].close)
+        found = envs[0].spec
+        if spec is not None and not spec.fits(found):
+            raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
+        returns, lengths = _played(policy, envs, seed, greedy, on_step or _ignore, between or _go_on)
+    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
+
+
+def _ignore(done: int, episodes: int) -> None:
+    """Nobody wants to know."""
+
+
+def _go_on() -> None:
+    """Nobody wants to stop."""
 
 
 def _played(
     policy: Policy,
-    envs: list[Env],
-    env_id: str,
+    envs: list[PlayedEnv],
     seed: int,
-    spec: Spec | None,
     greedy: bool,
-    reference: str | tuple[float, float] | None,
-    on_step: Callable[[int, int], None] | None,
-    answered: Patience,
-) -> Evaluation:
-    found, where, episodes = env_spec(envs[0], env_id), f"environment '{env_id}'", len(envs)
-    if spec is not None and not spec.fits(found):
-        raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
-    rng = stream(seed, "eval")
-    seeds = [derived_seed(seed, "eval", i) % 2**31 for i in range(episodes)]
-    resets = [answered.call(env.reset, seed=one)[0] for env, one in zip(envs, seeds, strict=True)]
-    current = [observe(raw, found, where) for raw in resets]
-    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, int), np.zeros(episodes, bool)
+    on_step: Callable[[int, int], None],
+    between: Callable[[], None],
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Returns and lengths of one episode in each environment."""
+    space, episodes, rng = envs[0].spec.action, len(envs), stream(seed, "eval")
+    current = []
+    for number, env in enumerate(envs):
+        between()
+        current.append(env.begin(simulator_seed(derived_seed(seed, "eval", number)), f"evaluation episode {number}"))
+    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, bool)
     carry = policy.initial(episodes)
     while not done.all():
         obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
         actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-        batch = as_actions(actions.cpu().numpy(), found.action)
+        batch = as_actions(actions.cpu().numpy(), space)
         for i in np.flatnonzero(~done):
-            raw, reward, terminated, truncated, _ = answered.call(envs[i].step, batch[i])
-            seen = observe(raw, found, where)
-            reward = float(reward)
-            if not np.isfinite(reward):
-                raise RunError(where, f"reward is not finite at step {lengths[i]} of episode {i}", got=reward)
+            between()
+            seen, reward, terminated, truncated = envs[i].step(batch[i])
             returns[i] += reward
             lengths[i] += 1
             done[i] = terminated or truncated
             if not done[i]:  # once all is over nothing may be legal, and the batch still asks the policy
                 current[i] = seen
-        if on_step is not None:
-            on_step(int(done.sum()), episodes)
-    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
+        on_step(int(done.sum()), episodes)
+    return returns, lengths
 
 
 def evaluate_in_world(
@@ -143,20 +152,32 @@ def evaluate_in_world(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
+    between: Callable[[], None] | None = None,
+    max_steps: int = LONGEST_EPISODE,
+    name: str = "given",
 ) -> Evaluation:
-    """The first episodes of a vector world's first environments, from a fixed seed; what comes after is not counted."""
-    rng, count = stream(seed, "eval"), world.count
-    obs, carry = world.reset(derived_seed(seed, "eval")), policy.initial(count)
-    returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-    playing = torch.arange(count) < episodes
-    while bool(playing.any()):
-        action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-        step = world.step(action)
-        counts = playing & step.valid.cpu()
-        returns += torch.where(counts, step.reward.cpu().double(), 0.0)
-        lengths += counts
-        playing &= ~(step.terminated | step.truncated).cpu()
-        obs = step.obs
-        if on_step is not None:
-            on_step(episodes - int(playing.sum()), episodes)
+    """The first episodes of a vector world's first environments, from a fixed seed; what comes after is not counted.
+
+    As in `evaluate_policy`, `between` may stop it and no episode may last longer than `max_steps`; errors call the
+    world's environment by `name`.
+    """
+    with own_global_generators(seed):
+        rng, count = stream(seed, "eval"), world.count
+        obs, carry = world.reset(derived_seed(seed, "eval")), policy.initial(count)
+        returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+        playing = torch.arange(count) < episodes
+        while bool(playing.any()):
+            if between is not None:
+                between()
+            action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
+            step = world.step(action)
+            counts = playing & step.valid.cpu()
+            returns += torch.where(counts, step.reward.cpu().double(), 0.0)
+            lengths += counts
+            playing &= ~(step.terminated | step.truncated).cpu()
+            obs = step.obs
+            if bool((playing & (lengths >= max_steps)).any()):
+                raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
+            if on_step is not None:
+                on_step(episodes - int(playing.sum()), episodes)
     return Evaluation(tuple(returns[:episodes].tolist()), tuple(lengths[:episodes].tolist()), reference)

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, final
@@ -18,6 +18,7 @@ from typing import Any, NoReturn, final
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.files import write_json
 from understudy.core.protocols import Metrics, Policy
+from understudy.core.rng import own_global_generators
 from understudy.core.state import capture, nonfinite
 from understudy.envs.patience import PATIENCE
 from understudy.envs.vector import VectorWorld
@@ -100,6 +101,8 @@ class Loop:
         self.saved = updates
         self.best = before.best or best_evaluation(run)
         self.lost = self._tell_lost(before.lost)
+        self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
+        self.stop: list[int] = []
         self.warned = False
         self.losses = ""
         self.score = ""
@@ -121,12 +124,16 @@ class Loop:
 
     def _go(self) -> None:
         config = self.config
+        metrics: Metrics = {}
         with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
-            if self.updates == config.steps and not self._is_evaluated():
-                self._evaluate()
+            self.stop = stop
             shown = time.monotonic()
+            if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
+                evaluation = self._evaluate(metrics)
+                self._write_checkpoint()  # once more: what it said of logs and the best policy is told now
+                self._report(evaluation, metrics)
             while self.updates < config.steps:
-                metrics = self._update()
+                metrics = self._update(metrics)
                 self.updates += 1
                 self._mark(metrics)
                 if stop:
@@ -139,10 +146,6 @@ class Loop:
                     advance(self.updates, f"{self.losses} {self.score}".strip())
                     shown = now
 
-    def _is_evaluated(self) -> bool:
-        """The log ends with an evaluation of this update; a run that was stopped at its end may have lost it."""
-        return any(line["updates"] == self.updates for line in self.run.evaluations()[-1:])
-
     def _broken(self, failure: OSError) -> RunError:
         return RunError(
             f"run '{self.run.path}'",
@@ -150,13 +153,18 @@ class Loop:
             do=f"Saved at update {self.updates:,}: make room or mend the folder, then resume.",
         )
 
-    def _update(self) -> Metrics:
-        """One update. A world may refuse what a policy does that has diverged since the last log: that is told then."""
+    def _update(self, before: Metrics) -> Metrics:
+        """One update. A world may refuse what a policy does that has diverged since the last log: that is told then.
+
+        Where the world fails for other reasons, what was learned until `before` is saved.
+        """
         try:
             return self.learner.update()
-        except UnderstudyError:
+        except UnderstudyError as error:
             if nonfinite(capture(self.learner.algorithm)):
                 self._rewind([])
+            if error.nothing_learned:
+                self._save(before)
             raise
 
     def _mark(self, metrics: Metrics) -> None:
@@ -166,11 +174,20 @@ class Loop:
         if updates % config.log_every == 0 or final_update:
             self._verify(metrics)
             self._log(metrics)
-        if updates % config.eval_every == 0 or final_update:
+        if self._evaluation_is_due():
             self._verify(metrics)
-            self._report(self._evaluate(), metrics)
+            self._report(self._evaluate(metrics), metrics)
         if updates % config.save_every == 0 or final_update:
             self._save(metrics)
+
+    def _evaluation_is_due(self) -> bool:
+        updates, config = self.updates, self.config
+        return updates > 0 and (updates % config.eval_every == 0 or updates == config.steps)
+
+    def _heed(self) -> None:
+        """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
+        if self.stop:
+            raise InterruptedRunError(self.run.path, self.updates, self.stop[0])
 
     def _verify(self, metrics: Metrics) -> None:
         if self.guard.updates < self.updates and not self.guard.check(self.updates, metrics):
@@ -198,9 +215,13 @@ class Loop:
             self.warned = True
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
-    def _evaluate(self) -> Evaluation:
+    def _evaluate(self, metrics: Metrics) -> Evaluation:
         policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.lend()
-        evaluation = evaluate(self.config, policy, episodes, world=self.world, shared=shared)
+        try:
+            evaluation = evaluate(self.config, policy, episodes, world=self.world, shared=shared, between=self._heed)
+        except UnderstudyError:  # stopped, or the environment failed
+            self._save(metrics)
+            raise
         record = {**evaluation.to_json(), **self.learner.assess()}
         self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
@@ -275,27 +296,41 @@ def evaluate(
     *,
     greedy: bool = True,
     on_step: Callable[[int, int], None] | None = None,
+    between: Callable[[], None] | None = None,
     world: WorldMaker | None = None,
     shared: VectorWorld | None = None,
 ) -> Evaluation:
-    """A run's evaluation: its environment, its seed, its reference score. `shared`: a world that is there already."""
-    reference = config.env.reference
-    if shared is not None:
-        return evaluate_in_world(policy, shared, episodes, config.seed, greedy=greedy, reference=reference)
+    """A run's evaluation: its environment, its seed, its reference score. `shared`: a world that is there already.
+
+    `between` is called between steps of the environments, and may raise to stop it.
+    """
+    reference, name = config.env.reference, config.env.id
     if config.env.simulator != "gymnasium":
-        with closing(make_world(config.env, episodes, world, patience=_patience(config))) as separate:
+        with own_global_generators(config.seed), ExitStack() as opened:
+            played = shared or opened.enter_context(
+                closing(make_world(config.env, episodes, world, patience=_patience(config)))
+            )
             return evaluate_in_world(
-                policy, separate, episodes, config.seed, greedy=greedy, reference=reference, on_step=on_step
+                policy,
+                played,
+                episodes,
+                config.seed,
+                greedy=greedy,
+                reference=reference,
+                on_step=on_step,
+                between=between,
+                name=name,
             )
     return evaluate_policy(
         policy,
-        config.env.id,
+        name,
         episodes,
         config.seed,
         greedy=greedy,
         spec=policy.spec if isinstance(policy, Deployed) else None,
         reference=reference,
         on_step=on_step,
+        between=between,
         patience=_patience(config),
     )
 

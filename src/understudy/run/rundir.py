@@ -17,7 +17,7 @@ from typing import Any, final
 
 from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
-from understudy.core.lock import lock_folder
+from understudy.core.lock import lock_folder, release
 from understudy.run.checkpoint import NUMBERED
 from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
@@ -101,7 +101,7 @@ class RunDir:
         try:
             yield
         finally:
-            os.close(handle)
+            release(handle)
 
     def check_contained(self) -> None:
         """Whoever writes here writes nowhere else, and waits for nobody: links, pipes and devices are refused."""

@@ -26,7 +26,8 @@ def make_world(
     patience: float = PATIENCE,
 ) -> VectorWorld:
     """`count` environments that step together, each of which must answer in `patience` seconds."""
-    return PatientWorld(_make(env, count, given, spread, workers), env.id, patience)
+    world = _make(env, count, given, spread, workers)
+    return PatientWorld(world, env.id, patience, simulator=env.simulator == "given")
 
 
 def _make(env: EnvSettings, count: int, given: WorldMaker | None, spread: bool, workers: int) -> VectorWorld:

@@ -5,6 +5,7 @@ any day, in any process, and from any episode on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -14,15 +15,16 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Policy
-from understudy.core.rng import derived_seed, stream
+from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, recordable
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
 from understudy.envs.controllers import find_controller, make_controller
-from understudy.envs.gym import Env, as_actions, env_spec, make_env, observe
+from understudy.envs.gym import Env, as_actions, env_spec, make_env
+from understudy.envs.patience import PATIENCE, Patience
+from understudy.envs.played_env import Groups, PlayedEnv
 
-Groups = dict[str, NDArray[Any]]
 Act = Callable[[Groups], NDArray[Any]]
 Player = Callable[[int], Act]
 """A seed → what acts through one episode."""
@@ -62,37 +64,39 @@ def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, firs
 
     Episode k is the same whether those before it were played or not.
     """
-    spec = recipe_spec(recipe)
-    env = make_env(recipe.env)
-    try:
-        players = _players(recipe, policies, env, spec.action)
+    recipe_spec(recipe)
+    with (
+        closing(Patience(PATIENCE, f"environment '{recipe.env}'")) as answered,
+        closing(PlayedEnv(recipe.env, answered)) as env,
+    ):
+        players = _players(recipe, policies, env.env, env.spec.action)
         turns = ((number, episode) for number, count in enumerate(recipe.counts()) for episode in range(count))
         for done, (number, episode) in enumerate(islice(turns, first, None), first + 1):
             seed = derived_seed(recipe.seed, "recipe", number, episode)
-            yield _play(env, spec, players[number](seed), seed, f"environment '{recipe.env}'")
+            with own_global_generators(seed):
+                played = _play(env, players[number](seed), seed, f"recipe episode {done}")
+            yield played
             progress(done, recipe.behaviours[number].policy)
-    finally:
-        env.close()
 
 
-def _play(env: Env, spec: Spec, act: Act, seed: int, where: str) -> Episode:
-    raw, _ = env.reset(seed=seed % 2**31)
-    seen = [observe(raw, spec, where)]
+def _play(env: PlayedEnv, act: Act, seed: int, label: str) -> Episode:
+    spec = env.spec
+    seen = [env.begin(simulator_seed(seed), label)]
     actions, rewards = [], []
     terminated = truncated = False
     while not (terminated or truncated):
         action = as_actions(act(seen[-1]), spec.action)
-        raw, reward, terminated, truncated, _ = env.step(action)
-        seen.append(observe(raw, spec, where))
+        groups, reward, terminated, truncated = env.step(action)
+        seen.append(groups)
         actions.append(action)
-        rewards.append(float(reward))
+        rewards.append(reward)
     observations = {name: np.stack([groups[name] for groups in seen]) for name in spec.observation}
     return Episode(
         observations,
         np.stack(actions),
         np.asarray(rewards, np.float32),
-        bool(terminated),
-        bool(truncated) and not terminated,
+        terminated,
+        truncated and not terminated,
         mask=np.stack([groups[ACTION_MASK] for groups in seen]) if spec.masked else None,
     )
 

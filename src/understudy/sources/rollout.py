@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.protocols import Carry, Explorer
 from understudy.core.rng import derived_seed, stream
 from understudy.core.state import Static
@@ -66,9 +66,23 @@ class RolloutSource:
         source._note_place()
         return source
 
-    @torch.no_grad()
     def next(self, policy: Explorer) -> Rollout:
-        """The next T steps: facts, and how likely the policy held what it did."""
+        """The next T steps: facts, and how likely the policy held what it did.
+
+        Whatever ends it early, nothing of it is left in what a checkpoint holds: the same steps can be played again.
+        """
+        explored = self.explore.get_state()
+        try:
+            return self._play(policy)
+        except BaseException as error:
+            self.explore.set_state(explored)
+            self.displace()
+            if isinstance(error, UnderstudyError):
+                error.nothing_learned = True
+            raise
+
+    @torch.no_grad()
+    def _play(self, policy: Explorer) -> Rollout:
         anew = not self._in_place() and self._follow(policy)
         storage = RolloutStorage(self.steps, self.obs, self.device)
         player = player_of(policy, self.steps, self.world.count, self.explore, self.device)

@@ -15,7 +15,7 @@ from typing import Any, Self, final
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import sync_directory
-from understudy.core.lock import LOCK, lock_folder
+from understudy.core.lock import LOCK, lock_folder, release
 from understudy.core.spec import ActionSpace
 from understudy.data.assemble import check_actions, check_same, spec_of_episode
 from understudy.data.episode import Episode, Precision, check_episode
@@ -237,7 +237,7 @@ class Recorder:
 
 def _close(handles: list[int]) -> None:
     while handles:
-        os.close(handles.pop())
+        release(handles.pop())
 
 
 def record(

@@ -1,0 +1,103 @@
+"""Environments that fail in real runs: one sentence, everything learned so far saved, and a resume that is exact."""
+
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_worlds import armed
+from forks import Ending, finish, forks
+from small import content, short_config
+
+from understudy.run.checkpoint import list_checkpoints
+
+RARE: dict[str, Any] = {"steps": 5, "log_every": 1, "eval_every": 4, "save_every": 100}
+"""Nothing is saved before the end, unless there is a reason."""
+ASKED = r"Environment 0: seed \d+, episode 2, step 7, action \[[-.\d]+\]\.\n"
+
+
+def broken(folder: Path, fault: str, **changes: Any) -> tuple[Path, Ending]:
+    """The config of a run whose environment is broken, and how the run ended."""
+    config = short_config(folder, "ppo", env={"id": f"Faulty/{fault}-v0"}, **{**RARE, **changes})
+    armed(str(config)).touch()
+    ending = forks().run("train", config, "--quiet", no_plots=True)
+    armed(str(config)).unlink()
+    return config, ending
+
+
+def check_mended(config: Path, fault: str, **changes: Any) -> None:
+    """The run goes on when the environment is mended, and ends as one in which it was never broken."""
+    folder = config.parent
+    finish(config, folder / "run", no_plots=True)
+    whole = short_config(folder, "ppo", "whole", env={"id": f"Faulty/{fault}-v0"}, **{**RARE, **changes})
+    finish(whole, folder / "whole", no_plots=True)
+    assert content(folder / "run") == content(folder / "whole")
+
+
+FAILURES = {
+    "exit": r"environment 0 failed in its step \(SystemExit: 7, at \S+faulty_worlds\.py:\d+\)\. ",
+    "interrupt": r"environment 0 failed in its step \(KeyboardInterrupt, at \S+faulty_worlds\.py:\d+\)\. ",
+    "alarm": r"an alarm rang that nobody waits for \(SIGALRM\)\. Environments that use signal\.alarm .* again\. ",
+}
+
+
+@pytest.mark.parametrize("fault", FAILURES)
+def test_a_failure_is_one_sentence_and_everything_learned_is_kept(fault: str, tmp_path: Path) -> None:
+    config, ending = broken(tmp_path, fault)
+    assert ending.code == 1
+    assert re.fullmatch(rf"environment 'Faulty/{fault}-v0': {FAILURES[fault]}{ASKED}", ending.err), ending.err
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [2]
+    if fault == "exit":
+        check_mended(config, fault)
+
+
+@pytest.mark.parametrize(("fault", "code"), [("leave", 7), ("crash", -signal.SIGSEGV)])
+def test_what_ends_the_process_leaves_a_run_that_goes_on(fault: str, code: int, tmp_path: Path) -> None:
+    """From inside nothing can be done: what was saved is there. Native code that crashes at least tells where."""
+    config, ending = broken(tmp_path, fault, save_every=1)
+    assert ending.code == code
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [1, 2]
+    if fault == "leave":
+        check_mended(config, fault, save_every=1)
+    else:
+        assert re.search(r"Segmentation fault.*faulty_worlds\.py", ending.err, re.DOTALL)
+
+
+@pytest.mark.parametrize(("fault", "how"), [("leave", "exit code 7"), ("crash", "SIGSEGV")])
+def test_a_process_of_its_own_is_told_with_what_it_was_asked(fault: str, how: str, tmp_path: Path) -> None:
+    source = {"envs": 2, "steps": 7, "workers": 2}
+    config = short_config(tmp_path, "ppo", env={"id": f"Faulty/{fault}-v0"}, source=source, **RARE)
+    armed(str(config)).write_text("others")
+    ending = forks().run("train", config, "--quiet", no_plots=True)
+    last = ending.err.splitlines()[-1]
+    told = rf"environment 'Faulty/{fault}-v0': the process of environment 1 is gone \({how}\)\. "
+    assert re.fullmatch(told + r"Environment 1: seed \d+, episode 2, step 7, action \[[-.\d]+\]\.", last), ending.err
+    assert ending.code == 1
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [2]
+
+
+@pytest.mark.parametrize(("updates", "number"), [(12, signal.SIGINT), (3, signal.SIGTERM)])
+def test_an_evaluation_is_stopped_between_two_steps_and_played_again(updates: int, number: int, tmp_path: Path) -> None:
+    """Also the last one, after which there is nothing left to learn. Played to its end it would take six seconds."""
+    run = tmp_path / "run"
+    words: dict[str, Any] = {"steps": updates, "save_every": 100, "env": {"id": "Faulty/slow-v0"}}
+    config = short_config(tmp_path, **words)
+    armed(str(config)).touch()
+    child = forks().start("train", config, "--quiet", no_plots=True)
+    until = time.monotonic() + 60
+    while not armed(str(config)).stat().st_size:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    began = time.monotonic()
+    child.kill(number)
+    ending = child.wait()
+    assert time.monotonic() - began < 3
+    assert ending.code == 128 + number
+    assert ending.err == f"run '{run}': stopped and saved at update 3. Go on with: understudy resume {run}\n"
+    assert (run / "eval.jsonl").read_text() == ""
+    armed(str(config)).unlink()
+    finish(config, run, no_plots=True)
+    finish(short_config(tmp_path, name="whole", **words), tmp_path / "whole", no_plots=True)
+    assert content(run) == content(tmp_path / "whole")
