@@ -31,6 +31,8 @@ class Faults(TypedDict, total=False):
     stop_signal: int
     file_limit: int
     """No file may grow beyond so many bytes: what a full disk looks like to a process."""
+    address_space: int
+    """More memory than this is refused."""
     no_plots: bool
     """Drawing takes longer than the rest of a short run together."""
 
@@ -47,6 +49,8 @@ def install(faults: Faults) -> None:
         _tear(faults["torn_at"])
     if "stop_at" in faults:
         _stop_at(faults["stop_at"], faults.get("stop_signal", signal.SIGTERM))
+    if "address_space" in faults:
+        resource.setrlimit(resource.RLIMIT_AS, (faults["address_space"],) * 2)
     if "file_limit" in faults:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (faults["file_limit"],) * 2)

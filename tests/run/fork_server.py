@@ -28,6 +28,9 @@ from understudy.run.meta import sources, versions
 PRELOADED = (commands, event_file, scores, store, session)
 """What the command imports when it needs it; here once, so that no child waits for it."""
 
+KIBIBYTE = 1024 if sys.platform == "linux" else 1
+"""In what the memory of a child is counted."""
+
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit "ignore"
@@ -38,15 +41,16 @@ def main() -> None:
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         if "wait" in request:
-            _, status = os.waitpid(request["wait"], 0)
-            answer = os.waitstatus_to_exitcode(status)
+            _, status, usage = os.wait4(request["wait"], 0)
+            answer = [os.waitstatus_to_exitcode(status), usage.ru_maxrss * KIBIBYTE]
         else:
             # A Ctrl-C that comes before the child is the command would hit the server's code instead.
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            answer = os.fork()
-            if answer == 0:
+            pid = os.fork()
+            if pid == 0:
                 become(request)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+            answer = [pid]
         answers.write(f"{json.dumps(answer)}\n")
 
 

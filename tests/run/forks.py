@@ -3,9 +3,11 @@
 import atexit
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +25,8 @@ class Ending:
     code: int
     out: str
     err: str
+    memory: int
+    """Bytes it had resident at most, those of the server it was forked from included."""
 
 
 @final
@@ -35,9 +39,13 @@ class Child:
     def kill(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def wait(self) -> Ending:
-        code = self.server.ask({"wait": self.pid})
-        return Ending(code, (self.talk / "out").read_text(), (self.talk / "err").read_text())
+    def wait(self, seconds: float = 600.0) -> Ending:
+        """How it ended; what lasts longer is killed."""
+        killer = threading.Timer(seconds, self.kill, [signal.SIGKILL])
+        killer.start()
+        code, memory = self.server.ask({"wait": self.pid})
+        killer.cancel()
+        return Ending(code, (self.talk / "out").read_text(), (self.talk / "err").read_text(), memory)
 
 
 @final
@@ -62,18 +70,18 @@ class ForkServer:
         talk.mkdir()
         for name in ("out", "err"):
             (talk / name).touch()  # a child may be killed before it can open them
-        pid = self.ask({"argv": list(map(str, argv)), "faults": faults, "talk": str(talk)})
+        (pid,) = self.ask({"argv": list(map(str, argv)), "faults": faults, "talk": str(talk)})
         return Child(self, pid, talk)
 
     def run(self, *argv: str | Path, **faults: Unpack[Faults]) -> Ending:
         return self.start(*argv, **faults).wait()
 
-    def ask(self, request: dict[str, Any]) -> int:
+    def ask(self, request: dict[str, Any]) -> list[int]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        answer: int = json.loads(self._process.stdout.readline())
+        answer: list[int] = json.loads(self._process.stdout.readline())
         return answer
 
     def close(self) -> None:
