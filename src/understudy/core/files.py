@@ -12,35 +12,48 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import UnderstudyError
+from understudy.core.lock import hold
+from understudy.core.siblings import new_sibling, sibling, sweep
 
 CHUNK = 1 << 22
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` atomically and durably."""
-    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    sweep(path.parent)
     try:
-        write_new(sibling, content)
-        sibling.replace(path)
-    except BaseException:
-        sibling.unlink(missing_ok=True)
+        draft, handle = new_sibling(path)
+        try:
+            _fill(handle, content)
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(handle)
+        sync_directory(path.parent)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
-    sync_directory(path.parent)
 
 
 def write_new(path: Path, content: bytes) -> None:
     """Create `path`, write and fsync it; for files inside a folder that is renamed as a whole later."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(handle, view[:CHUNK]) :]
-        os.fsync(handle)
+        _fill(handle, content)
     except OSError as error:
         error.filename = str(path)  # a full disk does not say which file it was
         raise
     finally:
         os.close(handle)
+
+
+def _fill(handle: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view[:CHUNK]) :]
+    os.fsync(handle)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -74,9 +87,23 @@ def publish_directory(draft: Path, final: Path) -> None:
 
 def remove_directory(path: Path) -> None:
     """Remove a folder so that a crash on the way leaves nothing that looks whole."""
-    doomed = path.with_name(f".{path.name}.{os.getpid()}.old")
-    path.rename(doomed)
-    discard(doomed)
+    sweep(path.parent)
+    doomed = sibling(path, "old")
+    handle = _held_if_folder(path)
+    try:
+        path.rename(doomed)
+        discard(doomed)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _held_if_folder(path: Path) -> int | None:
+    """The lock that keeps others from sweeping what is being removed; a dead link has none."""
+    try:
+        return hold(path)
+    except OSError:
+        return None
 
 
 def discard(path: Path) -> None:

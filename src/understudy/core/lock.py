@@ -9,15 +9,26 @@ from understudy.core.errors import UnderstudyError
 LOCK = ".lock"
 
 
-def hold_folder(folder: Path) -> int:
-    """A lock on the folder itself, which puts no file into it; BlockingIOError, if another holds it."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+def hold(path: Path) -> int:
+    """A lock on a file or folder itself, which puts nothing beside it; BlockingIOError, if another holds it."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         os.close(handle)
         raise
     return handle
+
+
+def try_hold(handle: int) -> bool:
+    """The same of an open file; False, if another holds it. Where nothing can be locked nobody does."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: str) -> int:

@@ -1,5 +1,6 @@
 """Pictures of a run, made from its logs alone."""
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from understudy.core.files import write_bytes
 from understudy.run.rundir import RunDir
 
 TERMS = "terms/"
@@ -69,7 +71,7 @@ def _draw_panels(metrics: list[dict[str, Any]], names: list[str], path: Path) ->
 def save_figure(figure: Figure, path: Path) -> Path:
     """As a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}")
-    FigureCanvasAgg(figure).print_png(draft)  # type: ignore[no-untyped-call]
-    draft.replace(path)
+    content = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(content)  # type: ignore[no-untyped-call]
+    write_bytes(path, content.getvalue())
     return path
