@@ -1,8 +1,6 @@
 """Understudy learns control policies from experience that others already had, and then from its own."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, which takes its time to be imported
 if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
@@ -88,7 +86,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "ratios":
         return import_module("understudy.ratios")
     for home, names in HOMES.items():

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ def understudy(*words: str | Path) -> Spoken:
     """Run `understudy <words>` here and now."""
     out, err = io.StringIO(), io.StringIO()
     argv, code = sys.argv, 0
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     sys.argv = ["understudy", *map(str, words)]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -33,6 +35,8 @@ def understudy(*words: str | Path) -> Spoken:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         sys.argv = argv
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return Spoken(code, out.getvalue(), err.getvalue())
 
 

@@ -66,7 +66,7 @@ def test_a_signal_inside_a_callback_is_not_lost() -> None:
     """Python drops exceptions of weak references' callbacks, and imports are full of those."""
     script = (
         "import os, signal, time, weakref\n"
-        "from understudy.cli.stopping import stoppable\n"
+        "from understudy.core.stopping import stoppable\n"
         "class Thing: pass\n"
         "def callback(reference): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.05)\n"
         "with stoppable('test', ''):\n"
@@ -78,11 +78,53 @@ def test_a_signal_inside_a_callback_is_not_lost() -> None:
     assert "went on" not in done.stdout
 
 
-def test_the_library_is_imported_piece_by_piece() -> None:
-    """Otherwise a second of torch would go by before anybody listens to Ctrl-C."""
-    script = "import sys, understudy.cli.main; print({'torch', 'numpy', 'gymnasium', 'typer'} & {*sys.modules})"
+def test_nothing_is_imported_before_the_command_listens() -> None:
+    """Otherwise a second of torch would go by before anybody hears Ctrl-C, or twenty milliseconds of the rest."""
+    script = "import sys; before = {*sys.modules}; import understudy.cli.main; print(*{*sys.modules} - before)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert {name.split(".")[0] for name in done.stdout.split()} == {"understudy"}
+
+
+AT_IMPORT = """
+import os, signal, sys
+left = int(sys.argv.pop(1))
+def hook(event, facts):
+    global left
+    left -= event == "import" and "understudy.cli.main" in sys.modules
+    if left == 0 and event == "import":
+        left = -1
+        os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.addaudithook(hook)
+from understudy.cli.main import main
+main()
+"""
+"""Ctrl-C as the entry point's n-th module is looked for."""
+
+
+def test_ctrl_c_at_every_import() -> None:
+    endings = []
+    for number in [*range(1, 25), *range(25, 200, 25), 10**6]:
+        words = [sys.executable, "-c", AT_IMPORT, str(number), "--help"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        endings.append((done.returncode, done.stdout, done.stderr))
+    assert set(endings[:-1]) == {(128 + signal.SIGINT, "", "understudy: stopped.\n")}
+    assert endings[-1][0] == 0
+
+
+def test_ctrl_c_when_all_is_done_but_python_itself() -> None:
+    """The exit code is that of the command: nothing is left to stop."""
+    script = (
+        "import atexit, os, signal, sys\n"
+        "from understudy.cli.main import main\n"
+        "class Last:\n"
+        "    def __del__(self, kill=os.kill, pid=os.getpid()): kill(pid, 2); kill(pid, 15)\n"
+        "sys.last = Last()\n"
+        "main()\n"
+    )
+    words = [sys.executable, "-c", script, "list", "configs"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_public_names_are_where_their_list_says() -> None:

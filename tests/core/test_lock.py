@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from understudy.core.errors import RunError
-from understudy.core.lock import hold_folder, lock_folder, release
+from understudy.core.lock import hold, lock_folder, release
 
 
 @contextmanager
@@ -40,13 +40,13 @@ def lock(folder: Path) -> int:
 def test_a_fork_does_not_keep_a_lock(tmp_path: Path) -> None:
     folder = tmp_path / "held"
     folder.mkdir()
-    handles = lock(tmp_path), hold_folder(folder)
+    handles = lock(tmp_path), hold(folder)
     with sleeping_child():
         with pytest.raises(RunError, match=rf"another process \(pid {os.getpid()}\) is writing it"):
             lock(tmp_path)
         for handle in handles:
             release(handle)
-        for handle in (lock(tmp_path), hold_folder(folder)):
+        for handle in (lock(tmp_path), hold(folder)):
             release(handle)
 
 

@@ -29,6 +29,8 @@ class Faults(TypedDict, total=False):
     stop_at: int
     """A stop signal arrives during this update."""
     stop_signal: int
+    hurry_at: int
+    """The same signal once more, before the n-th change of files that follows."""
     file_limit: int
     """No file may grow beyond so many bytes: what a full disk looks like to a process."""
     address_space: int
@@ -42,13 +44,13 @@ def install(faults: Faults) -> None:
     if faults.get("no_plots"):
         put(loop, "draw_run", _draw_nothing)
     if "die_at" in faults:
-        _die_at(faults["die_at"], all_kinds=False)
+        _at(faults["die_at"], die, CHANGES)
     if "die_at_any" in faults:
-        _die_at(faults["die_at_any"], all_kinds=True)
+        _at(faults["die_at_any"], die, (*CHANGES, *LOOKS))
     if "torn_at" in faults:
         _tear(faults["torn_at"])
     if "stop_at" in faults:
-        _stop_at(faults["stop_at"], faults.get("stop_signal", signal.SIGTERM))
+        _stop_at(faults["stop_at"], faults.get("stop_signal", signal.SIGTERM), faults.get("hurry_at", 0))
     if "address_space" in faults:
         resource.setrlimit(resource.RLIMIT_AS, (faults["address_space"],) * 2)
     if "file_limit" in faults:
@@ -69,14 +71,15 @@ def _draw_nothing(run: RunDir) -> list[Any]:
     return []
 
 
-def _die_at(count: int, *, all_kinds: bool) -> None:
-    left = count
+def _at(count: int, deed: Callable[[], None], kinds: tuple[str, ...]) -> None:
+    """Do it in place of the n-th operation of these kinds."""
+    left, all_kinds = count, kinds != CHANGES
 
     def note() -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            die()
+            deed()
 
     def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
@@ -93,7 +96,7 @@ def _die_at(count: int, *, all_kinds: bool) -> None:
         return open_file(path, flags, *args, **options)
 
     put(os, "open", counted_open)
-    for name in (*CHANGES, *LOOKS) if all_kinds else CHANGES:
+    for name in kinds:
         put(os, name, counted(getattr(os, name)))
     # Logs go through Python's buffered files, whose system calls are out of reach from here.
     for name in ("write", "sync", "close") if all_kinds else ("write",):
@@ -124,15 +127,20 @@ def _tear(count: int) -> None:
     put(LogFile, "write", torn_log)
 
 
-def _stop_at(update: int, number: int) -> None:
+def _stop_at(update: int, number: int, hurry_at: int) -> None:
     left = update
+
+    def send() -> None:
+        os.kill(os.getpid(), number)
 
     def stopping(before: Callable[[Any], Metrics]) -> Callable[[Any], Metrics]:
         def stopped(learner: object) -> Metrics:
             nonlocal left
             left -= 1
             if left == 0:
-                os.kill(os.getpid(), number)
+                if hurry_at:
+                    _at(hurry_at, send, CHANGES)
+                send()
             return before(learner)
 
         return stopped

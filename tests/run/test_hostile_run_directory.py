@@ -177,7 +177,7 @@ def _declare(words: str, value: Any) -> Spoil:
 
     def spoil(path: Path) -> None:
         card = json.loads(path.read_text())
-        owners = [card, *(part for part in _dicts(card) if words.split(".")[0] in part)]
+        owners = [card, *(part for part in _dicts(card) if words.split(".", maxsplit=1)[0] in part)]
         first, *rest = words.split(".")
         for owner in [one for one in owners if first in one]:
             place, names = owner, [first, *rest]

@@ -1,13 +1,12 @@
 """dataset check: can this data be trusted, and did it come from this environment?"""
 
-import io
 import json
 import sys
 from typing import Annotated
 
 import typer
 
-from understudy.cli.stopping import stoppable
+from understudy.core.stopping import stoppable
 
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Environment = Annotated[
@@ -38,8 +37,6 @@ def check(
 
         from understudy.run.dataset.check_screen import by_hand, screen, verdict
 
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")
         console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
         for line in screen(report, min(console.width, 100)):
             console.print(line, soft_wrap=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from understudy.cli.learn import Quiet
-from understudy.cli.stopping import stoppable
 from understudy.core.errors import ConfigError
+from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
 Source = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]

@@ -7,8 +7,8 @@ import typer
 
 from understudy.cli.dataset_convert import Environment, Source
 from understudy.cli.learn import Quiet
-from understudy.cli.stopping import stoppable
 from understudy.core.errors import ConfigError
+from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
 

@@ -1,6 +1,5 @@
 """dataset inspect, dataset list: what is in a dataset, and which datasets there are."""
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.stopping import stoppable
+from understudy.core.stopping import stoppable
 
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
@@ -46,7 +45,7 @@ def inspect(
         print(json.dumps(seen.to_json(), allow_nan=False))
         return
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
-    console.print(screen(seen, unicode=_speaks_unicode()))
+    console.print(screen(seen, unicode=not console.options.ascii_only))
     if drawn:
         print(drawn)
 
@@ -78,12 +77,3 @@ def _local(root: Path, depth: int = 4) -> set[str]:
         elif folder.is_dir() and not folder.is_symlink():
             found |= {f"{folder.name}/{name}" for name in _local(folder, depth - 1)}
     return found
-
-
-def _speaks_unicode() -> bool:
-    """Whether the terminal can show the pictures; where it cannot, no letter shall stop the command."""
-    if (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8":
-        return True
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    return False

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.stopping import stoppable
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
 ConfigName = Annotated[str, typer.Argument(help="A config by name (iql/pendulum) or a path to a .yaml file.")]
@@ -31,7 +31,9 @@ def train(config: ConfigName, overrides: Overrides = None, quiet: Quiet = False)
 
     reporter = Reporter(quiet=quiet)
     resolved = load_config(config, overrides or [])
-    run = start(resolved, reporter=reporter)
+    out = Path(resolved.out)
+    with stoppable(f"run '{out}'", lambda: _way_on(out)):
+        run = start(resolved, reporter=reporter)
     _summarise(run.path, run.result, quiet)
 
 
@@ -47,7 +49,9 @@ def resume(
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
-    done = go_on(run, steps=_steps(overrides or []), reporter=Reporter(quiet=quiet), accept_versions=accept_versions)
+    steps, reporter = _steps(overrides or []), Reporter(quiet=quiet)
+    with stoppable(f"run '{run}'", lambda: _way_on(run)):
+        done = go_on(run, steps=steps, reporter=reporter, accept_versions=accept_versions)
     _summarise(done.path, done.result, quiet)
 
 
@@ -132,6 +136,15 @@ def collect(
         size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
         print(f"{size}, mean return {dataset.returns().mean():.1f}")
         print(f"written to {out}, fingerprint {dataset.fingerprint}")
+
+
+def _way_on(run: Path) -> str:
+    """What to do after a run that was stopped without being saved."""
+    from understudy.run.rundir import RunDir
+
+    if not RunDir(run).config_file.exists():
+        return "Nothing was begun: the same command starts it."
+    return f"What was saved before is whole. Go on with: understudy resume {run}"
 
 
 def _steps(overrides: list[str]) -> int | None:

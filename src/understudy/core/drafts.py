@@ -1,11 +1,6 @@
-"""Drafts: hidden folders beside what they become, held by their writer and swept by the next one if it died.
-
-A draft is `.<name>.<pid>.<kind>` beside `<name>`. Whether its writer lives is told by the lock on the folder, not by
-the number: in a container every process may have the same.
-"""
+"""Drafts: hidden folders beside what they become, held by their writer and swept by the next one if it died."""
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +8,9 @@ from pathlib import Path
 
 from understudy.core.errors import DataError
 from understudy.core.files import publish_directory, sync_directory
-from understudy.core.lock import hold_folder, release
+from understudy.core.lock import release, try_hold
+from understudy.core.siblings import is_named, sibling, sweep
 
-KINDS = ("draft", "file", "store", "original")
 ATTEMPTS = 100
 """Nobody is swept so often."""
 
@@ -44,8 +39,8 @@ def working_folder(path: Path, kind: str) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise DataError(str(path), f"cannot be written: '{error.filename}' is a file, not a folder") from error
-    sweep(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{kind}")
+    sweep(path.parent)
+    draft = sibling(path, kind)
     handle = _claim(draft, path)
     try:
         yield draft
@@ -58,19 +53,6 @@ def working_folder(path: Path, kind: str) -> Iterator[Path]:
         release(handle)
 
 
-def sweep(path: Path) -> None:
-    """Remove drafts of `path` whose writers are dead."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.\d+\.({'|'.join(KINDS)})")
-    for entry in path.parent.iterdir():
-        if ours.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink():
-            try:
-                handle = hold_folder(entry)
-            except OSError:  # held, gone by now, or kept where nothing can be locked
-                continue
-            shutil.rmtree(entry, ignore_errors=True)
-            release(handle)
-
-
 def _claim(draft: Path, path: Path) -> int:
     """A new folder, held. Somebody may sweep it before it is: then it is made again."""
     for _ in range(ATTEMPTS):
@@ -79,19 +61,10 @@ def _claim(draft: Path, path: Path) -> int:
         except FileExistsError:
             break
         try:
-            handle = _hold(draft)
-        except (BlockingIOError, FileNotFoundError):
+            handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
             continue
-        if draft.exists() and os.path.samestat(os.fstat(handle), draft.stat()):
+        if try_hold(handle) and is_named(handle, draft):
             return handle
         release(handle)
     raise DataError(str(path), "another process is writing it", do="Wait for it, or choose another name.")
-
-
-def _hold(draft: Path) -> int:
-    try:
-        return hold_folder(draft)
-    except (BlockingIOError, FileNotFoundError):
-        raise
-    except OSError:  # a file system without locks: nobody will sweep there either
-        return os.open(draft, os.O_RDONLY)

@@ -1,7 +1,6 @@
 """Errors in one voice: `<where>: <what is wrong>: got <x>, expected <y>. <what to do>.`"""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class UnderstudyError(Exception):
@@ -57,6 +56,8 @@ class MissingPackageError(UnderstudyError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A sentence that suggests the closest known name, or lists what there is."""
+    from difflib import get_close_matches
+
     names = sorted(known)
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:

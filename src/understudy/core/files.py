@@ -15,20 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import UnderstudyError
+from understudy.core.lock import hold, release
+from understudy.core.siblings import new_sibling, sibling, sweep
 
 CHUNK = 1 << 22
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` atomically and durably."""
-    sibling = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    sweep(path.parent)
     try:
-        write_new(sibling, content)
-        sibling.replace(path)
-    except BaseException:
-        sibling.unlink(missing_ok=True)
+        draft, handle = new_sibling(path)
+        try:
+            _fill(handle, content)
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        finally:
+            release(handle)
+        sync_directory(path.parent)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
         raise
-    sync_directory(path.parent)
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -36,10 +45,7 @@ def write_new(path: Path, content: bytes) -> None:
     handle = _create(path)
     try:
         with naming(path):
-            view = memoryview(content)
-            while view:
-                view = view[os.write(handle, view[:CHUNK]) :]
-            os.fsync(handle)
+            _fill(handle, content)
     finally:
         os.close(handle)
 
@@ -69,6 +75,13 @@ def read_bytes(path: Path) -> bytes:
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
     return path.read_bytes()
+
+
+def _fill(handle: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(handle, view[:CHUNK]) :]
+    os.fsync(handle)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -105,21 +118,36 @@ def replace_directory(draft: Path, final: Path) -> None:
     if not os.path.lexists(final):  # a dead link has the name, too
         publish_directory(draft, final)
         return
-    doomed = _doomed(final)
-    final.rename(doomed)
-    publish_directory(draft, final)
-    discard(doomed)
+    doomed = sibling(final, "old")
+    handle = _held_if_folder(final)
+    try:
+        final.rename(doomed)
+        publish_directory(draft, final)
+        discard(doomed)
+    finally:
+        if handle is not None:
+            release(handle)
 
 
 def remove_directory(path: Path) -> None:
     """Remove a folder so that a crash on the way leaves nothing that looks whole."""
-    doomed = _doomed(path)
-    path.rename(doomed)
-    discard(doomed)
+    sweep(path.parent)
+    doomed = sibling(path, "old")
+    handle = _held_if_folder(path)
+    try:
+        path.rename(doomed)
+        discard(doomed)
+    finally:
+        if handle is not None:
+            release(handle)
 
 
-def _doomed(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.old")
+def _held_if_folder(path: Path) -> int | None:
+    """The lock that keeps others from sweeping what is being removed; a dead link has none."""
+    try:
+        return hold(path)
+    except OSError:
+        return None
 
 
 def discard(path: Path) -> None:

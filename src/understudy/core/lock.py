@@ -27,15 +27,30 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-def hold_folder(folder: Path) -> int:
-    """A lock on the folder itself, which puts no file into it; BlockingIOError, if another holds it."""
-    handle = _open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def hold(path: Path) -> int:
+    """A lock on a file or folder itself, which puts nothing beside it; BlockingIOError, if another holds it."""
+    handle = _open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:
         release(handle)
         raise
     return handle
+
+
+def try_hold(handle: int) -> bool:
+    """The same of an open file; False, if another holds it. Where nothing can be locked nobody does.
+
+    In either case it is closed by `release`.
+    """
+    _held.add(handle)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: str) -> int:

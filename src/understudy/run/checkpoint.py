@@ -133,5 +133,5 @@ def _prune(folder: Path, keep: int, newest: int) -> None:
     for updates in [found for found in list_checkpoints(folder) if found <= newest][:-keep]:
         remove_directory(folder / f"{updates:09d}")
     for entry in folder.iterdir():
-        if re.fullmatch(r"\.\d{9}\.(draft|\d+\.old)", entry.name):
+        if re.fullmatch(r"\.\d{9}\.draft", entry.name):
             shutil.rmtree(entry, ignore_errors=True)

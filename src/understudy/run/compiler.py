@@ -6,7 +6,11 @@ last bits differ from eager's, so it is a setting of the run (`compile=true`) an
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FunctionType, MethodType
 
 import torch
@@ -14,9 +18,13 @@ import torch
 from understudy.core.batch import Transitions
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Metrics, TakingTurns
+from understudy.core.stopping import stoppable
 
 Update = Callable[[Transitions], Metrics]
 COMPILERS = ("g++", "clang++", "c++")
+PROCESSES = Path("/proc")
+LAST_SECONDS = 1.0
+"""For compilers that were told to end to remove what they wrote half of."""
 
 
 def compile_update(update: Update, device: torch.device) -> Update:
@@ -50,8 +58,18 @@ def _compiled(method: Update, device: torch.device) -> Update:
     if device.type == "cpu":
         options["cpp_wrapper"] = True
     compiled = torch.compile(_of_its_own(method), fullgraph=True, options=options)
+    fresh = True
 
     def step(data: Transitions) -> Metrics:
+        nonlocal fresh
+        if fresh:
+            with _compiling():
+                metrics = first(data)
+            fresh = False
+            return metrics
+        return compiled(data)
+
+    def first(data: Transitions) -> Metrics:
         try:
             return compiled(data)
         except (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError) as error:
@@ -59,6 +77,50 @@ def _compiled(method: Update, device: torch.device) -> Update:
             raise ConfigError("compile", f"this run cannot be compiled ({reason})", do="Use compile=false.") from error
 
     return step
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """Half a minute in which nothing moves yet: a signal need not wait for its end, and ends the compilers, too."""
+    before = set(_descendants())
+
+    def end_compilers() -> None:
+        # The innermost first: a compiler removes the half of a file whose writer has died, or torch would take it for
+        # a whole one the next time.
+        started = [process for process in reversed(_descendants()) if process not in before]
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        until = time.monotonic() + LAST_SECONDS
+        while time.monotonic() < until and any(_runs(process) for process in started):
+            time.sleep(0.01)
+
+    with stoppable("compile", at_once=end_compilers):
+        yield
+
+
+def _descendants() -> list[int]:
+    """Processes that this one started, and those they started, parents first; none where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in PROCESSES.glob("[0-9]*"):
+        if words := _status(int(entry.name)):
+            children.setdefault(int(words[1]), []).append(int(entry.name))
+    found = [os.getpid()]
+    for process in found:
+        found += children.get(process, [])
+    return found[1:]
+
+
+def _runs(process: int) -> bool:
+    return _status(process)[:1] not in ([], ["Z"])
+
+
+def _status(process: int) -> list[str]:
+    """What /proc/…/stat says behind the name: state, parent and more; empty for a process that is gone."""
+    try:
+        return (PROCESSES / str(process) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _no_guards(guards: Sequence[object]) -> list[bool]:

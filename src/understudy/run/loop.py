@@ -20,6 +20,7 @@ from understudy.core.files import write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.rng import own_global_generators
 from understudy.core.state import capture, nonfinite
+from understudy.core.stopping import SIGNALS, StoppedError, listen
 from understudy.envs.patience import PATIENCE
 from understudy.envs.vector import VectorWorld
 from understudy.nn.deployed import Deployed
@@ -160,6 +161,8 @@ class Loop:
         """
         try:
             return self.learner.update()
+        except StoppedError as stopped:  # while it was compiled: nothing moved, and nothing is to be saved
+            raise InterruptedRunError(self.run.path, self.saved, stopped.number) from None
         except UnderstudyError as error:
             if nonfinite(capture(self.learner.algorithm)):
                 self._rewind([])
@@ -341,20 +344,24 @@ def _patience(config: RunConfig) -> float:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM while inside; the loop looks at the list between updates."""
+    """Collects Ctrl-C and SIGTERM while inside; the loop looks at the list between updates.
+
+    Who asks twice wants it now: that one is heard by whoever listened before.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield received
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        if received:  # asked twice: now
-            raise KeyboardInterrupt
+        if received:
+            listen(before)
+            signal.raise_signal(number)
         received.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    listen(dict.fromkeys(SIGNALS, note))
     try:
         yield received
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        listen(before)

@@ -23,7 +23,7 @@ from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
 from understudy.run.logs import SCORE, read_lines
 
-LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+)?\.(tmp|draft|old)")
+LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+(\.understudy)?)?\.(tmp|draft|old)")
 """Drafts and doomed folders of a process that died."""
 
 

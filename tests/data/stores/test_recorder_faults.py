@@ -210,7 +210,7 @@ def test_what_a_dead_process_of_the_same_number_left_is_not_taken_up(tmp_path: P
     """In a container every process may have the number 1."""
     dataset = random_dataset()
     for name in ("a", "b"):
-        unfinished(tmp_path / f".{name}.{os.getpid()}.draft")
+        unfinished(tmp_path / f".{name}.{os.getpid()}.understudy.draft")
     record(dataset.recording(), tmp_path / "a", dataset.spec.action)
     write_store(dataset, tmp_path / "b")
     assert open_store(tmp_path / "a").fingerprint == open_store(tmp_path / "b").fingerprint == dataset.fingerprint

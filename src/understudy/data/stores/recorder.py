@@ -35,8 +35,10 @@ from understudy.data.stores.journal import (
     write_card,
 )
 from understudy.data.stores.npy import write_column
-from understudy.data.stores.store import check_names, write_manifest
+from understudy.data.stores.store import MANIFEST, check_names, write_manifest
 
+LEFTOVERS = (JOURNAL, LOCK, CARD)
+"""What a recorder needs and a store does not."""
 SYNC_EPISODES = 64
 """Episodes between fsyncs: what a power cut may cost, besides the one being recorded."""
 
@@ -129,11 +131,12 @@ class Recorder:
         if is_unfinished(self.path):  # still, now that nobody else can finish it
             self._take_up()
         elif self.path.exists() and (not self.path.is_dir() or any(self.path.glob("[!.]*"))):
+            _close(self._handles)
+            settle(self.path)
             raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
 
     def _lock(self) -> None:
-        do = "Wait for it, stop it, or choose another name."
-        self._handles.append(lock_folder(self.path, DataError, f"dataset '{self.path}'", do))
+        self._handles.append(_lock(self.path))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -147,6 +150,7 @@ class Recorder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock()
             if any(self.path.glob("[!.]*")):  # another recorder was faster
+                (self.path / LOCK).unlink()
                 raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
         self._first = episode
         self._layout = Layout.of(episode, spec_of_episode(episode, self.space))
@@ -219,9 +223,7 @@ class Recorder:
             (self.path / f"{name}.npy").unlink(missing_ok=True)
             facts[name] = write_column(self.path / f"{name}.npy", array, [array])
         write_manifest(self.path, layout.spec, facts, self.recipe, self.env)
-        for leftover in (JOURNAL, CARD, LOCK):
-            (self.path / leftover).unlink()
-        sync_directory(self.path)
+        _clear(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -233,6 +235,29 @@ class Recorder:
             self.finish()
         else:
             self.close()
+
+
+def settle(path: Path) -> bool:
+    """Clear away what a recorder that died after its last file left in a finished store; whether there was anything."""
+    if not (path / MANIFEST).is_file() or not any((path / name).exists() for name in LEFTOVERS):
+        return False
+    handle = _lock(path)
+    try:
+        _clear(path)
+    finally:
+        release(handle)
+    return True
+
+
+def _lock(path: Path) -> int:
+    do = "Wait for it, stop it, or choose another name."
+    return lock_folder(path, DataError, f"dataset '{path}'", do)
+
+
+def _clear(path: Path) -> None:
+    for name in LEFTOVERS:
+        (path / name).unlink(missing_ok=True)
+    sync_directory(path)
 
 
 def _close(handles: list[int]) -> None:

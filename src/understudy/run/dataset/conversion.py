@@ -8,6 +8,7 @@ from typing import Any, final
 
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.siblings import sweep
 from understudy.core.spec import ActionSpace
 from understudy.data import finals
 from understudy.data.corruption import corruption_facts
@@ -77,6 +78,7 @@ def target_kind(target: Path, minari_id: str) -> str:
             do="Or give --minari ID.",
         )
     if not minari_id and target.exists():
+        sweep(target.parent)  # it may have been killed when all but this was done
         raise DataError(str(target), "already exists", do="Choose another name or remove it first.")
     return kind
 

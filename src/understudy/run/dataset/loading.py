@@ -17,8 +17,8 @@ from understudy.data.episode import Episode, Precision
 from understudy.data.formats.readers import Origin, open_recording
 from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
-from understudy.data.stores.recorder import Recorder
-from understudy.data.stores.store import is_store, open_store
+from understudy.data.stores.recorder import Recorder, settle
+from understudy.data.stores.store import is_store, open_store, store_recipe
 from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
@@ -185,11 +185,14 @@ def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
 def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Dataset:
     """Play a recipe into a store; what a killed collection left at `path` is kept, and the rest is played."""
     recipe = resolve_recipe(recipe)
+    facts = recipe.model_dump(mode="json")
+    if settle(path) and store_recipe(path) == facts:  # killed when all but the clearing away was done
+        return open_store(path)
     spec = recipe_spec(recipe)
     policies = recipe_policies(recipe, spec)
     torch.set_num_threads(1)
     with (
-        Recorder(path, spec.action, recipe=recipe.model_dump(mode="json")) as recorder,
+        Recorder(path, spec.action, recipe=facts) as recorder,
         reporter.task("collecting", recipe.episodes, "episodes", recorder.episodes) as advance,
     ):
         if recorder.episodes:

@@ -1,0 +1,61 @@
+"""From words to an exit code; and what happens when something goes wrong: one sentence, no traceback."""
+
+import faulthandler
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from understudy.cli.streams import OutputError, open_streams
+from understudy.core.errors import UnderstudyError
+from understudy.core.stopping import StopSignal, stoppable
+
+if TYPE_CHECKING:
+    from typer import Typer
+
+
+def run(words: list[str]) -> int:
+    """Run the command; what to exit with."""
+    debug = "--debug" in words
+    try:
+        open_streams()
+        with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr to write to
+            faulthandler.enable()  # a crash of native code cannot be caught: at least it says where it was
+        from understudy.cli.commands import app  # takes its time, in which nothing is begun yet
+
+        with stoppable("understudy"):
+            return _obey(app, [word for word in words if word != "--debug"])
+    except StopSignal as stopped:  # in the very last moment
+        return 128 + stopped.number
+    except Exception as error:
+        return _report(error, debug=debug)
+
+
+def _obey(app: "Typer", words: list[str]) -> int:
+    try:
+        app(words, prog_name="understudy")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.stdout.flush()  # here, where a failure is told, and not when Python is gone
+    return 0
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    elif isinstance(error, OutputError) and error.unheard:
+        pass
+    elif isinstance(error, UnderstudyError):
+        print(error, file=sys.stderr)
+    elif isinstance(error, OSError):
+        print(f"{error.filename or 'system'}: {error.strerror or error}.", file=sys.stderr)
+    elif isinstance(error, UnicodeEncodeError):
+        told = f"has letters that no file's name may have in this locale ({error.encoding}). Set PYTHONUTF8=1."
+        print(f"{error.object!a}: {told}", file=sys.stderr)
+    elif isinstance(error, MemoryError):
+        print("memory: not enough of it for this. Use a smaller batch or a memory-mapped store.", file=sys.stderr)
+    else:
+        print(f"Unexpected {type(error).__name__}: {error}. Run again with --debug and report it.", file=sys.stderr)
+    return error.exit_code if isinstance(error, UnderstudyError) else 1

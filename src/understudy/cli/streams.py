@@ -1,0 +1,73 @@
+"""Standard output and standard error of the command: no letter stops it, and no listener that has gone.
+
+What cannot be written to standard output is an error in one sentence; a reader that has gone needs none. What cannot be
+written to standard error is dropped: progress is no reason to end a run.
+"""
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from understudy.core.errors import UnderstudyError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+OUT, ERR = 1, 2
+PIPE_CODE = 141
+"""What a shell says of a command that a closed pipe ended."""
+
+
+class OutputError(UnderstudyError):
+    """Standard output does not take what the command says."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__("standard output", f"cannot be written ({error.strerror})")
+        self.unheard = error.errno == errno.EPIPE
+        if self.unheard:
+            self.exit_code = PIPE_CODE
+
+
+class _Output(io.FileIO):
+    """A handle to write to, until the first write that fails. No OSError leaves it: libraries on the way have ways of
+    their own to end a program that meets one."""
+
+    broken = False
+
+    def write(self, content: "ReadableBuffer", /) -> int:
+        if not self.broken:
+            try:
+                return super().write(content)
+            except OSError as error:
+                self.broken = True
+                if self.fileno() == OUT:
+                    raise OutputError(error) from None
+        return memoryview(content).nbytes
+
+
+def open_streams() -> None:
+    """Put ours in the place of Python's, unless somebody else's are there."""
+    _hold_handles()
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _stream(OUT, sys.stdout, "replace")
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _stream(ERR, sys.stderr, "backslashreplace")
+
+
+def _stream(handle: int, before: io.TextIOBase | object, errors: str) -> io.TextIOWrapper:
+    output = _Output(handle, "w", closefd=False)
+    encoding = before.encoding if isinstance(before, io.TextIOWrapper) else "utf-8"
+    lines = handle == ERR or output.isatty()
+    return io.TextIOWrapper(io.BufferedWriter(output), encoding, errors, line_buffering=lines)
+
+
+def _hold_handles() -> None:
+    """A standard handle that is closed would be given to the next file that is opened, and hear what is printed."""
+    for handle in range(ERR + 1):
+        try:
+            os.fstat(handle)
+        except OSError:
+            # Not to be written to, as the closed one was not.
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
