@@ -1,10 +1,15 @@
 """The command, and what happens when something goes wrong: one sentence, an exit code, no traceback."""
 
+import re
 import sys
 import traceback
 
 from understudy.cli.stopping import stoppable
 from understudy.core.errors import UnderstudyError
+from understudy.core.memory import told_bytes
+
+ALLOCATION = re.compile(r"(?:tried|Tried) to allocate (\d+) bytes")
+"""How torch's allocator tells that it got nothing."""
 
 
 def main() -> None:
@@ -27,8 +32,18 @@ def _report(error: Exception, *, debug: bool) -> int:
         print(error, file=sys.stderr)
     elif isinstance(error, OSError):
         print(f"{error.filename or 'system'}: {error.strerror or error}.", file=sys.stderr)
-    elif isinstance(error, MemoryError):
-        print("memory: not enough of it for this. Use a smaller batch or a memory-mapped store.", file=sys.stderr)
+    elif isinstance(error, MemoryError) or ALLOCATION.search(str(error)):
+        print(_out_of_memory(error), file=sys.stderr)
     else:
         print(f"Unexpected {type(error).__name__}: {error}. Run again with --debug and report it.", file=sys.stderr)
     return error.exit_code if isinstance(error, UnderstudyError) else 1
+
+
+def _out_of_memory(error: Exception) -> str:
+    """Who asked for how much, as far as that is known."""
+    asked = ALLOCATION.search(str(error))
+    told = f"{told_bytes(int(asked[1]))} at once" if asked else str(error).partition("\n")[0].rstrip(".")
+    return (
+        f"memory: not enough of it for this{f': got a request for {told}' if told else ''}. "
+        "Use a smaller batch, network or rollout, fewer environments, or a memory-mapped store."
+    )
