@@ -13,11 +13,11 @@ import pytest
 import torch
 from forks import forks
 from hypothesis import given
-from plain_data import FEW, mutations, owner_of, places, put
 from safetensors.torch import load_file, save_file
 from small import short_config, short_settings, write_settings
 
 import understudy as us
+from plain_data import FEW, mutations, owner_of, places, put
 from processes import say_in_a_bounded_fork
 from understudy.core.errors import UnderstudyError
 from understudy.core.files import read_sealed, seal, sha256_file
@@ -201,13 +201,16 @@ def test_whatever_a_sealed_manifest_says_only_our_error_escapes(run: Path) -> No
     say()
 
 
+REFUSED: tuple[object, ...] = (None, [], 10**400)
+
+
 def test_a_manifest_that_lacks_anything_stops_no_resume_with_a_traceback(run: Path) -> None:
     sound = read_sealed(checkpoint_of(run) / MANIFEST)
     needed = [
         path for path in places(sound) if len(path) <= 2 and path[0] != "kind" and path[:2] != ("facts", "dataset")
     ]
     for path in needed:
-        for value in (None, [], 10**400):
+        for value in REFUSED:
             manifest = deepcopy(sound)
             owner_of(manifest, path)[path[-1]] = value
             (checkpoint_of(run) / MANIFEST).write_bytes(seal(manifest))
@@ -259,7 +262,9 @@ def test_what_a_run_tells_of_itself_is_of_its_kind_when_it_is_exported(run: Path
 def test_a_strangers_card_in_the_folder_of_an_export_is_not_believed(run: Path, tmp_path: Path) -> None:
     first = export_policy(run, "torchscript", out=tmp_path / "out")
     assert first.card["files"].keys() == {"policy.pt"}
-    for files in ([], {"policy.pt": None}, {"policy.pt": {"sha256": first.card["files"]["policy.pt"]["sha256"]}}):
+    digest = {"sha256": first.card["files"]["policy.pt"]["sha256"]}
+    wrong: list[object] = [[], {"policy.pt": None}, {"policy.pt": digest}]
+    for files in wrong:
         (tmp_path / "out" / "card.json").write_text(json.dumps({**first.card, "files": files}), encoding="utf-8")
         with pytest.raises(UnderstudyError, match="holds no exported policy"):
             export_policy(run, "torchscript", out=tmp_path / "out")

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from plain_data import FEW, mutations, owner_of, places, put
 from safetensors.torch import load_file, save_file
 
+from plain_data import FEW, NOTHING, mutations, owner_of, places, put
 from processes import say_in_a_bounded_fork
 from understudy.core.errors import CheckpointError, UnderstudyError
 from understudy.core.files import read_sealed, seal, sha256_file
@@ -240,7 +240,7 @@ def test_whatever_a_sealed_card_says_only_our_error_escapes(
 def test_a_card_that_lacks_anything_is_refused(copies: dict[str, Path]) -> None:
     sound = read_sealed(copies["actor"] / CARD)
     for path in places(sound):
-        for value in (None, [], "x", 10**400):
+        for value in NOTHING:
             card = deepcopy(sound)
             owner_of(card, path)[path[-1]] = value
             (copies["actor"] / CARD).write_bytes(seal(card))

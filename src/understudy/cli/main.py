@@ -6,7 +6,7 @@ import traceback
 
 from understudy.cli.stopping import stoppable
 from understudy.core.errors import UnderstudyError
-from understudy.core.memory import told_bytes
+from understudy.core.machine_memory import told_bytes
 
 ALLOCATION = re.compile(r"(?:tried|Tried) to allocate (\d+) bytes")
 """How torch's allocator tells that it got nothing."""

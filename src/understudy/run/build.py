@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from understudy.core.errors import ConfigError
-from understudy.core.memory import check_room
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Blueprint
 from understudy.core.spec import Spec
 from understudy.data.formats.readers import check_origin

@@ -16,7 +16,7 @@ from torch import Tensor
 from understudy.core.errors import CheckpointError
 from understudy.core.facts import Facts, SealedFacts, Whole
 from understudy.core.files import publish_directory, remove_directory, seal, sha256_bytes, write_bytes, write_new
-from understudy.core.memory import machine_memory
+from understudy.core.machine_memory import machine_memory
 from understudy.core.state import State
 from understudy.run.tensor_file import read_tensors
 

@@ -7,7 +7,7 @@ from typing import Any, cast, final
 import torch
 
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.memory import check_room
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Algorithm, Blueprint, Concerned, Metrics, Moments
 from understudy.core.state import Static, capture
 from understudy.core.wording import counted

@@ -10,7 +10,7 @@ import torch
 
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
-from understudy.core.memory import check_room
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Algorithm, Blueprint, OnPolicy
 from understudy.core.state import check_fits, footprint
 from understudy.run.checkpoint import Checkpoint

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from understudy.core.errors import CheckpointError
 from understudy.core.files import read_bytes, sha256_bytes
-from understudy.core.memory import machine_memory, told_bytes
+from understudy.core.machine_memory import machine_memory, told_bytes
 from understudy.core.state import nonfinite
 
 

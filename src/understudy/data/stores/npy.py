@@ -20,7 +20,7 @@ from numpy.lib import format as npy_format
 
 from understudy.core.errors import DataError
 from understudy.core.files import read_bytes
-from understudy.core.memory import machine_memory
+from understudy.core.machine_memory import machine_memory
 from understudy.data.episode import Array
 from understudy.data.fingerprint import ColumnFacts
 

@@ -6,7 +6,7 @@ import pytest
 
 from processes import say_in_a_bounded_fork
 from understudy.core.errors import ConfigError
-from understudy.core.memory import check_room, machine_memory, told_bytes
+from understudy.core.machine_memory import check_room, machine_memory, told_bytes
 
 
 def test_a_limit_on_the_process_counts() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 from pathlib import Path
 
 from understudy.core.errors import ConfigError
@@ -12,11 +13,9 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 def machine_memory() -> int:
     """Bytes that this process can have at most: of the machine, of its container, or what a limit leaves it."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _container()]
     allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if allowed != resource.RLIM_INFINITY:
-        limits.append(allowed)
-    return min(limit for limit in limits if limit > 0)
+    limits = (_physical(), _container(), 0 if allowed == resource.RLIM_INFINITY else allowed)
+    return min((limit for limit in limits if limit > 0), default=sys.maxsize)
 
 
 def check_room(where: str, what: str, needed: int, do: str) -> None:
@@ -29,6 +28,14 @@ def check_room(where: str, what: str, needed: int, do: str) -> None:
             expected=f"at most {told_bytes(limit)}",
             do=do,
         )
+
+
+def _physical() -> int:
+    """0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return 0
 
 
 def _container() -> int:
