@@ -10,6 +10,7 @@ from understudy import Dataset, RunConfig, Transitions
 from understudy.algorithms import find_algorithm
 from understudy.core.protocols import Blueprint, Metrics
 from understudy.core.settings import Settings
+from understudy.core.spec import Spec
 from understudy.core.state import State
 from understudy.nn.mlp import NetworkSettings
 from understudy.run.build import build_learner
@@ -18,7 +19,7 @@ from understudy.run.progress import SILENT, Reporter
 from understudy.sources.offline import OfflineSource
 from worlds import random_choices, random_dataset, takes_boxes
 
-CPU = torch.device("cpu")
+CPU, META = torch.device("cpu"), torch.device("meta")
 
 
 @final
@@ -65,6 +66,13 @@ def start(
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
     algorithm: Any = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
     return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
+
+
+def outlined(config: Settings, spec: Spec, environments: int = 0) -> Any:
+    """An algorithm on torch's `meta` device, where tensors have shapes and no numbers."""
+    with META:
+        blueprint = Blueprint(spec, {}, 100, 0, META, environments=environments)
+        return find_algorithm(config.model_dump()["name"]).build(config, blueprint)
 
 
 def offline_learner(config: RunConfig, reporter: Reporter = SILENT) -> OfflineLearner:

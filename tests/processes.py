@@ -1,8 +1,11 @@
-"""Which processes a process has started, and whether they are still there. Only where there is /proc."""
+"""Which processes a process has started, whether they are still there, and one that is bounded. Only where there is
+/proc."""
 
 import os
+import resource
 import time
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
@@ -36,3 +39,35 @@ def all_gone(processes: Iterable[int], seconds: float = 10.0) -> bool:
         remaining = [process for process in remaining if not gone(process)]
         time.sleep(0.005)
     return not remaining
+
+
+def say_in_a_bounded_fork(work: Callable[[], str], room: int, seconds: int) -> str:
+    """What `work` says in a fork that may have `room` more bytes than this process, and so many seconds of a core."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        _become(work, writing, room, seconds)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as answer:
+        said = answer.read()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, f"ended with {os.waitstatus_to_exitcode(status)}: {said}"
+    return said
+
+
+def _become(work: Callable[[], str], writing: int, room: int, seconds: int) -> None:
+    code = 1
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + room,) * 2)
+        spent = sum(os.times()[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + seconds,) * 2)
+        try:
+            said, code = work(), 0
+        except BaseException:
+            said = traceback.format_exc()
+        with os.fdopen(writing, "w", encoding="utf-8", errors="replace") as answer:
+            answer.write(said)
+    finally:
+        os._exit(code)

@@ -1,11 +1,26 @@
 """What a person can get wrong: each ends with one clear message, an exit code and no traceback."""
 
+import json
+import os
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import complaint, config_file, understudy
+
+from processes import say_in_a_bounded_fork
+from worlds import tiny_settings
+
+HEADERS = {
+    "nested.npy": "(" * 4,
+    "unhashable.npy": "{[]: 1}",
+    "bomb.npy": "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,)}",
+    "negative.npy": "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,)}",
+}
+"""Of files of nothing else."""
+DIGITS = "9" * 5000
+"""A number that Python does not convert."""
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty.npy").write_bytes(b"")
     (folder / "zip.npy").write_bytes(b"PK\x03\x04 not a zip")
     np.savez(folder / "archive.npz", obs=np.zeros(3))
+    for name, header in HEADERS.items():
+        (folder / name).write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    os.mkfifo(folder / "pipe.npy")
     return folder
 
 
@@ -50,6 +68,8 @@ OBSERVATIONS = {
     "zip.npy": "not a readable .npy file",
     "archive.npz": "an archive: expected one array in a .npy file.",
     "absent.npy": "not a readable .npy file",
+    "pipe.npy": "not a readable .npy file (Not a regular file)",
+    **dict.fromkeys(HEADERS, "not a readable .npy file"),
 }
 
 
@@ -88,10 +108,22 @@ SETTINGS = {
     "steps.more=1": "steps.more: 'steps' is not a group of settings.",
     "seed=[1": "seed: not readable as YAML",
     "out=!!python/name:os.system": "out: not readable as YAML",
+    f"seed={DIGITS}": "seed: wrong value: got 9999",
+    f"steps={DIGITS}": "steps: wrong value: got 9999",
+    f"steps={'9' * 4000}": "steps is beyond what a machine counts to",
+    f"seed=!!int {DIGITS}": "seed: not readable as YAML",
+    f"algo.learning_rate={DIGITS}": "algo.learning_rate: wrong value: got 9999",
+    f"algo.actor.hidden=[{DIGITS}]": "algo.actor.hidden.0: wrong value: got 9999",
+    f"data.recipe.episodes={DIGITS}": "data.recipe.episodes: wrong value: got 9999",
+    "algo.actor.hidden=[0]": "algo.actor.hidden.0: wrong value: got 0, expected greater than or equal to 1.",
+    "algo.actor.hidden=[-5]": "algo.actor.hidden.0: wrong value: got -5, expected greater than or equal to 1.",
+    f"algo.actor.hidden={[1] * 2000}": "algo.actor.hidden: wrong value: got [",
+    "threads=100000": "threads: wrong value: got 100000, expected less than or equal to 1024.",
+    "eval_episodes=1000000000": "eval_episodes: wrong value: got 1000000000, expected less than or equal to 10000.",
 }
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: str(setting)[:40])
 @pytest.mark.parametrize("command", ["check", "train"])
 def test_settings(command: str, setting: str, folder: Path, tmp_path: Path) -> None:
     config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
@@ -100,7 +132,35 @@ def test_settings(command: str, setting: str, folder: Path, tmp_path: Path) -> N
     assert "Traceback" not in spoken.err
     assert SETTINGS[setting] in spoken.err
     assert spoken.err.count("\n") == 1
+    assert len(spoken.err) < 1000
     assert not (tmp_path / "run" / "config.yaml").exists(), "found before the first step"
+
+
+TOO_MUCH = {
+    (
+        "bc",
+        "algo.actor.hidden=[1000000, 1000000]",
+    ): "algo: bc's networks would need more memory than there is: got 12 TB",
+    ("bc", "source.batch_size=1000000000000"): "source.batch_size: a batch of 1,000,000,000,000 rows would need more",
+    ("cql", "algo.sampled_actions=1000000"): "memory: not enough of it for this: got a request for ",
+    ("ppo", "algo.critic.trunk.hidden=[1000000, 1000000]"): "algo: ppo's networks would need more memory than there is",
+    (
+        "ppo",
+        "source.steps=1000000000000",
+    ): "source: a rollout of 3 environments × 1,000,000,000,000 steps would need more",
+    ("ppo", "source.envs=1000000000"): "source.envs: wrong value: got 1000000000, expected less than or equal to",
+}
+
+
+@pytest.mark.parametrize("algorithm", ["bc", "cql", "ppo"])
+def test_what_no_machine_has(algorithm: str, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(json.dumps(tiny_settings(algorithm, tmp_path / "run", log_every=1)))
+    for (name, setting), told in TOO_MUCH.items():
+        if name == algorithm:
+            said = say_in_a_bounded_fork(lambda: understudy("train", config, setting, "-q").err, 1 << 30, 30)  # noqa: B023
+            assert told in said
+            assert said.count("\n") == 1
 
 
 COMMANDS = {
@@ -113,6 +173,9 @@ COMMANDS = {
     ("evaluate", "run", "--checkpoint", "3"): (1, "no such checkpoint. There are: 4."),
     ("evaluate", "run", "--checkpoint", "²"): (1, "expected last, best or a number of updates."),
     ("evaluate", "run", "--episodes", "0"): (2, "episodes: nothing to play: got 0, expected at least 1."),
+    ("resume", "run", f"steps={DIGITS}"): (2, "steps: wrong value: got '9999"),
+    ("evaluate", "run", "--checkpoint", DIGITS): (1, "expected last, best or a number of updates."),
+    ("evaluate", "run", "--episodes", "1000000000"): (2, "episodes: too many to play side by side: got 1000000000"),
     ("explain", "iqll"): (2, "algo.name: no algorithm 'iqll'. Did you mean 'iql'?"),
     ("train", "absent.yaml"): (2, "absent.yaml: no such file."),
     ("train", "nothing/here"): (2, "config 'nothing/here': no config of this name."),
@@ -120,7 +183,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words)[:60])
 def test_commands(words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     code, expected = COMMANDS[words]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from learners import differences
+from learners import differences, outlined
 from rollouts import CASES, rolling
 from understudy import evaluate_policy, load_policy
 from understudy.core.errors import CheckpointError
 from understudy.core.rng import stream
-from understudy.core.state import capture, nonfinite, restore
+from understudy.core.state import capture, check_fits, nonfinite, restore
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.run.policy_file import save_policy
 
@@ -45,6 +45,13 @@ def test_going_back_and_replaying_gives_the_same(name: str, shape: str) -> None:
         for _ in range(3):
             again.update()
         assert differences(whole, capture(again)) == []
+
+
+def test_an_outline_has_the_shape_of_everything_and_takes_no_memory(name: str, shape: str) -> None:
+    learner = rolling(name, shape)
+    outline = outlined(learner.config.algo, learner.policy.spec, learner.source.world.count)
+    check_fits(outline, capture(learner.algorithm), "test")
+    assert all(part.is_meta for part in (*outline.policy.parameters(), *outline.value.parameters()))
 
 
 def test_evaluation_changes_nothing(name: str, shape: str) -> None:

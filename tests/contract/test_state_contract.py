@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from learners import Learning, differences, start, tiny_algorithm
+from learners import Learning, differences, networks, outlined, start, tiny_algorithm
 from understudy.core.errors import CheckpointError
-from understudy.core.state import capture, restore
+from understudy.core.state import capture, check_fits, footprint, restore
 from worlds import learning_from
 
 pytestmark = pytest.mark.parametrize("name", learning_from("offline"))
@@ -28,6 +28,22 @@ def test_a_fresh_build_takes_over_every_bit(name: str, network: dict[str, Any]) 
     for learning in (old, new):
         learning.update(5)
     assert differences(capture(old), capture(new)) == []
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_an_outline_has_the_shape_of_everything_and_takes_no_memory(name: str, network: dict[str, Any]) -> None:
+    """So a checkpoint, and the memory there is, can be compared before anything is built."""
+    config = tiny_algorithm(name, network)
+    learning = start(config)
+    outline = outlined(config, learning.source.dataset.spec)
+    check_fits(outline, capture(learning.algorithm), "test")
+    parameters = [part for role in networks(outline).values() for part in role.parameters()]
+    assert parameters
+    assert all(part.is_meta for part in parameters)
+    assert footprint(outline) == footprint(learning.algorithm)
+    other = start(tiny_algorithm(name, {**network, "hidden": [16, 17]}))
+    with pytest.raises(CheckpointError, match="does not fit"):
+        check_fits(outline, capture(other.algorithm), "test")
 
 
 def test_a_capture_is_a_copy(name: str) -> None:

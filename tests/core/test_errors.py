@@ -37,6 +37,13 @@ def test_every_error_is_one_of_ours(kind: type[UnderstudyError]) -> None:
     assert kind("a", "b").exit_code == (2 if kind is ConfigError else 1)
 
 
+def test_what_a_stranger_wrote_is_told_in_part() -> None:
+    told = str(DataError("x" * 10_000, "y" * 10_000, got="z" * 10_000, expected=10**5000))
+    assert len(told) < 3000
+    assert "(10,000 characters)" in told
+    assert "expected a number of thousands of digits" in told
+
+
 def test_a_near_miss_is_suggested() -> None:
     assert did_you_mean("expectle", ["beta", "expectile"]) == "Did you mean 'expectile'?"
 

@@ -10,6 +10,7 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.files import (
     json_bytes,
     publish_directory,
+    read_bytes,
     read_json,
     read_sealed,
     remove_directory,
@@ -55,15 +56,6 @@ def test_a_link_in_place_of_a_draft_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "x").is_symlink()
 
 
-def test_only_regular_files_are_read(tmp_path: Path) -> None:
-    """A reader of a pipe without a writer would wait for ever."""
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "zero").symlink_to("/dev/zero")
-    for name in ("pipe", "zero"):
-        with pytest.raises(UnderstudyError, match="Not a regular file"):
-            read_json(tmp_path / name)
-
-
 def test_a_short_write_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:7]))
@@ -100,6 +92,37 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text("[" * 200_000)
     with pytest.raises(UnderstudyError, match=r"deep\.json"):
         read_json(tmp_path / "deep.json")
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    """A pipe would make us wait for its writer, a device never ends."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "endless", "folder"):
+        with pytest.raises(OSError, match="Not a regular file"):
+            read_bytes(tmp_path / name)
+        for read in (read_json, read_sealed):
+            with pytest.raises(UnderstudyError, match=rf"{name}: not readable \(Not a regular file\)"):
+                read(tmp_path / name)
+
+
+def test_no_more_is_read_than_was_agreed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(10))
+    (tmp_path / "link").symlink_to("file")
+    assert read_bytes(tmp_path / "link", 10) == bytes(10)
+    with pytest.raises(OSError, match="Larger than 9 bytes"):
+        read_bytes(tmp_path / "file", 9)
+    os.truncate(tmp_path / "file", 1 << 40)
+    with pytest.raises(UnderstudyError, match="Larger than"):
+        read_json(tmp_path / "file")
+
+
+def test_numbers_of_thousands_of_digits_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text('{"a": ' + "9" * 5000 + "}")
+    for read in (read_json, read_sealed):
+        with pytest.raises(UnderstudyError, match="not readable as JSON"):
+            read(tmp_path / "m")
 
 
 def test_a_seal_reads_back(tmp_path: Path) -> None:

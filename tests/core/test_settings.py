@@ -87,6 +87,15 @@ def test_infinity_and_nan_are_refused(value: object) -> None:
     assert complaint({"expectile": value}).startswith("algo.expectile: wrong value: got ")
 
 
+def test_numbers_beyond_any_machine_are_refused_in_few_words() -> None:
+    for digits in (20, 400, 4000, 5000):
+        for number in ("9" * digits, "-" + "9" * digits):
+            for setting in ({"steps": number}, {"actor": {"hidden": [number]}}, {"expectile": number}):
+                assert len(complaint(setting)) < 1500
+    assert "steps is beyond what a machine counts to" in complaint({"steps": "9" * 400})
+    assert len(complaint({"steps": 10**5000})) < 1500, "Python does not write it out"
+
+
 def test_several_mistakes_are_told_at_once() -> None:
     told = complaint({"expectle": 1, "steps": True, "expectile": 7, "actor": {"dropout": 2}}).splitlines()
     assert {line.split(":")[0] for line in told} == {

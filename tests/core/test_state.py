@@ -52,6 +52,14 @@ def same(one: State, other: State) -> bool:
     return one.keys() == other.keys() and all(equal(one[path], other[path]) for path in one)
 
 
+def test_what_is_no_state_of_a_generator_changes_nothing() -> None:
+    old, state = thing(1), capture(thing(2))
+    before = capture(old)
+    with pytest.raises(CheckpointError, match=r"1 differences: network\.rng is no state of a random generator"):
+        restore(old, {**state, "network.rng": torch.zeros_like(torch.Generator().get_state())}, "here")
+    assert same(capture(old), before)
+
+
 def test_the_inventory_names_everything_that_moves() -> None:
     assert set(capture(thing())) == {
         "network.layer.weight",

@@ -10,12 +10,12 @@ from understudy.nn.view import View
 
 
 def test_by_hand() -> None:
-    normalizer = Normalizer(Moments(torch.tensor([1.0, -2.0]), torch.tensor([0.999, 1.999])))
+    normalizer = Normalizer.of(Moments(torch.tensor([1.0, -2.0]), torch.tensor([0.999, 1.999])))
     assert normalizer(torch.tensor([[3.0, 0.0]])).flatten().tolist() == pytest.approx([2.0, 1.0])
 
 
 def test_a_constant_column_becomes_zero_and_stays_finite_elsewhere() -> None:
-    normalizer = Normalizer(Moments(torch.tensor([5.0]), torch.tensor([0.0])))
+    normalizer = Normalizer.of(Moments(torch.tensor([5.0]), torch.tensor([0.0])))
     assert normalizer(torch.tensor([[5.0], [5.001]])).flatten().tolist() == pytest.approx([0.0, 1.0], abs=1e-3)
 
 
@@ -26,7 +26,7 @@ def test_identity_changes_no_bit() -> None:
 
 def test_statistics_are_buffers_not_parameters_and_not_the_callers() -> None:
     moments = Moments(torch.zeros(2), torch.ones(2))
-    normalizer = Normalizer(moments)
+    normalizer = Normalizer.of(moments)
     moments.mean.fill_(7.0)
     assert not list(normalizer.parameters())
     assert set(normalizer.state_dict()) == {"mean", "scale"}

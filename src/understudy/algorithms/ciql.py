@@ -42,6 +42,7 @@ from torch import Tensor
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
+from understudy.core.settings import Count
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.conservative import cql_h_gap, exact_gap, mean_gap, relu_mean
@@ -79,7 +80,7 @@ class Config(WeightingSettings):
     without slope once the means have crossed; kept to reproduce others, with a warning."""
     negatives: Literal["uniform", "dataset"] = "uniform"
     """What `relu_mean` compares with: uniform actions, or those of other rows of the batch."""
-    sampled_actions: int = Field(10, ge=1)
+    sampled_actions: Count = 10
     """N: continuous actions of each kind that a penalty draws for a row. Discrete uniform ones are all counted."""
     extraction: Literal["awr", "ddpg_bc", "greedy_support"] = "awr"
     """`awr` clones good actions of the data; `ddpg_bc` climbs the critics and stays near the data, as TD3+BC;

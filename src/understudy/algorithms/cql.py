@@ -29,7 +29,7 @@ from torch import Tensor
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings, Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.conservative import LagrangeForm, constraint, cql_h_gap, cql_rho_gap
@@ -51,14 +51,14 @@ from understudy.parts.temperature import Multiplier, Temperature
 class PolicySettings(SquashedActorSettings):
     """The shape of the policy."""
 
-    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    hidden: Widths = Field((256, 256, 256), min_length=1)
     """Units of each hidden layer."""
 
 
 class CriticSettings(NetworkSettings):
     """The shape of both critics."""
 
-    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    hidden: Widths = Field((256, 256, 256), min_length=1)
     """Units of each hidden layer."""
 
 
@@ -74,7 +74,7 @@ class Config(Settings):
     """α: how much the gap counts beside the squared error; twice the paper's unless td_half."""
     penalty_temperature: float = Field(1.0, gt=0)
     """T of the log-sum-exp: toward 0 it is the maximum."""
-    sampled_actions: int = Field(10, ge=1)
+    sampled_actions: Count = 10
     """N: so many each of uniform, π(·|s) and π(·|s') actions."""
     subtract_log_n: bool = True
     """Report the gap of the integral; others leave ln 3N in, which no gradient sees but a Lagrange threshold does."""

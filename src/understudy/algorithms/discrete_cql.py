@@ -37,7 +37,7 @@ from torch import Tensor
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings
 from understudy.core.spec import Discrete
 from understudy.core.state import Static
 from understudy.losses.action_values import (
@@ -74,7 +74,7 @@ class Config(Settings):
     penalty: Literal["exact", "sampled", "sampled_seed"] = "exact"
     """`exact`: over all legal actions. `sampled`: an unbiased sum over `negatives` of them. `sampled_seed`: wrong, kept
     to reproduce others; it can reward the data's action without limit."""
-    negatives: int = Field(10, ge=1)
+    negatives: Count = 10
     """Actions drawn for a sampled penalty."""
     policy: Literal["greedy", "softmax"] = "greedy"
     """`greedy` in the critics' mean, with a double-DQN target; or a `softmax` network of its own (actor-critic)."""
@@ -87,9 +87,9 @@ class Config(Settings):
     """Of temporal differences; `quantile` learns distributions of returns."""
     huber_threshold: float = Field(1.0, gt=0)
     """κ of `huber` and `quantile`: larger differences count linearly."""
-    quantiles: int = Field(200, ge=2)
+    quantiles: Count = Field(200, ge=2)
     """M of `quantile`, for each action."""
-    critics: int = Field(2, ge=1)
+    critics: Count = 2
     """How many, learning side by side."""
     gamma: float = Field(0.99, ge=0, le=1)
     """Discount per environment step."""

@@ -32,7 +32,7 @@ from torch import Tensor
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import derived_seed, stream
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, value_scale
@@ -66,7 +66,7 @@ class Config(Settings):
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is the base alone."""
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
-    critics: int = Field(2, ge=1)
+    critics: Count = 2
     """Critics of each branch."""
     entropy_weight: float = Field(0.0, ge=0)
     """η of `sac_bc`: the price of entropy, in units of reward."""

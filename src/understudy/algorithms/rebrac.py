@@ -31,7 +31,7 @@ from torch import Tensor
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Blueprint, Demand, Metrics
 from understudy.core.rng import stream
-from understudy.core.settings import Settings
+from understudy.core.settings import Settings, Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, summed_squared_distance, value_scale
@@ -48,7 +48,7 @@ from understudy.parts.td3 import DeterministicActorSettings, TargetNoise, policy
 class PolicySettings(DeterministicActorSettings):
     """The shape of the policy."""
 
-    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    hidden: Widths = Field((256, 256, 256), min_length=1)
     """Units of each hidden layer."""
     init: Init = "small_output"
     """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default` or `orthogonal`."""
@@ -57,7 +57,7 @@ class PolicySettings(DeterministicActorSettings):
 class CriticSettings(NetworkSettings):
     """The shape of both critics."""
 
-    hidden: tuple[int, ...] = Field((256, 256, 256), min_length=1)
+    hidden: Widths = Field((256, 256, 256), min_length=1)
     """Units of each hidden layer."""
     init: Init = "small_output"
     """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default` or `orthogonal`."""

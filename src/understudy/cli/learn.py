@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
+LONGEST_NUMBER = 18
+"""Digits of a number of updates."""
 ConfigName = Annotated[str, typer.Argument(help="A config by name (iql/pendulum) or a path to a .yaml file.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Settings to change, as key=value.")]
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
@@ -91,20 +93,14 @@ def predict(
     """Actions of a run's policy for observations in a file, in environment units. Rows are no sequence: a policy with
     memory begins anew in each."""
     import io
-    from zipfile import BadZipFile
 
     import numpy as np
 
     from understudy.core.files import write_bytes
+    from understudy.data.stores.npy import read_array
     from understudy.run.session import Run
 
-    try:
-        observations = np.load(obs, allow_pickle=False)
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise DataError(str(obs), f"not a readable .npy file ({error})") from error
-    if not isinstance(observations, np.ndarray):
-        raise DataError(str(obs), "an archive", expected="one array in a .npy file")
-    actions = Run(run).predict(observations, checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
         print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
         return
@@ -153,7 +149,7 @@ def _steps(overrides: list[str]) -> int | None:
         key, _, value = override.partition("=")
         if key != "steps":
             raise ConfigError(key, "cannot change on resume", do="Only steps=N can; start a new run for the rest.")
-        if not value.isdecimal():
+        if not value.isdecimal() or len(value) > LONGEST_NUMBER:
             raise ConfigError("steps", "wrong value", got=repr(value), expected="a whole number")
         steps = int(value)
     return steps

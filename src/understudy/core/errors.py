@@ -2,6 +2,10 @@
 
 from collections.abc import Iterable
 
+LONGEST = 2000
+"""Characters of a part of a sentence: what a stranger's file says of itself may have millions."""
+LONGEST_VALUE = 300
+
 
 class UnderstudyError(Exception):
     """The only error class that bad input, bad files or bad settings may raise."""
@@ -20,9 +24,9 @@ class UnderstudyError(Exception):
         expected: object = None,
         do: str = "",
     ) -> None:
-        facts = [f"got {got}" if got is not None else "", f"expected {expected}" if expected is not None else ""]
-        told = ", ".join(fact for fact in facts if fact)
-        sentence = f"{where}: {what}" + (f": {told}" if told else "")
+        known = {"got": got, "expected": expected}
+        told = ", ".join(f"{word} {shown(value)}" for word, value in known.items() if value is not None)
+        sentence = f"{_cut(where, LONGEST)}: {_cut(what, LONGEST)}" + (f": {told}" if told else "")
         if not sentence.endswith((".", "?", "!")):
             sentence += "."
         super().__init__(f"{sentence} {do}".rstrip())
@@ -52,6 +56,18 @@ class DivergenceError(UnderstudyError):
 
 class MissingPackageError(UnderstudyError):
     """An optional package is needed here and is not installed."""
+
+
+def shown(value: object) -> str:
+    """A value as a sentence can hold it."""
+    try:
+        return _cut(str(value), LONGEST_VALUE)
+    except ValueError:
+        return "a number of thousands of digits"  # which Python does not write out
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length // 2]}… ({len(text):,} characters)"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

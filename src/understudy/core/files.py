@@ -19,6 +19,8 @@ from understudy.core.lock import hold, release
 from understudy.core.siblings import new_sibling, sibling, sweep
 
 CHUNK = 1 << 22
+JSON_LIMIT = 16 << 20
+"""Bytes of a JSON file: ours have thousands, and a file of gigabytes is read by nobody."""
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -70,13 +72,6 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a regular file. A pipe would make the reader wait, a device might never end."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "Not a regular file", str(path))
-    return path.read_bytes()
-
-
 def _fill(handle: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
@@ -93,13 +88,45 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """The content of a regular file; a pipe, a device, or a file of more than `limit` bytes is an OSError, and unread.
+
+    Links are followed, as those of a shared cache of files must be; what counts is what they lead to.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # to open a pipe would wait for its writer
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        if limit is not None and facts.st_size > limit:
+            raise OSError(errno.EFBIG, f"Larger than {limit:,} bytes", str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            content = file.read(facts.st_size + 1)
+    finally:
+        os.close(handle)
+    if len(content) != facts.st_size:
+        raise OSError(errno.EIO, "Not as long as it said", str(path))
+    return content
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or an error that names the file."""
+    return _object(path, _content(path, JSON_LIMIT))
+
+
+def _content(path: Path, limit: int) -> bytes:
     try:
-        content = json.loads(read_bytes(path).decode())
+        return read_bytes(path, limit)
     except FileNotFoundError as error:
         raise UnderstudyError(str(path), "no such file") from error
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise UnderstudyError(str(path), f"not readable ({error.strerror})") from error
+
+
+def _object(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
         raise UnderstudyError(str(path), f"not readable as JSON ({error})") from error
     if not isinstance(content, dict):
         raise UnderstudyError(str(path), "wrong content", got=type(content).__name__, expected="a JSON object")
@@ -190,13 +217,14 @@ def seal(content: Mapping[str, Any]) -> bytes:
     return json_bytes({**body, "seal": sha256_bytes(json_bytes(body))})
 
 
-def read_sealed(path: Path) -> dict[str, Any]:
+def read_sealed(path: Path, limit: int = JSON_LIMIT) -> dict[str, Any]:
     """What `seal` wrote, or an error if a byte of it changed."""
-    content = read_json(path)
+    text = _content(path, limit)
+    content = _object(path, text)
     content.pop("seal", None)
     try:
-        whole = read_bytes(path) == seal(content)
-    except (OSError, ValueError, RecursionError) as error:
+        whole = text == seal(content)
+    except (ValueError, RecursionError) as error:
         raise UnderstudyError(str(path), f"not readable ({error})") from error
     if not whole:
         raise UnderstudyError(str(path), "was changed or damaged after it was written (its seal does not fit)")

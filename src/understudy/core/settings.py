@@ -2,13 +2,20 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Self, get_args
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.errors import ConfigError, did_you_mean, shown
+
+LARGEST_NUMBER = 2**63 - 1
+"""Whole numbers beyond it are none for torch and NumPy."""
+Count = Annotated[int, Field(ge=1, le=1 << 20)]
+"""How many of something a network is made of: units, channels, members, quantiles."""
+Widths = Annotated[tuple[Count, ...], Field(max_length=1000)]
+"""Of one layer after the other. So many take milliseconds to build; nobody's network has more."""
 
 
 class Settings(BaseModel):
@@ -32,6 +39,14 @@ class Settings(BaseModel):
             return data
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
+
+    @model_validator(mode="after")
+    def _whole_numbers_of_a_machine(self) -> Self:
+        """A number of a thousand digits is refused here, not by whoever is the first to compute with it."""
+        for name in type(self).model_fields:
+            if _beyond(self.__dict__[name]):
+                raise ValueError(f"{name} is beyond what a machine counts to: at most {LARGEST_NUMBER:,}")
+        return self
 
     @classmethod
     def parse(cls, data: object, where: str = "") -> Self:
@@ -58,6 +73,14 @@ def _mark_truth(value: Any) -> Any:
     return _Truth(value) if isinstance(value, bool) else value
 
 
+def _beyond(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_beyond, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_beyond, value))
+    return isinstance(value, int) and not -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+
+
 def _may_be_truth(annotation: Any) -> bool:
     """A bool may stand in this field, or in something inside it that looks for itself."""
     return (
@@ -77,7 +100,11 @@ class _ToldError(ConfigError):
 
 
 def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[str]:
-    for detail in error.errors():
+    details = error.errors()
+    wrong = {detail["loc"][:-1] for detail in details}
+    for detail in details:
+        if detail["type"] == "too_short" and detail["loc"] in wrong:  # without what was wrong in it
+            continue
         path = [str(part) for part in detail["loc"]]
         yield _sentence(detail, path, model, where)
 
@@ -99,8 +126,15 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
         return str(ConfigError(place, message))
     wish = message.removeprefix("Input should be ").removeprefix("a valid ")
     given = detail["input"]
-    shown = given if isinstance(given, str) and re.fullmatch(r"[-+.\d]\S*", given) else repr(given)
-    return str(ConfigError(place, "wrong value", got=shown, expected=wish))
+    told = given if isinstance(given, str) and re.fullmatch(r"[-+.\d]\S*", given) else _written(given)
+    return str(ConfigError(place, "wrong value", got=told, expected=wish))
+
+
+def _written(given: object) -> str:
+    try:
+        return repr(given)
+    except ValueError:  # a number somewhere inside, of more digits than Python writes out
+        return shown(given)
 
 
 def _owner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:

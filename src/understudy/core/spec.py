@@ -1,5 +1,6 @@
 """What an environment or dataset emits and accepts: observation groups and an action space."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -7,10 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.core.errors import ConfigError, DataError, UnderstudyError, did_you_mean, shown
 
 ACTION_MASK = "action_mask"
 """The name under which an observation says which of the discrete actions are legal."""
+
+AXES = 16
+"""NumPy and Torch have limits of their own, and nothing in between was ever recorded."""
+LARGEST = 1 << 40
+"""Numbers of an observation, and choices of an action, that a file may speak of."""
+NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+"""Kinds that NumPy and Torch both know."""
 
 Segments = Mapping[str, Mapping[str, tuple[int, int]]]
 """Names for columns of flat groups: {group: {segment: (first column, column after the last)}}."""
@@ -25,7 +33,7 @@ class Group:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -174,9 +182,13 @@ class Spec:
         try:
             assert isinstance(data, dict)
             observation = {str(name): _group_from(group) for name, group in data["observation"].items()}
-            spec = cls(observation, space_from(data["action"]), bool(data.get("masked", False)))
-            return spec.with_segments(_segments_from(data.get("segments", {})))
-        except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, ConfigError) as error:
+            masked = data.get("masked", False)
+            if not observation or not isinstance(masked, bool):
+                raise ValueError("it says nothing of observations, or of masks what is neither true nor false")
+            return cls(observation, space_from(data["action"]), masked).with_segments(
+                _segments_from(data.get("segments", {}))
+            )
+        except (AssertionError, KeyError, TypeError, ValueError, AttributeError, UnderstudyError) as error:
             raise DataError(where, "its spec is not readable", got=repr(error)) from error
 
     def describe(self) -> str:
@@ -207,20 +219,45 @@ def space_json(space: ActionSpace) -> dict[str, Any]:
 
 
 def space_from(data: Mapping[str, Any]) -> ActionSpace:
+    """What `space_json` wrote; anything else is an error, usually of Python's own."""
     if "discrete" in data:
-        return Discrete(int(data["discrete"]))
+        return Discrete(_count(data["discrete"]))
     if "multi_discrete" in data:
-        return MultiDiscrete(tuple(int(count) for count in data["multi_discrete"]))
-    low, high = (tuple(float(bound) for bound in data[side]) for side in ("low", "high"))
-    return Box(low, high, np.dtype(str(data["dtype"])).name)
+        return MultiDiscrete(tuple(_count(count) for count in data["multi_discrete"]))
+    low, high = (tuple(_bound(bound) for bound in data[side]) for side in ("low", "high"))
+    return Box(low, high, _dtype(data["dtype"]))
 
 
 def _group_from(data: Mapping[str, Any]) -> Group:
-    return Group(tuple(int(length) for length in data["shape"]), np.dtype(str(data["dtype"])).name)
+    group = Group(tuple(_count(length) for length in data["shape"]), _dtype(data["dtype"]))
+    if len(group.shape) > AXES or group.size > LARGEST:
+        raise ValueError(f"no observation has the shape {list(group.shape[: AXES + 1])}")
+    return group
 
 
 def _segments_from(data: Mapping[str, Mapping[str, Any]]) -> Segments:
     return {
-        str(group): {str(name): (int(start), int(stop)) for name, (start, stop) in named.items()}
+        str(group): {str(name): (_count(start), _count(stop)) for name, (start, stop) in named.items()}
         for group, named in data.items()
     }
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise ValueError(f"{shown(value)} is no count")
+    return value
+
+
+def _bound(value: object) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{shown(value)} is no bound of an action")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except OverflowError:
+        raise ValueError("a bound of an action beyond every floating number") from None
+
+
+def _dtype(name: object) -> str:
+    if not isinstance(name, str) or name not in NUMBERS:
+        raise ValueError(f"{shown(name)} is no kind of numbers")
+    return name

@@ -36,6 +36,8 @@ class _Slot:
     path: str
     read: Callable[[], Leaf]
     write: Callable[[Leaf], None]
+    accepts: Callable[[Leaf], bool] = lambda new: True
+    """Whether what has the right shape can be written."""
 
 
 def capture(owner: object) -> State:
@@ -43,8 +45,24 @@ def capture(owner: object) -> State:
     return {slot.path: _copy(slot.read()) for slot in _slots(owner, "")}
 
 
+def footprint(owner: object) -> int:
+    """Bytes of everything that moves in `owner`."""
+    leaves = (slot.read() for slot in _slots(owner, ""))
+    return sum(leaf.nbytes for leaf in leaves if isinstance(leaf, Tensor))
+
+
+def check_fits(owner: object, state: State, where: str) -> None:
+    """Raise with every difference by path, unless `state` could be written into `owner`, which may be an outline."""
+    _fitting_slots(owner, state, where)
+
+
 def restore(owner: object, state: State, where: str) -> None:
     """Write `state` into `owner`, or raise with every difference by path and change nothing."""
+    for path, slot in _fitting_slots(owner, state, where).items():
+        slot.write(state[path])
+
+
+def _fitting_slots(owner: object, state: State, where: str) -> dict[str, _Slot]:
     slots = {slot.path: slot for slot in _slots(owner, "")}
     differences = [f"missing {path}" for path in slots.keys() - state.keys()]
     differences += [f"unexpected {path}" for path in state.keys() - slots.keys()]
@@ -52,6 +70,8 @@ def restore(owner: object, state: State, where: str) -> None:
         here, there = _shape(slots[path].read()), _shape(state[path])
         if here != there:
             differences.append(f"{path} is {there} in the file and {here} in the program")
+        elif not slots[path].accepts(state[path]):
+            differences.append(f"{path} is no state of a random generator")
     if differences:
         shown = "; ".join(sorted(differences)[:12]) + ("; …" if len(differences) > 12 else "")
         raise CheckpointError(
@@ -59,8 +79,7 @@ def restore(owner: object, state: State, where: str) -> None:
             f"does not fit this run, {len(differences)} differences: {shown}",
             do="Nothing was changed. Use the settings the checkpoint was written with.",
         )
-    for path, slot in slots.items():
-        slot.write(state[path])
+    return slots
 
 
 def nonfinite(state: State) -> list[str]:
@@ -78,7 +97,7 @@ def _slots(value: object, path: str) -> Iterator[_Slot]:
     elif isinstance(value, Tensor):
         yield _Slot(path, value.detach, lambda new: _copy_into(value, new))
     elif isinstance(value, torch.Generator):
-        yield _Slot(path, value.get_state, lambda new: _set_generator(value, new))
+        yield _Slot(path, value.get_state, lambda new: _set_generator(value, new), _is_generator_state)
     elif isinstance(value, dict):
         for key in sorted(value):
             yield from _slots(value[key], _join(path, key))
@@ -140,6 +159,14 @@ def _shape(leaf: Leaf) -> str:
 def _copy_into(target: Tensor, new: Leaf) -> None:
     assert isinstance(new, Tensor)
     target.copy_(new)
+
+
+def _is_generator_state(state: Leaf) -> bool:
+    try:
+        _set_generator(torch.Generator(), state)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _set_generator(generator: torch.Generator, new: Leaf) -> None:

@@ -8,15 +8,16 @@ the last one a gain of the caller's: 0.01 lets a policy start in the middle of i
 """
 
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from understudy.core.settings import Settings
+from understudy.core.settings import Settings, Widths
 from understudy.nn.activations import Activation, activate, elu_, tanh_of_minus_double, through_activation
+from understudy.nn.init import orthogonal
 from understudy.nn.plain_mlp import NARROW, Layer, Layout
 
 ACTOR_GAIN, VALUE_GAIN = 0.01, 1.0
@@ -29,7 +30,7 @@ MANY, FEW = 128, 12
 class TrunkSettings(Settings):
     """The shape of a trunk."""
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (64, 64)
+    hidden: Widths = (64, 64)
     """Units of each hidden layer; none is a linear map."""
     activation: Activation = "tanh"
     """Between layers: `tanh`, `elu` or `relu`."""
@@ -52,8 +53,8 @@ class ActivatedMLP(nn.Module):
         """Room for one gradient and its views, made when it is first asked for."""
         *hidden, output = self.layers()
         for layer in hidden:
-            nn.init.orthogonal_(layer.weight, gain=math.sqrt(2.0), generator=rng)
-        nn.init.orthogonal_(output.weight, gain=gain, generator=rng)
+            orthogonal(layer.weight, math.sqrt(2.0), rng)
+        orthogonal(output.weight, gain, rng)
         norms = [nn.LayerNorm(width) for width in settings.hidden] if settings.layer_norm else []
         self.norms = nn.ModuleList(norms)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Carry, Moments
+from understudy.core.settings import Count
 from understudy.core.spec import ACTION_MASK, Discrete, Spec, recordable
 from understudy.nn.critic import mean_outcome
 from understudy.nn.dropout import asleep
@@ -31,9 +32,9 @@ class ActorSettings(NetworkSettings):
 class ValueActorSettings(ActorSettings):
     """The shape of a policy that is greedy in values: its trunk is the critics, its logits their mean over T."""
 
-    members: int = Field(2, ge=1)
+    members: Count = 2
     """Critics that are averaged."""
-    quantiles: int = Field(1, ge=1)
+    quantiles: Count = 1
     """Outputs of a critic for each action, which are averaged."""
     temperature: float = Field(1.0, gt=0)
     """T of softmax(Q/T), from which actions are drawn where they are not greedy."""

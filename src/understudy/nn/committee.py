@@ -1,13 +1,15 @@
 """A policy of two: both are asked, and one action comes out."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
 import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
 from understudy.core.protocols import Carry
+from understudy.core.settings import Count
 from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import QEnsemble
@@ -20,7 +22,7 @@ Verdict = Literal["mean", "a", "b", "max_q"]
 class JudgeSettings(NetworkSettings):
     """The shape of the critics that judge."""
 
-    members: int = 2
+    members: Count = 2
     """Critics of each judge."""
 
 
@@ -31,6 +33,12 @@ class CommitteeSettings(ActorSettings):
     """`mean` of both actions, that of `a` or `b`, or the one both branches' critics rate higher (`max_q`)."""
     judges: JudgeSettings | None = None
     """Of `max_q`."""
+
+    @model_validator(mode="after")
+    def _judges_for_a_verdict(self) -> Self:
+        if (self.verdict == "max_q") != (self.judges is not None):
+            raise ValueError("a verdict of max_q has judges, and no other has")
+        return self
 
 
 class Committee(nn.Module):

@@ -15,7 +15,7 @@ class Dropout(nn.Module):
     def __init__(self, share: float, rng: torch.Generator) -> None:
         super().__init__()
         self.share = share
-        self.stream = stream(int(torch.randint(2**31, (1,), generator=rng)), "dropout")
+        self.stream = stream(int(torch.randint(2**31, (1,), generator=rng, device="cpu")), "dropout")
 
     def forward(self, units: Tensor) -> Tensor:
         if not self.training or self.share == 0.0:

@@ -10,27 +10,30 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.errors import ConfigError
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings, Widths
 from understudy.nn.activated_mlp import ActivatedMLP, TrunkSettings
 from understudy.nn.activations import Activation, activate
+from understudy.nn.init import orthogonal
 
 Norm = Literal["none", "group", "layer"]
 Pooling = Literal["none", "max", "average"]
 HIDDEN_GAIN = math.sqrt(2.0)
 POOLED = 2
 """Pooling halves an image."""
+LARGEST_SIDE, LARGEST_IMAGE = 1 << 12, 1 << 28
+"""Of a kernel and its padding, and numbers of one image between layers: padding could make it grow without end."""
 
 
 class ConvLayer(Settings):
     """One convolution."""
 
-    channels: int = Field(ge=1)
+    channels: Count
     """Channels that come out."""
-    kernel: int = Field(ge=1)
+    kernel: int = Field(ge=1, le=LARGEST_SIDE)
     """Height and width of what one output sees."""
     stride: int = Field(1, ge=1)
     """Pixels from one output to the next."""
-    padding: int = Field(0, ge=0)
+    padding: int = Field(0, ge=0, le=LARGEST_SIDE)
     """Zeros around the image."""
 
 
@@ -46,6 +49,7 @@ class ConvEncoderSettings(Settings):
             ConvLayer(channels=64, kernel=3),
         ),
         min_length=1,
+        max_length=100,
     )
     """From the image inward; as Mnih et al. 2015 unless told."""
     norm: Norm = "none"
@@ -56,9 +60,9 @@ class ConvEncoderSettings(Settings):
     """How the last image becomes a vector: all of it, or where each channel is brightest (Levine et al. 2016)."""
     activation: Activation = "relu"
     """Between layers and at the end: `tanh`, `elu` or `relu`."""
-    size: int = Field(256, ge=1)
+    size: Count = 256
     """Of the latent."""
-    shape: tuple[int, ...] | None = None
+    shape: tuple[Annotated[int, Field(ge=1)], ...] | None = None
     """The image inside a flat segment; null where the group has its shape already."""
     channels_last: bool = False
     """The image is [H, W, C]."""
@@ -69,11 +73,11 @@ class VectorEncoderSettings(Settings):
 
     kind: Literal["mlp"] = "mlp"
     """A vector."""
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (128,)
+    hidden: Widths = (128,)
     """Units of each layer before the latent."""
     activation: Activation = "elu"
     """Between layers and at the end: `tanh`, `elu` or `relu`."""
-    size: int = Field(32, ge=1)
+    size: Count = 32
     """Of the latent."""
 
 
@@ -174,6 +178,13 @@ def inner_shapes(image: tuple[int, int, int], settings: ConvEncoderSettings, whe
                 do="Use fewer layers, smaller kernels and strides, or padding.",
             )
         shapes.append((layer.channels, after[0], after[1]))
+        if math.prod(shapes[-1]) > LARGEST_IMAGE:
+            raise ConfigError(
+                f"{where}.layers.{number}",
+                "the image becomes too large",
+                got=list(shapes[-1]),
+                expected=f"at most {LARGEST_IMAGE:,} numbers",
+            )
     return shapes
 
 
@@ -186,9 +197,10 @@ def spatial_softmax(pixels: Tensor) -> Tensor:
 
 def _convolution(channels: int, layer: ConvLayer, rng: torch.Generator) -> nn.Conv2d:
     sizes = (channels, layer.channels, layer.kernel, layer.stride, layer.padding)
-    convolution = nn.Conv2d(*sizes, device="meta").to_empty(device="cpu")  # draws nothing from torch's own stream
+    blank = nn.Conv2d(*sizes, device="meta")  # draws nothing from torch's own stream
+    convolution = blank.to_empty(device=torch.get_default_device())
     assert convolution.bias is not None
-    nn.init.orthogonal_(convolution.weight, gain=HIDDEN_GAIN, generator=rng)
+    orthogonal(convolution.weight, HIDDEN_GAIN, rng)
     nn.init.zeros_(convolution.bias)
     return convolution
 

@@ -1,4 +1,8 @@
-"""How layers start. Weights are [inputs, outputs], multiplied as `x @ W`, or [K, inputs, outputs]."""
+"""How layers start. Weights are [inputs, outputs], multiplied as `x @ W`, or [K, inputs, outputs].
+
+Layers on torch's `meta` device have shapes and no numbers, and nothing starts there: that is how a network is outlined
+before anybody spends memory on it.
+"""
 
 import math
 from typing import Literal
@@ -12,14 +16,23 @@ HIDDEN_BIAS, OUTPUT_BOUND = 0.1, 3e-3
 
 
 @torch.no_grad()
+def orthogonal(weight: Tensor, gain: float, rng: torch.Generator) -> None:
+    """Rows or columns at right angles, all of length `gain`."""
+    if not weight.is_meta:
+        nn.init.orthogonal_(weight, gain=gain, generator=rng)
+
+
+@torch.no_grad()
 def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator) -> None:
     """`orthogonal`: gain √2, zero bias (official IQL). `default`: torch's Linear, U(±1/√inputs) for both.
 
     `small_output`, in a hidden layer: torch's weights, biases of 0.1 (EDAC, ReBRAC).
     """
+    if weight.is_meta:
+        return
     if scheme == "orthogonal":
         for member in weight if weight.dim() == 3 else [weight]:
-            nn.init.orthogonal_(member, gain=math.sqrt(2.0), generator=rng)
+            orthogonal(member, math.sqrt(2.0), rng)
         bias.zero_()
     else:
         bound = 1.0 / math.sqrt(weight.shape[-2])
@@ -33,7 +46,7 @@ def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator)
 @torch.no_grad()
 def init_output(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator, bound: float) -> None:
     """The last layer: with `small_output` U(±bound) for both, so that a network starts near 0; else as any other."""
-    if scheme == "small_output":
+    if scheme == "small_output" and not weight.is_meta:
         weight.uniform_(-bound, bound, generator=rng)
         bias.uniform_(-bound, bound, generator=rng)
     else:

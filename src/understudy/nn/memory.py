@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from understudy.core.protocols import Carry
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings
+from understudy.nn.init import orthogonal
 from understudy.nn.recurrence import Weights, gru_layer
 
 WASTE = 3
@@ -36,9 +37,9 @@ class MemorySettings(Settings):
 
     kind: Literal["none", "gru", "lstm"] = "none"
     """`none`, `gru` or `lstm`."""
-    units: int = Field(256, ge=1)
-    """Width of each layer."""
-    layers: int = Field(1, ge=1)
+    units: Count = 256
+    """Count of each layer."""
+    layers: int = Field(1, ge=1, le=100)
     """Layers, each on top of the one before."""
 
 
@@ -100,7 +101,7 @@ class Memory(nn.Module):
         self.parts = 2 if settings.kind == "lstm" else 1
         kind = nn.LSTM if settings.kind == "lstm" else nn.GRU
         blank = kind(inputs, settings.units, settings.layers, device="meta")  # draws nothing from torch's own stream
-        self.cells = blank.to_empty(device="cpu")
+        self.cells = blank.to_empty(device=torch.get_default_device())
         self._start(rng)
 
     @torch.no_grad()
@@ -111,7 +112,7 @@ class Memory(nn.Module):
                 parameter.zero_()
             else:
                 for gate in torch.split(parameter, self.size):
-                    nn.init.orthogonal_(gate, generator=rng)
+                    orthogonal(gate, 1.0, rng)
 
     def initial(self, count: int) -> Carry:
         first = next(self.cells.parameters())

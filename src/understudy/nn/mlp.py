@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from understudy.core.settings import Settings
+from understudy.core.settings import Settings, Widths
 from understudy.nn.dropout import Dropout
 from understudy.nn.init import OUTPUT_BOUND, Init, init_layer, init_output
 from understudy.nn.plain_mlp import Layer, Layout, plain_mlp
@@ -14,7 +14,7 @@ from understudy.nn.plain_mlp import Layer, Layout, plain_mlp
 class NetworkSettings(Settings):
     """The shape of a trunk."""
 
-    hidden: tuple[int, ...] = Field((256, 256), min_length=1)
+    hidden: Widths = Field((256, 256), min_length=1)
     """Units of each hidden layer."""
     init: Init = "orthogonal"
     """`orthogonal` (gain √2, as official IQL), `default` (torch's Linear) or `small_output` (biases of 0.1 and a last

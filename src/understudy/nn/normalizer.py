@@ -15,18 +15,23 @@ class Normalizer(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, moments: Moments) -> None:
+    def __init__(self, mean: Tensor, scale: Tensor) -> None:
         super().__init__()
-        self.register_buffer("mean", moments.mean.clone())
-        self.register_buffer("scale", 1.0 / (moments.std + EPSILON))
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
 
     def forward(self, values: Tensor) -> Tensor:
         return (values - self.mean) * self.scale
 
     @classmethod
+    def of(cls, moments: Moments) -> "Normalizer":
+        """By the moments of a dataset."""
+        return cls(moments.mean.clone(), 1.0 / (moments.std + EPSILON))
+
+    @classmethod
     def identity(cls, shape: tuple[int, ...]) -> "Normalizer":
         """One that changes nothing: mean 0, scale exactly 1."""
-        return cls(unit_moments(shape))
+        return cls(torch.zeros(shape), torch.ones(shape))
 
 
 def unit_moments(shape: tuple[int, ...]) -> Moments:

@@ -4,6 +4,8 @@ Statistics change in `update` and nowhere else. A learner calls it once, after i
 every pass over that rollout sees the numbers the rollout was made with, and the first ratio of policies is 1.
 """
 
+import math
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -41,8 +43,7 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(shape))
-        self.register_buffer("scale", torch.ones(shape))
-        self._settle()
+        self.register_buffer("scale", torch.full(shape, 1.0 / math.sqrt(1.0 + settings.epsilon)))
 
     def forward(self, values: Tensor) -> Tensor:
         normal = (values.float() - self.shift).mul_(self.scale)

@@ -7,9 +7,9 @@ A segment is a half-open range of columns. Segments may overlap, so that one nam
 role may not see a column twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import pairwise
 
 from torch import Tensor
 
@@ -48,18 +48,18 @@ class Input:
 
 def find_inputs(names: Sequence[str], spec: Spec, where: str) -> tuple[Input, ...]:
     """What `names` mean, in their order; no names mean every group."""
-    inputs = tuple(_find(name, spec, where) for name in names or spec.observation)
-    for one, other in combinations(inputs, 2):
+    known = {f"{group}.{segment}": group for group, named in spec.segments.items() for segment in named}
+    inputs = tuple(_find(name, spec, known, where) for name in names or spec.observation)
+    for one, other in pairwise(sorted(inputs, key=lambda entry: (entry.group, entry.columns or (0, 0)))):
         if one.group == other.group and _overlap(one, other):
             raise ConfigError(where, f"'{one.name}' and '{other.name}' share columns", do="Name each column once.")
     return inputs
 
 
-def _find(name: str, spec: Spec, where: str) -> Input:
+def _find(name: str, spec: Spec, known: Mapping[str, str], where: str) -> Input:
     if name in spec.observation:
         group = spec.observation[name]
         return Input(name, name, group.shape, len(group.shape) > (1 if group.dtype == "uint8" else 2))
-    known = {f"{group}.{segment}": group for group, named in spec.segments.items() for segment in named}
     if name not in known:
         raise ConfigError(where, f"no group or segment '{name}'", do=did_you_mean(name, [*spec.observation, *known]))
     group_name = known[name]

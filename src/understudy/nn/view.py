@@ -19,7 +19,7 @@ class View(nn.Module):
         self.size = sum(group.size for group in spec.observation.values())
         self.normalizers = nn.ModuleDict(
             {
-                name: Normalizer(moments[name]) if name in moments else Normalizer.identity(group.shape)
+                name: Normalizer.of(moments[name]) if name in moments else Normalizer.identity(group.shape)
                 for name, group in spec.observation.items()
             }
         )

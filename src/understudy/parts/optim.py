@@ -38,7 +38,7 @@ class Adam:
     @classmethod
     def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
         owned: list[Tensor] = list(parameters)
-        first, second = ([torch.zeros_like(p, requires_grad=False) for p in owned] for _ in range(2))
+        first, second = ([p.new_zeros(p.shape) for p in owned] for _ in range(2))
         count, norm = (torch.zeros((), device=owned[0].device) for _ in range(2))
         return cls(owned, first, second, count, norm)
 

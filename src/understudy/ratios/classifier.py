@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -18,6 +17,7 @@ from torch.nn import functional
 
 from understudy.core.errors import DataError
 from understudy.core.rng import stream
+from understudy.core.settings import Widths
 from understudy.ratios.estimator import Estimator
 from understudy.ratios.fitted import in_chunks
 from understudy.ratios.kernels import products
@@ -77,7 +77,7 @@ class Parts:
 class Classifier(Estimator):
     """Logistic regression on features that a small network finds; on the features themselves with hidden=()."""
 
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = (32, 32)
+    hidden: Widths = (32, 32)
     """Units of each hidden layer."""
     learning_rate: float = Field(3e-3, gt=0)
     weight_decay: float = Field(1e-2, ge=0)

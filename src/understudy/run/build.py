@@ -2,18 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Blueprint
+from understudy.core.spec import Spec
 from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
+from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import DataSettings, RolloutSettings, RunConfig
 from understudy.run.dataset.loading import Prepared
 from understudy.run.levels import resolve_recipe
 from understudy.run.offline import OfflineLearner, build_offline
 from understudy.run.on_policy import OnPolicyLearner, build_on_policy
+from understudy.run.outline import check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.worlds import WorldMaker, check_actions, check_fits, spec_of
@@ -25,12 +29,16 @@ def build_learner(
     reporter: Reporter = SILENT,
     prepared: Prepared | None = None,
     world: WorldMaker | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> OfflineLearner | OnPolicyLearner:
-    """All that a run moves. `prepared`: its data, if they are in memory already. `world`: a simulator of one's own."""
+    """All that a run moves. `prepared`: its data, if they are in memory already. `world`: a simulator of one's own.
+
+    `checkpoint` is what will be restored into it: compared here, before there is memory for it.
+    """
     device = check_config(config)
     if config.data is None:
-        return build_on_policy(config, device, world)
-    return build_offline(config, device, reporter, prepared)
+        return build_on_policy(config, device, world, checkpoint)
+    return build_offline(config, device, reporter, prepared, checkpoint)
 
 
 def check_config(config: RunConfig) -> torch.device:
@@ -51,7 +59,8 @@ def _check_world(config: RunConfig) -> None:
     check_actions(spec, config)
     if isinstance(config.source, RolloutSettings):
         blueprint = Blueprint(spec, {}, config.steps, config.seed, torch.device("cpu"), environments=config.source.envs)
-        find_algorithm(config.algorithm).build(config.algo, blueprint)
+        check_outline(config, blueprint)
+        _check_rollout(config.source, spec)
     if config.data is None:
         return
     recipe = config.data.recipe
@@ -59,6 +68,17 @@ def _check_world(config: RunConfig) -> None:
         check_origin(config.data.path)
     elif not config.data.mends():
         check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
+
+
+def _check_rollout(settings: RolloutSettings, spec: Spec) -> None:
+    """There is room for one; the observations of each step are there twice, and are most of it."""
+    seen = sum(group.size * np.dtype(group.dtype).itemsize for group in spec.observation.values())
+    check_room(
+        "source",
+        f"a rollout of {settings.envs:,} environments × {settings.steps:,} steps",
+        2 * seen * settings.envs * settings.steps,
+        "Lower source.envs or source.steps.",
+    )
 
 
 def pick_device(name: str) -> torch.device:

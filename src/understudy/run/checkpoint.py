@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.errors import CheckpointError
+from understudy.core.facts import Facts, SealedFacts, Whole
 from understudy.core.files import (
     discard,
-    read_bytes,
-    read_sealed,
     remove_directory,
     replace_directory,
     seal,
@@ -27,7 +24,9 @@ from understudy.core.files import (
     write_bytes,
     write_new,
 )
-from understudy.core.state import Scalar, State
+from understudy.core.machine_memory import machine_memory
+from understudy.core.state import State
+from understudy.run.tensor_file import read_tensors
 
 FORMAT = 1
 LATEST = "latest"
@@ -36,6 +35,31 @@ TENSORS = "state.safetensors"
 NUMBERED = re.compile(r"\d{9}")
 CARD_FACT = "policy"
 """The fact that says how to rebuild the policy without its algorithm."""
+
+
+class PolicyFacts(Facts):
+    """How to rebuild the policy."""
+
+    spec: dict[str, Any]
+    settings: dict[str, Any]
+
+
+class CheckpointFacts(Facts):
+    """What the writer said of itself, as far as it must be said."""
+
+    versions: dict[str, str]
+    policy: PolicyFacts
+
+
+class Manifest(SealedFacts):
+    """What `save_checkpoint` writes beside the tensors."""
+
+    FORMAT = FORMAT
+
+    updates: Whole
+    scalars: dict[str, bool | Whole | float | str]
+    sha256: dict[str, str]
+    facts: dict[str, Any]
 
 
 @final
@@ -99,22 +123,12 @@ def load_checkpoint(folder: Path, updates: int) -> Checkpoint:
     if not path.is_dir():
         there = ", ".join(map(str, list_checkpoints(folder))) or "none"
         raise CheckpointError(where, "no such checkpoint", do=f"There are: {there}.")
-    try:
-        manifest = read_sealed(path / MANIFEST)
-        if manifest["format"] != FORMAT:
-            raise CheckpointError(where, "written in another format", got=manifest["format"], expected=FORMAT)
-        if manifest["updates"] != updates:
-            raise CheckpointError(where, "of another update", got=manifest["updates"], expected=updates)
-        content = read_bytes(path / TENSORS)
-        if sha256_bytes(content) != manifest["sha256"][TENSORS]:
-            raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
-        tensors = load_tensors(content)
-        scalars: dict[str, Scalar] = manifest["scalars"]
-        return Checkpoint(path, updates, {**tensors, **scalars}, manifest["facts"])
-    except CheckpointError:
-        raise
-    except (UnderstudyError, OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise CheckpointError(where, f"damaged or incomplete ({error})") from error
+    manifest = Manifest.read(path / MANIFEST, where)
+    if manifest.updates != updates:
+        raise CheckpointError(where, "of another update", got=manifest.updates, expected=updates)
+    CheckpointFacts.parse(manifest.facts, f"{where}, facts of {MANIFEST}")
+    tensors = read_tensors(path / TENSORS, manifest.sha256.get(TENSORS), where, machine_memory())
+    return Checkpoint(path, updates, {**tensors, **manifest.scalars}, manifest.facts)
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:

@@ -19,7 +19,7 @@ from pydantic import (
 
 from understudy.algorithms import Origin, algorithm_names, find_algorithm, learns_from
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.settings import Settings
+from understudy.core.settings import Count, Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.envs.patience import PATIENCE
@@ -58,11 +58,11 @@ class RolloutSettings(Settings):
 
     kind: Literal["rollout"] = "rollout"
     """`rollout`: one update learns from envs × steps transitions."""
-    envs: int = Field(16, ge=1)
+    envs: Count = 16
     """Environments that step together."""
     steps: int = Field(128, ge=1)
     """Steps of each of them in one rollout."""
-    workers: int = Field(1, ge=1)
+    workers: int = Field(1, ge=1, le=256)
     """Processes that share the environments; any number gives the same run."""
     spread: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
@@ -80,6 +80,11 @@ SOURCES: dict[Origin, type[OfflineSettings] | type[RolloutSettings]] = {
     "offline": OfflineSettings,
     "rollout": RolloutSettings,
 }
+MOST_EPISODES = 10_000
+"""Of one evaluation: they are played side by side, each in an environment of its own."""
+MOST_THREADS = 1024
+"""More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
+refuses threads, upon which torch ends the process."""
 ROLLOUT_INTERVALS = {"steps": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
 """Defaults where an update is a whole rollout."""
 
@@ -177,7 +182,7 @@ class RunConfig(Settings):
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=1)
     """Updates between evaluations."""
-    eval_episodes: int = Field(10, ge=1)
+    eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
     save_every: int = Field(5000, ge=1)
     """Updates between checkpoints."""
@@ -185,7 +190,7 @@ class RunConfig(Settings):
     """Newest checkpoints kept."""
     device: Literal["cpu", "cuda", "mps"] = "cpu"
     """Where tensors live. Tested, and exact on resume, on cpu; cuda and mps are untested."""
-    threads: int = Field(1, ge=1)
+    threads: int = Field(1, ge=1, le=MOST_THREADS)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
     compile: bool = False
     """Compile the whole update with torch.compile: faster after half a minute, needs a C++ compiler."""

@@ -7,8 +7,8 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Algorithm, Blueprint, Concerned, Metrics, Moments
 from understudy.core.state import Static, capture
 from understudy.core.wording import counted
@@ -21,10 +21,12 @@ from understudy.envs.facts import can_terminate
 from understudy.nn.committee import Memoryless
 from understudy.nn.normalizer import unit_moments
 from understudy.run.allocator import keep_freed_memory
+from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import Update, compile_update
 from understudy.run.config import OfflineSettings, RunConfig
 from understudy.run.dataset.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor
+from understudy.run.outline import build_algorithm
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.validation import validation_error
 from understudy.run.worlds import check_fits, spec_of
@@ -117,9 +119,14 @@ class OfflineLearner:
 
 
 def build_offline(
-    config: RunConfig, device: torch.device, reporter: Reporter = SILENT, prepared: Prepared | None = None
+    config: RunConfig,
+    device: torch.device,
+    reporter: Reporter = SILENT,
+    prepared: Prepared | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> OfflineLearner:
-    """Dataset, source and algorithm of a run. `prepared`: its data, if they are in memory already."""
+    """Dataset, source and algorithm of a run. `prepared`: its data, if they are in memory already; `checkpoint`: what
+    it goes on from, if it does."""
     keep_freed_memory()
     settings = config.logged
     prepared = prepared or resolve_dataset(settings, config.env.id, reporter)
@@ -129,7 +136,7 @@ def build_offline(
     _warn_of_terminals(dataset, config, reporter)
     reward = fit_rewards(settings.reward, dataset)
     blueprint = Blueprint(dataset.spec, _moments(settings, dataset), config.steps, config.seed, device)
-    algorithm = cast(Algorithm, find_algorithm(config.algorithm).build(config.algo, blueprint))
+    algorithm = cast(Algorithm, build_algorithm(config, blueprint, checkpoint))
     source = _source(config, dataset.with_rewards(reward), algorithm, device)
     if isinstance(algorithm, Concerned):
         for concern in algorithm.concerns(reward(some_rewards(dataset))):
@@ -154,6 +161,8 @@ def _source(
     """Where batches come from, with a weight for every row if the run asks for them."""
     settings, demand = config.source, algorithm.demand
     assert isinstance(settings, OfflineSettings)
+    batch = f"a batch of {settings.batch_size:,} rows"
+    check_room("source.batch_size", batch, settings.batch_size * dataset.row_bytes, "Use a smaller one.")
     common = dataset, demand, settings.batch_size, config.seed, device
     weights, replacement = settings.weights, settings.replacement
     if settings.importance.provider == "none":

@@ -6,14 +6,15 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor
 
-from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Blueprint, Metrics, OnPolicy
 from understudy.core.state import Static, capture
 from understudy.envs.vector import VectorWorld
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.run.allocator import keep_freed_memory
+from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
+from understudy.run.outline import build_algorithm
 from understudy.run.worlds import WorldMaker, check_actions, make_world
 from understudy.sources.rollout import RolloutSource
 
@@ -78,8 +79,13 @@ class OnPolicyLearner:
         self.source.world.close()
 
 
-def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker | None = None) -> OnPolicyLearner:
-    """World, algorithm and source of a run."""
+def build_on_policy(
+    config: RunConfig,
+    device: torch.device,
+    given: WorldMaker | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> OnPolicyLearner:
+    """World, algorithm and source of a run. `checkpoint`: what it goes on from, if it does."""
     settings = config.source
     assert isinstance(settings, RolloutSettings)
     keep_freed_memory()
@@ -93,13 +99,19 @@ def build_on_policy(config: RunConfig, device: torch.device, given: WorldMaker |
         patience=settings.patience,
     )
     try:
-        return _learner(config, settings, world, device)
+        return _learner(config, settings, world, device, checkpoint)
     except BaseException:
         world.close()
         raise
 
 
-def _learner(config: RunConfig, settings: RolloutSettings, world: VectorWorld, device: torch.device) -> OnPolicyLearner:
+def _learner(
+    config: RunConfig,
+    settings: RolloutSettings,
+    world: VectorWorld,
+    device: torch.device,
+    checkpoint: Checkpoint | None,
+) -> OnPolicyLearner:
     check_actions(world.spec, config)
     if config.env.shared and config.eval_episodes > world.count:
         raise ConfigError(
@@ -110,7 +122,7 @@ def _learner(config: RunConfig, settings: RolloutSettings, world: VectorWorld, d
         )
     spec = world.spec.with_segments(config.env.segments)
     blueprint = Blueprint(spec, {}, config.steps, config.seed, device, environments=world.count)
-    algorithm = cast(OnPolicy, find_algorithm(config.algorithm).build(config.algo, blueprint))
+    algorithm = cast(OnPolicy, build_algorithm(config, blueprint, checkpoint))
     source = RolloutSource.build(world, algorithm.policy, settings.steps, config.seed, device)
     learner = OnPolicyLearner(algorithm, source, config)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint

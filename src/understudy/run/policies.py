@@ -2,45 +2,55 @@
 
 from pathlib import Path
 
+from torch import Tensor
+
 from understudy.core.errors import CheckpointError
-from understudy.core.files import read_sealed
-from understudy.core.spec import Spec
 from understudy.core.state import State
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, Checkpoint, list_checkpoints, load_checkpoint, newest_checkpoint
-from understudy.run.policy_file import CARD, load_policy_file, rebuild_policy
+from understudy.run.policy_file import CARD, fill_policy, load_policy_file, outline_policy, read_card
 from understudy.run.rundir import RunDir
 
 PREFIX = "algorithm.policy."
+LONGEST_NUMBER = 18
+"""Digits of a number of updates: a checkpoint's folder has half of them."""
 
 
 def load_policy(path: str | Path, checkpoint: str | int = "last") -> Deployed:
     """A policy from a run directory (last, best, or a number of updates) or from a policy folder."""
     path, name = Path(path), str(checkpoint)
+    updates = updates_named(name)
     if (path / CARD).is_file():
-        return _policy_in(path, name)
+        return _policy_in(path, updates)
     run = RunDir.open(path)
     best = run.policies / "best"
-    if name == "best" or (name.isdecimal() and not _is_kept(run, int(name)) and updates_of(best) == int(name)):
-        return _policy_in(best, name)
+    if name == "best" or (updates is not None and not _is_kept(run, updates) and updates_of(best) == updates):
+        return _policy_in(best, updates)
     return policy_of(find_checkpoint(run, name))
+
+
+def updates_named(name: str) -> int | None:
+    """The number of updates that is asked for; None for `last` and `best`."""
+    if name in ("last", "best"):
+        return None
+    if not name.isdecimal() or len(name) > LONGEST_NUMBER:
+        raise CheckpointError(
+            "checkpoint", "no such choice", got=repr(name), expected="last, best or a number of updates"
+        )
+    return int(name)
 
 
 def updates_of(folder: Path) -> int | None:
     """Updates behind the policy in a folder; None if there is no policy, or if its card does not say."""
-    if not (folder / CARD).is_file():
-        return None
-    facts = read_sealed(folder / CARD).get("facts")
-    updates = facts.get("updates") if isinstance(facts, dict) else None
-    return updates if isinstance(updates, int) else None
+    return read_card(folder).facts.get("updates") if (folder / CARD).is_file() else None
 
 
-def _policy_in(folder: Path, name: str) -> Deployed:
+def _policy_in(folder: Path, updates: int | None) -> Deployed:
     """The policy of a folder; if a number is asked for, it must be of that many updates."""
     policy, card = load_policy_file(folder)
-    found = card["facts"].get("updates")
-    if name.isdecimal() and found != int(name):
-        raise CheckpointError(f"policy '{folder}'", "of another update", got=found, expected=int(name))
+    found = card.facts.get("updates")
+    if updates is not None and found != updates:
+        raise CheckpointError(f"policy '{folder}'", "of another update", got=found, expected=updates)
     return policy
 
 
@@ -50,7 +60,8 @@ def _is_kept(run: RunDir, updates: int) -> bool:
 
 def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
     """`last` is the newest whole checkpoint; a number must be there and whole."""
-    if name == "last":
+    updates = updates_named(name)
+    if updates is None:
         found, broken = newest_checkpoint(run.checkpoints)
         if found is None:
             told = f" Broken: {' '.join(broken)}" if broken else ""
@@ -62,18 +73,14 @@ def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
                 do=f"The newest whole one is {found.updates}: use --checkpoint {found.updates}.",
             )
         return found
-    if not name.isdecimal():
-        raise CheckpointError(
-            "checkpoint", "no such choice", got=repr(name), expected="last, best or a number of updates"
-        )
-    return load_checkpoint(run.checkpoints, int(name))
+    return load_checkpoint(run.checkpoints, updates)
 
 
 def policy_of(checkpoint: Checkpoint) -> Deployed:
     """The policy inside a training checkpoint."""
-    card = checkpoint.facts[CARD_FACT]
+    where, card = f"checkpoint '{checkpoint.path}'", checkpoint.facts[CARD_FACT]
     state: State = {
         path.removeprefix(PREFIX): leaf for path, leaf in checkpoint.state.items() if path.startswith(PREFIX)
     }
-    where = f"checkpoint '{checkpoint.path}'"
-    return rebuild_policy(Spec.from_json(where, card["spec"]), card["settings"], state, where)
+    size = sum(leaf.nbytes for leaf in state.values() if isinstance(leaf, Tensor))
+    return fill_policy(outline_policy(card["spec"], card["settings"], size, where), state, where)

@@ -4,23 +4,49 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
+from pydantic import Field
 from safetensors.torch import save as save_tensors
 
 from understudy.core.errors import CheckpointError, UnderstudyError
-from understudy.core.files import discard, read_bytes, read_sealed, replace_directory, seal, sha256_bytes, write_new
+from understudy.core.facts import Facts, SealedFacts, Whole, count_values
+from understudy.core.files import discard, replace_directory, seal, sha256_bytes, write_new
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
-from understudy.core.state import State, capture, restore
-from understudy.nn.actor import Actor, parse_actor_settings
+from understudy.core.state import State, capture, check_fits, footprint, restore
+from understudy.nn.actor import Actor, ActorSettings, parse_actor_settings
 from understudy.nn.committee import Committee, CommitteeSettings
 from understudy.nn.deployed import Deployed
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.run.tensor_file import read_tensors
 
 FORMAT = 1
 CARD = "policy.json"
 TENSORS = "policy.safetensors"
+HEADER_BYTES = 16 << 20
+"""What a file of tensors may have beside their numbers."""
+VALUES, BYTES_PER_VALUE = 1000, 64
+"""Settings that any policy may have, and bytes of tensors for each further one: a layer is more."""
+
+
+class TrainingFacts(Facts):
+    """What a run says of a policy; whoever saves one alone need not say anything."""
+
+    algorithm: dict[str, Any] = Field(default_factory=dict)
+    updates: Whole | None = None
+    env: str = ""
+    transforms: dict[str, Any] = Field(default_factory=dict)
+    return_mean: float | None = None
+
+
+class PolicyCard(SealedFacts):
+    """What `save_policy` writes beside the tensors."""
+
+    FORMAT = FORMAT
+
+    spec: dict[str, Any]
+    settings: dict[str, Any]
+    sha256: dict[str, str]
+    facts: dict[str, Any]
 
 
 def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
@@ -47,38 +73,65 @@ def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
     return sha256_bytes(tensors)
 
 
-def load_policy_file(path: Path) -> tuple[Deployed, dict[str, Any]]:
-    """The policy in a folder that `save_policy` wrote, verified, and what its card says."""
+def read_card(path: Path) -> PolicyCard:
+    """The card of the policy in a folder."""
     where = f"policy '{path}'"
     if not (path / CARD).is_file():
         raise CheckpointError(where, "no such policy")
+    card = PolicyCard.read(path / CARD, where)
+    TrainingFacts.parse(card.facts, f"{where}, facts of {CARD}")
+    return card
+
+
+def load_policy_file(path: Path) -> tuple[Deployed, PolicyCard]:
+    """The policy in a folder that `save_policy` wrote, verified, and what its card says.
+
+    The card can promise any network. Its outline is made first, and no more is read than that would fill.
+    """
+    card, where = read_card(path), f"policy '{path}'"
+    size = (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else 0
+    outline = outline_policy(card.spec, card.settings, size, where)
+    tensors = read_tensors(path / TENSORS, card.sha256.get(TENSORS), where, footprint(outline) + HEADER_BYTES)
+    return fill_policy(outline, dict(tensors), where), card
+
+
+def outline_policy(spec: dict[str, Any], settings: dict[str, Any], size: int, where: str) -> Deployed:
+    """A policy of this shape without memory: on torch's `meta` device tensors have shapes and no numbers.
+
+    `size` is that of the tensors it should have: none are so small that there is a layer for every few bytes.
+    """
+    if count_values([settings, spec.get("observation")]) > VALUES + size // BYTES_PER_VALUE:
+        raise CheckpointError(where, "describes a network of more parts than its tensors can be of")
     try:
-        card = read_sealed(path / CARD)
-        if card["format"] != FORMAT:
-            raise CheckpointError(where, "written in another format", got=card["format"], expected=FORMAT)
-        content = read_bytes(path / TENSORS)
-        if sha256_bytes(content) != card["sha256"][TENSORS]:
-            raise CheckpointError(where, f"damaged: the sha256 of {TENSORS} differs")
-        state: State = dict(load_tensors(content))
-        policy = rebuild_policy(Spec.from_json(where, card["spec"]), card["settings"], state, where)
-        return policy, card
-    except CheckpointError:
-        raise
-    except (UnderstudyError, OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise CheckpointError(where, f"damaged or incomplete ({error})") from error
+        with torch.device("meta"):
+            return _blank(Spec.from_json("spec", spec), _parsed(settings))
+    except UnderstudyError as error:
+        raise CheckpointError(where, f"damaged or incomplete ({str(error).splitlines()[0]})") from error
+    except (RuntimeError, OverflowError, KeyError, TypeError, ValueError) as error:
+        told = str(error).partition("\n")[0]
+        raise CheckpointError(where, f"describes a network that cannot be made ({told})") from error
 
 
-def rebuild_policy(spec: Spec, settings: object, state: State, where: str) -> Deployed:
-    """A policy of this shape with these tensors."""
-    policy = _blank(spec, settings, where)
+def fill_policy(outline: Deployed, state: State, where: str) -> Deployed:
+    """The policy of an outline with these tensors; unless they are all there and of its shapes, no memory is taken."""
+    check_fits(outline, state, where)
+    policy = _blank(outline.spec, outline.settings)
     restore(policy, state, where)
     return policy.train(False).requires_grad_(False)
 
 
-def _blank(spec: Spec, settings: object, where: str) -> Deployed:
+def _parsed(settings: dict[str, Any]) -> ActorSettings | ExplorerSettings:
+    if "verdict" in settings:
+        return CommitteeSettings.parse(settings, "settings")
+    if "density" in settings:
+        return ExplorerSettings.parse(settings, "settings")
+    return parse_actor_settings(settings, "settings")
+
+
+def _blank(spec: Spec, settings: ActorSettings | ExplorerSettings) -> Deployed:
     rng = stream(0, "rebuild")
-    if isinstance(settings, dict) and "verdict" in settings:
-        return Committee.blank(spec, CommitteeSettings.parse(settings, where), rng)
-    if isinstance(settings, dict) and "density" in settings:
-        return ExploringPolicy(spec, ExplorerSettings.parse(settings, where), rng)
-    return Actor(spec, {}, parse_actor_settings(settings, where), rng)
+    if isinstance(settings, CommitteeSettings):
+        return Committee.blank(spec, settings, rng)
+    if isinstance(settings, ExplorerSettings):
+        return ExploringPolicy(spec, settings, rng)
+    return Actor(spec, {}, settings, rng)

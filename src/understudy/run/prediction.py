@@ -50,6 +50,8 @@ def predict(
     count = len(next(iter(batch.values())))
     action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
     actions = as_actions(action.numpy(), policy.spec.action)
+    if not np.isfinite(actions).all():
+        raise DataError("policy", "its actions for these observations are not finite", do="Its weights are too large.")
     return actions[0] if single else actions
 
 

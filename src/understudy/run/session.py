@@ -16,7 +16,7 @@ from understudy.nn.deployed import Deployed
 from understudy.run.birth import birth, lent_data, stage_runs
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
-from understudy.run.config import RunConfig, load_config, parse_config
+from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
 from understudy.run.dataset.loading import Prepared
 from understudy.run.evaluate import Evaluation
 from understudy.run.history import recall
@@ -72,6 +72,10 @@ class Run:
         count = self.config.eval_episodes if episodes is None else episodes
         if count < 1:
             raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
+        if count > MOST_EPISODES:
+            raise ConfigError(
+                "episodes", "too many to play side by side", got=count, expected=f"at most {MOST_EPISODES}"
+            )
         policy = self.policy(checkpoint)
         with reporter.task("evaluating", count, "episodes") as advance:
 
@@ -229,7 +233,7 @@ def resume(
             _check_sealed(config, run, record)
         config = _with_steps(config, steps, record, updates, reporter)
         history = recall(checkpoint)
-        learner = build_learner(config, reporter, world=world)
+        learner = build_learner(config, reporter, world=world, checkpoint=checkpoint)
         with closing(learner):
             run.clear_leftovers()
             if checkpoint is None:
@@ -293,4 +297,7 @@ def _with_steps(
 
 def _text(value: Any) -> str:
     """A Python value as the text a command line would carry; the one parser reads both."""
-    return value if isinstance(value, str) else json.dumps(value)
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except (TypeError, ValueError) as error:  # a number of thousands of digits, or what no YAML file could say
+        raise ConfigError("train", f"a setting that cannot be written down ({error})") from error

@@ -1,14 +1,18 @@
 """YAML in, settings out: plain data only, no aliases, no duplicate keys, bounded size."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from understudy.core.errors import ConfigError
+from understudy.core.files import read_bytes
 
 SIZE_LIMIT = 1 << 20
+LONGEST_CHARACTER = 4
+"""Bytes of UTF-8."""
 DEPTH_LIMIT = 32
 
 
@@ -32,10 +36,10 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        repeated = {str(key) for key in keys if keys.count(key) > 1}
+        counts = Counter(self.construct_object(key, deep=True) for key, _ in node.value)
+        repeated = sorted(str(key) for key, count in counts.items() if count > 1)
         if repeated:
-            raise yaml.YAMLError(f"key given twice: {', '.join(sorted(repeated))}")
+            raise yaml.YAMLError(f"key given twice: {', '.join(repeated)}")
         return super().construct_mapping(node, deep)
 
 
@@ -59,10 +63,12 @@ def parse_yaml(text: str, where: str) -> Any:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML file that holds a mapping."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, LONGEST_CHARACTER * SIZE_LIMIT).decode()
     except FileNotFoundError as error:
         raise ConfigError(str(path), "no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(str(path), f"not readable ({error.strerror})") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"not readable ({error})") from error
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):

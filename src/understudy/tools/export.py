@@ -14,6 +14,7 @@ from safetensors.torch import save as save_tensors
 
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
+from understudy.core.facts import Facts, Whole
 from understudy.core.files import (
     read_json,
     sha256_bytes,
@@ -53,6 +54,32 @@ FORMATS = {
     "onnx": Format("policy.onnx", onnx_bytes, run_onnx, lambda: {"opset": OPSET, "versions": onnx_versions()}),
     "torchscript": Format("policy.pt", torchscript_bytes, run_torchscript, dict),
 }
+
+
+class Digest(Facts):
+    sha256: str
+
+
+class Check(Facts):
+    largest_difference: float
+
+
+class FileFacts(Digest):
+    """What a card says of a file, and the next card says again if the file may stay."""
+
+    format: str
+    bytes: Whole
+    check: Check
+
+
+class ExportedFacts(Facts):
+    """Of a card, what decides whether files beside it may stay."""
+
+    kind: str
+    policy: Digest
+    files: dict[str, FileFacts]
+
+
 OURS = {CARD, PAGE, *(format.file for format in FORMATS.values())}
 
 
@@ -164,6 +191,8 @@ def _kept(folder: Path, replaced: str, digest: str, reporter: Reporter) -> dict[
 
 def _card_in(folder: Path) -> dict[str, Any]:
     try:
-        return read_json(folder / CARD)
+        card = read_json(folder / CARD)
+        ExportedFacts.parse(card, str(folder / CARD))
     except UnderstudyError:
         return {}
+    return card

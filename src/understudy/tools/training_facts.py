@@ -1,31 +1,52 @@
 """What a run directory tells of a policy in it: how it was trained, and how well it did."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from understudy.core.files import read_json, read_sealed
+from pydantic import Field
+
+from understudy.core.facts import Facts, Whole
+from understudy.core.files import read_json
 from understudy.run.checkpoint import list_checkpoints
-from understudy.run.logs import EVALUATION
-from understudy.run.policies import updates_of
-from understudy.run.policy_file import CARD
+from understudy.run.policies import updates_named, updates_of
+from understudy.run.policy_file import CARD, read_card
 from understudy.run.rundir import RunDir
 
 DATASET = ("name", "fingerprint", "episodes", "steps", "return_mean")
 
 
+class BirthFacts(Facts):
+    """Of meta.json, what a card repeats."""
+
+    argv: list[str] = Field(default_factory=list)
+    config_sha256: str = ""
+    dataset: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class EvaluationFacts(Facts):
+    """Of a line of eval.jsonl, what a card repeats."""
+
+    updates: Whole
+    return_mean: float = Field(alias="eval/return_mean")
+    return_low: float = Field(alias="eval/return_low")
+    return_high: float = Field(alias="eval/return_high")
+    score: float | None = Field(None, alias="eval/score")
+    returns: list[float]
+
+
 def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
     """`training` and `scores` of a card; of a policy folder, what its own card says."""
     if (path / CARD).is_file():
-        return {"training": read_sealed(path / CARD)["facts"], "scores": {}}
+        return {"training": read_card(path).facts, "scores": {}}
     run = RunDir.open(path)
     updates = updates_behind(run, checkpoint)
-    meta = read_json(run.meta_file) if run.meta_file.is_file() else {}
+    meta = BirthFacts.parse(read_json(run.meta_file) if run.meta_file.is_file() else {}, str(run.meta_file))
     config = run.config.model_dump(mode="json")
     training = {
         "algorithm": config["algo"],
-        "config": _config_name(meta.get("argv", [])),
-        "config_sha256": meta.get("config_sha256"),
+        "config": _config_name(meta.argv),
+        "config_sha256": meta.config_sha256,
         "env": config["env"]["id"],
         "simulator": config["env"].get("simulator"),
         "env_settings": config["env"].get("settings"),
@@ -36,8 +57,8 @@ def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
         "checkpoint": checkpoint,
         "started_from": config.get("init_from"),
         "stages": [stage["algo"]["name"] for stage in config.get("stages", [])],
-        "dataset": {name: value for name, value in meta.get("dataset", {}).items() if name in DATASET},
-        "versions": meta.get("versions"),
+        "dataset": {name: value for name, value in meta.dataset.items() if name in DATASET},
+        "versions": meta.versions,
     }
     known = {name: value for name, value in training.items() if value} | {"seed": config["seed"]}
     return {"training": known, "scores": scores(run, updates)}
@@ -47,12 +68,13 @@ def updates_behind(run: RunDir, checkpoint: str) -> int | None:
     """Updates behind a policy that `load_policy` finds under this name."""
     if checkpoint == "best":
         return updates_of(run.policies / "best")
-    return int(checkpoint) if checkpoint.isdecimal() else max(list_checkpoints(run.checkpoints), default=None)
+    updates = updates_named(checkpoint)
+    return max(list_checkpoints(run.checkpoints), default=None) if updates is None else updates
 
 
 def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     """Evaluations: the `best`, the `last`, and that of the policy itself (`this`) if there was one."""
-    lines = [_score(line) for line in run.evaluations(EVALUATION)]
+    lines = [_score(EvaluationFacts.parse(line, str(run.eval_file))) for line in run.evaluations()]
     if not lines:
         return {}
     mine = [line for line in lines if line["updates"] == updates]
@@ -60,16 +82,9 @@ def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     return {"best": best, "last": lines[-1], **({"this": mine[-1]} if mine else {})}
 
 
-def _score(line: Mapping[str, Any]) -> dict[str, Any]:
-    score = {"score": line["eval/score"]} if "eval/score" in line else {}
-    return {
-        "updates": line["updates"],
-        "return_mean": line["eval/return_mean"],
-        "return_low": line["eval/return_low"],
-        "return_high": line["eval/return_high"],
-        "episodes": len(line["returns"]),
-        **score,
-    }
+def _score(line: EvaluationFacts) -> dict[str, Any]:
+    told = line.model_dump(exclude={"returns"}, exclude_none=True)
+    return {**told, "episodes": len(line.returns)}
 
 
 def _config_name(argv: list[str]) -> str:

@@ -63,6 +63,7 @@ def test_a_card_cannot_name_another_file(path: Path, tmp_path: Path, name: str) 
         lambda card: card["rows"].update(reward=["float32", [-1]]),
         lambda card: card["rows"].update(reward=["float32", [1] * 70]),
         lambda card: card["rows"].update(reward=["float32", [2**62, 4]]),
+        lambda card: card["rows"].update(reward=["float32", [10**4200] * 14]),
         lambda card: card["rows"].update(reward=["float64", []]),
         lambda card: card["rows"].update(action=["uint8", [8]]),
         lambda card: card["rows"].update(mask=["bool", [0]]),

@@ -25,6 +25,7 @@ from understudy.data.formats.columns import NAMES, Column
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
 from understudy.data.recording import Recording, environment_name
+from understudy.data.stores.npy import read_header
 
 MEMORY_BUDGET = 16 << 30
 SMALL = 64 << 20
@@ -143,9 +144,7 @@ def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
 
 def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and dtype; they must promise just what the archive holds, and nothing but plain values."""
-    version = npy_format.read_magic(file)
-    read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    shape, _, dtype = read_header(file)
     place = f"{where}, array '{info.filename[:100]}'"
     if dtype.hasobject:
         raise DataError(

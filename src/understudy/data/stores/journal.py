@@ -17,14 +17,13 @@ import numpy as np
 
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
-from understudy.core.spec import Spec
+from understudy.core.spec import AXES, LARGEST, Spec
 from understudy.data.assemble import slots
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
 from understudy.data.index import EpisodeIndex
 from understudy.data.stores.npy import PIECE, npy_header
 from understudy.data.stores.store import (
-    DIMENSIONS,
     DTYPES,
     INDEX,
     MANIFEST,
@@ -109,7 +108,8 @@ def read_card(path: Path) -> tuple[Layout, dict[str, Any]]:
         raise DataError(where, f"not readable ({error})") from error
     check_columns(layout.spec, {*rows, *INDEX}, where)
     for name, (dtype, row) in rows.items():
-        if name in INDEX or dtype not in DTYPES or len(row) >= DIMENSIONS or min(row, default=0) < 0:
+        countable = all(0 <= length <= LARGEST for length in row)
+        if name in INDEX or dtype not in DTYPES or len(row) >= AXES or not countable:
             raise DataError(f"{where}, column '{name}'", "not a row of numbers", got=f"{dtype} {row}"[:100])
     return layout, facts
 

@@ -1,19 +1,26 @@
 """Column files: the .npy format with a header whose length does not depend on the number of rows.
 
-A column can therefore grow while it is recorded, and its header is put right at the end.
+A column can therefore grow while it is recorded, and its header is put right at the end. Headers of other people's
+files are text that NumPy has Python's own parser read: whatever that stumbles over, it is an error of ours.
 """
 
 import hashlib
+import io
 import os
+import warnings
+import zipfile
 from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from tokenize import TokenError
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy_format
 
 from understudy.core.errors import DataError
+from understudy.core.files import read_bytes
+from understudy.core.machine_memory import machine_memory
 from understudy.data.episode import Array
 from understudy.data.fingerprint import ColumnFacts
 
@@ -21,6 +28,11 @@ ALIGNMENT = 64
 LARGEST = 10**19
 """More rows than there will ever be: the header keeps room for their number."""
 PIECE = 1 << 22
+UNREADABLE = (
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, EOFError),
+    *(SyntaxError, TokenError, RecursionError, MemoryError, NotImplementedError),
+)
+"""What NumPy and Python's parser raise on text that is no header."""
 
 
 def npy_header(dtype: "np.dtype[np.generic]", shape: tuple[int, ...]) -> bytes:
@@ -95,3 +107,35 @@ def _verify(content: BinaryIO, facts: ColumnFacts, where: str, judge: Judge | No
         raise DataError(where, "was changed or damaged after it was written (sha256 differs)")
     if objection is not None:
         raise objection
+
+
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, "np.dtype[Any]"]:
+    """Shape, whether columns come first, and dtype, from a header of anybody's; a ValueError if it is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what looks like a mistake in Python
+            version = npy_format.read_magic(file)
+            read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
+            shape, fortran_order, dtype = read(file)
+    except UNREADABLE as error:
+        raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
+    return shape, fortran_order, dtype
+
+
+def read_array(path: Path) -> Array:
+    """The one array of a .npy file of plain numbers, read into memory; its header is believed once its size fits."""
+    try:
+        content = read_bytes(path, machine_memory())
+        if zipfile.is_zipfile(io.BytesIO(content)):
+            raise DataError(str(path), "an archive", expected="one array in a .npy file")
+        file = io.BytesIO(content)
+        shape, fortran_order, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError("objects, which are stored as pickles")
+        if min(shape, default=0) < 0 or len(content) - file.tell() != prod(shape) * dtype.itemsize:
+            raise ValueError(f"its {len(content):,} bytes do not hold {dtype} {list(shape)}")
+        return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape, order="F" if fortran_order else "C")
+    except OSError as error:
+        raise DataError(str(path), f"not a readable .npy file ({error.strerror})") from error
+    except (ValueError, MemoryError) as error:
+        raise DataError(str(path), f"not a readable .npy file ({error})") from error

@@ -20,7 +20,7 @@ from torch import Tensor
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
-from understudy.core.spec import Box, Discrete, Spec, recordable
+from understudy.core.spec import AXES, LARGEST, Box, Discrete, Spec, recordable
 from understudy.data.assemble import check_actions
 from understudy.data.dataset import Dataset, Pager
 from understudy.data.episode import COLUMN_NAME, Array
@@ -37,8 +37,6 @@ RESIDENT_BUDGET = 512 << 20
 KEPT_BYTES = 256 << 20
 """Columns of a large store that are small, rewards first of all, are kept in memory up to this size together."""
 DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
-DIMENSIONS = 16
-"""NumPy and Torch have limits of their own, and nothing in between was ever recorded."""
 
 
 def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
@@ -190,7 +188,8 @@ def _column_facts(entries: object, where: str) -> dict[str, ColumnFacts]:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DataError(where, "its manifest does not describe columns", got=repr(error)) from error
     for name, fact in facts.items():
-        if fact.dtype not in DTYPES or not 1 <= len(fact.shape) <= DIMENSIONS or min(fact.shape) < 0:
+        countable = all(0 <= length <= LARGEST for length in fact.shape)
+        if fact.dtype not in DTYPES or not 1 <= len(fact.shape) <= AXES or not countable:
             told = f"{fact.dtype} {list(fact.shape)}"
             raise DataError(f"{where}, column '{name[:100]}'", "cannot be a column", got=told[:100])
     return facts

@@ -1,10 +1,10 @@
 """Which rows of a fixed dataset count how much, and what it takes to find out."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from understudy.core.settings import Settings
+from understudy.core.settings import Settings, Widths
 
 ProviderName = Literal["none", "coptd", "dualdice", "elite", "column", "batch_seed"]
 EstimatorName = Literal["auto", "classifier", "kliep", "rulsif", "ulsif"]
@@ -19,7 +19,7 @@ class BehaviourSettings(Settings):
     """Gradient steps, once, at the first refresh."""
     batch_size: int = Field(256, ge=1)
     """Rows of each of them."""
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64, 64), min_length=1)
+    hidden: Widths = Field((64, 64), min_length=1)
     """Units of each hidden layer."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size."""

@@ -1,0 +1,54 @@
+"""An algorithm's outline: built without memory, so that it can be measured and compared before it is built.
+
+On torch's `meta` device tensors have shapes and no numbers. A config can ask for any network, and may come from a
+stranger together with a checkpoint of another.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from understudy.algorithms import find_algorithm
+from understudy.core.errors import ConfigError
+from understudy.core.machine_memory import check_room
+from understudy.core.protocols import Algorithm, Blueprint, OnPolicy
+from understudy.core.state import check_fits, footprint
+from understudy.run.checkpoint import Checkpoint
+from understudy.run.config import RunConfig
+
+META = torch.device("meta")
+ALGORITHM = "algorithm"
+"""The part of a learner that is outlined."""
+
+
+def build_algorithm(
+    config: RunConfig, blueprint: Blueprint, checkpoint: Checkpoint | None = None
+) -> Algorithm | OnPolicy:
+    """The algorithm, if it has room in this machine and `checkpoint`, which it goes on from, is one of its own."""
+    check_outline(config, blueprint, checkpoint)
+    return find_algorithm(config.algorithm).build(config.algo, blueprint)
+
+
+def check_outline(config: RunConfig, blueprint: Blueprint, checkpoint: Checkpoint | None = None) -> None:
+    """Everything that can be wrong with an algorithm's settings, before memory is spent on them."""
+    outline = _outline(config, blueprint)
+    needed = footprint(outline)
+    check_room("algo", f"{config.algorithm}'s networks", needed, "Use fewer or smaller layers (hidden), or members.")
+    if checkpoint is not None:
+        state = {path: leaf for path, leaf in checkpoint.state.items() if path.startswith(f"{ALGORITHM}.")}
+        check_fits({ALGORITHM: outline}, state, f"checkpoint '{checkpoint.path}'")
+
+
+def _outline(config: RunConfig, blueprint: Blueprint) -> Algorithm | OnPolicy:
+    """Without memory; or with it, of an algorithm of another package that reads its own numbers while it is built."""
+    build = find_algorithm(config.algorithm).build
+    try:
+        with META:
+            return build(config.algo, replace(blueprint, device=META))
+    except (RuntimeError, NotImplementedError):
+        pass
+    try:
+        return build(config.algo, blueprint)
+    except RuntimeError as error:
+        told = str(error).partition("\n")[0]
+        raise ConfigError("algo", f"{config.algorithm} cannot be built ({told})") from error
