@@ -268,20 +268,6 @@ def test_a_damaged_log_of_a_finished_run_is_named(world: World, tmp_path: Path) 
     assert "eval.jsonl, line 2: not readable" in forks().run("export", run, "--format", "torchscript").err
 
 
-def test_checkpoints_that_know_nothing_of_logs_are_resumed(run: Path, world: World) -> None:
-    """Those of earlier versions: the lines speak for themselves."""
-    for updates in list_checkpoints(run / "checkpoints"):
-        file = run / "checkpoints" / f"{updates:09d}" / "manifest.json"
-        manifest = read_sealed(file)
-        del manifest["facts"]["history"]
-        file.write_bytes(seal({name: value for name, value in manifest.items() if name != "seal"}))
-    log = run / "metrics.jsonl"
-    log.write_bytes(log.read_bytes() + b'{"updates": 10, "loss/ac')
-    assert resumed(run) == ""
-    names = (*LOGS, *KEPT, "result.json")
-    assert {name: content(run)[name] for name in names} == {name: world.whole[name] for name in names}
-
-
 def test_a_history_of_another_shape_is_refused(run: Path) -> None:
     for updates in list_checkpoints(run / "checkpoints"):
         file = run / "checkpoints" / f"{updates:09d}" / "manifest.json"

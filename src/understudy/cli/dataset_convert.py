@@ -72,4 +72,6 @@ def download(
     """Fetch a Minari dataset with Minari's own downloader. Nothing else in this library uses the network."""
     from understudy.data.formats.minari.download import download_minari
 
-    print(f"downloaded to {download_minari(dataset, root)}")
+    with stoppable(f"dataset '{dataset}'", "The same command fetches it anew."):
+        folder = download_minari(dataset, root)
+    print(f"downloaded to {folder}")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli.learn import Choice, Quiet, RunPath
+from understudy.core.stopping import stoppable
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +24,8 @@ def export(
     from understudy.run.progress import Reporter
     from understudy.tools.export import export_policy
 
-    exported = export_policy(run, format, checkpoint, out, reporter=Reporter(quiet=quiet))
+    with stoppable(f"export of '{run}'", "The same command writes it anew."):
+        exported = export_policy(run, format, checkpoint, out, reporter=Reporter(quiet=quiet))
     if not quiet:
         ins, outs = (", ".join(_port(port) for port in exported.card[side]) for side in ("inputs", "outputs"))
         worst, rows = exported.parity.difference, exported.parity.rows

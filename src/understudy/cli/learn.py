@@ -71,7 +71,9 @@ def evaluate(
     from understudy.run.progress import Reporter
     from understudy.run.session import Run
 
-    result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=Reporter(quiet=quiet))
+    reporter = Reporter(quiet=quiet)
+    with stoppable(f"run '{run}'", "It was only read."):
+        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter)
     if as_json:
         print(json.dumps(result.to_json()))
         return

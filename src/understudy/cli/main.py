@@ -23,8 +23,10 @@ def main() -> None:
 
 
 def end(number: int, frame: object = None) -> None:
-    """What a signal does where nothing is to be put in order: before the command, after it, and while what was to be
-    put in order is being abandoned. No exception: there is nobody to catch it."""
+    """What a signal does unless the command has things to put in order, and when it is asked to leave them.
+
+    No exception: imports are full of callbacks that drop one, and torch's can crash of it.
+    """
     try:
         os.write(2, b"understudy: stopped.\n")
     finally:

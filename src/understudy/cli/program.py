@@ -4,15 +4,10 @@ import faulthandler
 import re
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from understudy.cli.streams import OutputError, open_streams
 from understudy.core.errors import UnderstudyError
 from understudy.core.machine_memory import told_bytes
-from understudy.core.stopping import StopSignal, stoppable
-
-if TYPE_CHECKING:
-    from typer import Typer
 
 ALLOCATION = re.compile(r"(?:tried|Tried) to allocate (\d+) bytes")
 """How torch's allocator tells that it got nothing."""
@@ -20,28 +15,20 @@ ALLOCATION = re.compile(r"(?:tried|Tried) to allocate (\d+) bytes")
 
 def run(words: list[str]) -> int:
     """Run the command; what to exit with."""
-    debug = "--debug" in words
     try:
         open_streams()
         with suppress(AttributeError, OSError, RuntimeError, ValueError):  # no stderr to write to
             faulthandler.enable()  # a crash of native code cannot be caught: at least it says where it was
-        from understudy.cli.commands import app  # takes its time, in which nothing is begun yet
+        from understudy.cli.commands import app
 
-        with stoppable("understudy"):
-            return _obey(app, [word for word in words if word != "--debug"])
-    except StopSignal as stopped:  # in the very last moment
-        return 128 + stopped.number
+        try:
+            app([word for word in words if word != "--debug"], prog_name="understudy")
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.stdout.flush()  # here, where a failure is told, and not when Python is gone
     except Exception as error:
-        return _report(error, debug=debug)
-
-
-def _obey(app: "Typer", words: list[str]) -> int:
-    try:
-        app(words, prog_name="understudy")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
-    finally:
-        sys.stdout.flush()  # here, where a failure is told, and not when Python is gone
+        return _report(error, debug="--debug" in words)
     return 0
 
 

@@ -47,6 +47,9 @@ class PolicyFacts(Facts):
 class CheckpointFacts(Facts):
     """What the writer said of itself, as far as it must be said."""
 
+    settings: dict[str, Any]
+    steps: Whole
+    sources: dict[str, str]
     versions: dict[str, str]
     policy: PolicyFacts
 

@@ -31,10 +31,10 @@ class History(Settings):
 
 
 def recall(checkpoint: Checkpoint | None) -> History:
-    """What a checkpoint remembers. Older ones do not: then logs speak for themselves."""
+    """What a checkpoint remembers; before the first one logs speak for themselves."""
     if checkpoint is None:
         return History()
-    return History.parse(checkpoint.facts.get(FACT, {}), f"checkpoint '{checkpoint.path}'")
+    return History.parse(checkpoint.facts.get(FACT), f"checkpoint '{checkpoint.path}'")
 
 
 def best_evaluation(run: RunDir) -> Best | None:
