@@ -225,6 +225,9 @@ def header(shape: str, descr: str = "'<f4'") -> str:
         header("(" * 900 + ")" * 900),
         header("-" * 9000 + "1"),
         "{}",
+        "((((",
+        "{[]: 1}",
+        "'''",
         "__import__('os').mkdir('marker')",
     ],
 )
