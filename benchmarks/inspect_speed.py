@@ -18,7 +18,7 @@ import torch
 
 from understudy import Box, Episode
 from understudy.data.recording import Recording
-from understudy.run.dataset.inspection import inspect
+from understudy.tools.dataset.inspection import inspect
 
 OBSERVATION, ACTION = 17, 6
 TARGET_SECONDS, TARGET_MEGABYTES = 4.0, 100.0

@@ -17,12 +17,12 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.protocols import Carry, Drawn
+from understudy.core.protocols import ActionSample, Carry
 from understudy.core.spec import Box
 from understudy.envs.gym import make_env
-from understudy.envs.gym_vector import GymVector
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.sources.rollout import RolloutSource
 
 TASKS = ("HalfCheetah-v5", "Pendulum-v1")
@@ -39,10 +39,10 @@ class Thoughtless:
     def initial(self, count: int) -> Carry:
         return ()
 
-    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn:
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
         self.asked += 1
         action = self.actions[self.asked % len(self.actions)]
-        return Drawn(action, action, self.log_prob, ())
+        return ActionSample(action, action, self.log_prob, ())
 
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: object = None) -> tuple[Tensor, Carry]:
         raise NotImplementedError
@@ -72,7 +72,7 @@ def bare(name: str, actions: Tensor) -> Run:
     return run
 
 
-def world(made: VectorWorld, actions: Tensor) -> Run:
+def world(made: VectorEnv, actions: Tensor) -> Run:
     made.reset(0)
     asked = 0
 
@@ -87,7 +87,7 @@ def world(made: VectorWorld, actions: Tensor) -> Run:
 
 def rollouts(name: str, actions: Tensor, steps: int) -> Run:
     policy = Thoughtless(actions)
-    source = RolloutSource.build(LocalVector(name, COUNT), policy, steps, 0)
+    source = RolloutSource.build(LocalVectorEnv(name, COUNT), policy, steps, 0)
 
     def run(steps: int) -> None:
         source.next(policy)
@@ -113,11 +113,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for name in TASKS:
-        local = LocalVector(name, COUNT)
+        local = LocalVectorEnv(name, COUNT)
         actions = random_actions(local.spec.box)
         runs = {
             "sync": bare(name, actions),
-            "adapted": world(GymVector(sync(name), name), actions),
+            "adapted": world(GymnasiumVectorEnv(sync(name), name), actions),
             "local": world(local, actions),
             "rollouts": rollouts(name, actions, arguments.steps),
         }

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="gradient steps instead of the configs' own")
     options = parser.parse_args()
     out = options.out or fresh_folder(Path("runs/demo"))
-    changes = {} if options.steps is None else {"steps": options.steps}
+    changes = {} if options.steps is None else {"updates": options.steps}
     console, reporter = Console(), Reporter()
 
     console.print("\n[bold]1. The data[/bold]: a pendulum played by chance and by clumsy hands. Nobody in it is good.")

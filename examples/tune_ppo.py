@@ -18,7 +18,7 @@ def objective(trial: optuna.Trial) -> float:
         "algo.learning_rate": trial.suggest_float("learning_rate", 1e-5, 1e-2, log=True),
         "algo.epochs": trial.suggest_int("epochs", 2, 10),
     }
-    run = us.train_trial("ppo/pendulum", trial, steps=STEPS, eval_every=max(1, STEPS // 4), **settings)
+    run = us.train_trial("ppo/pendulum", trial, updates=STEPS, eval_every=max(1, STEPS // 4), **settings)
     return float(run.result["eval/return_mean"])
 
 
@@ -34,4 +34,4 @@ for trial in study.trials:
     print(f"trial {trial.number} {trial.state.name.lower()}: {returns}")
 best = study.best_trial
 print("best:     ", best.params)
-print("to go on: ", f"understudy resume {best.user_attrs['run']} steps={5 * STEPS}")
+print("to go on: ", f"understudy resume {best.user_attrs['run']} updates={5 * STEPS}")

@@ -58,13 +58,13 @@ def start(
     dataset: Dataset | None = None,
     *,
     seed: int = 0,
-    steps: int = 100,
+    updates: int = 100,
     batch_size: int = 32,
 ) -> Learning:
     """A fresh algorithm on a dataset, as `build_learner` would make it."""
     name = config.model_dump()["name"]
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
-    algorithm: Any = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), steps, seed, CPU))
+    algorithm: Any = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), updates, seed, CPU))
     return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
 
 

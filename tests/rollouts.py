@@ -25,7 +25,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "beta": {"actor": {"density": {"kind": "beta"}}},
     "tanh": {"actor": {"density": {"kind": "tanh_gaussian"}}},
     "state-dependent": {"actor": {"density": {"kind": "state_gaussian"}}},
-    "linear, clipped values": {"schedule": "linear", "value_clip": 0.2, "entropy_weight": 0.01},
+    "linear, clipped values": {"schedule": "linear", "value_clip": 0.2, "entropy_coef": 0.01},
 }
 CASES = [(name, shape) for name in learning_from("rollout") for shape in SHAPES]
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from understudy.core.batch import Obs
 from understudy.core.spec import ActionSpace, Discrete, MultiDiscrete, Spec
 from understudy.envs.gym import Env, env_spec, make_env, observe
-from understudy.envs.gym_vector import GymVector
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.tensor_world import TensorWorld
-from understudy.envs.vector import Step, VectorWorld, environment_seeds
+from understudy.envs.vector.contract import Step, VectorEnv, environment_seeds
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.envs.vector.tensor_adapter import TensorVectorEnv
 
 CARTPOLE, PENDULUM, BATTLE = "UnderstudyTestCartPole-v0", "UnderstudyTestPendulum-v0", "UnderstudyBattle-v0"
 LIMITS = {CARTPOLE: 15, PENDULUM: 7}
@@ -70,23 +70,23 @@ class TensorBatch:
         return self.rows, rewards, dones, extras
 
 
-def _sync(mode: AutoresetMode) -> Callable[[str, int], VectorWorld]:
-    def make(name: str, count: int) -> VectorWorld:
+def _sync(mode: AutoresetMode) -> Callable[[str, int], VectorEnv]:
+    def make(name: str, count: int) -> VectorEnv:
         copy = mode is not AutoresetMode.DISABLED  # one of them writes over what it gave
         vector = SyncVectorEnv([lambda: make_env(name)] * count, copy=copy, autoreset_mode=mode)
-        return GymVector(vector, name)
+        return GymnasiumVectorEnv(vector, name)
 
     return make
 
 
-def _tensors(name: str, count: int) -> VectorWorld:
+def _tensors(name: str, count: int) -> VectorEnv:
     batch = TensorBatch(name, count)
-    return TensorWorld(batch, batch.spec.action, name, restart=batch.restart)
+    return TensorVectorEnv(batch, batch.spec.action, name, restart=batch.restart)
 
 
-WORLDS: dict[str, Callable[[str, int], VectorWorld]] = {
-    "local": LocalVector,
-    "workers": lambda name, count: LocalVector(name, count, workers=2),
+WORLDS: dict[str, Callable[[str, int], VectorEnv]] = {
+    "local": LocalVectorEnv,
+    "workers": lambda name, count: LocalVectorEnv(name, count, workers=2),
     "same step": _sync(AutoresetMode.SAME_STEP),
     "next step": _sync(AutoresetMode.NEXT_STEP),
     "disabled": _sync(AutoresetMode.DISABLED),
@@ -126,7 +126,7 @@ def action_table(space: ActionSpace, count: int, steps: int, seed: int = 0) -> T
     return low + (high - low) * torch.rand(count, steps, space.size, generator=rng)
 
 
-def play(world: VectorWorld, table: Tensor, seed: int) -> tuple[list[list[Fact]], list[Step]]:
+def play(world: VectorEnv, table: Tensor, seed: int) -> tuple[list[list[Fact]], list[Step]]:
     """Steps until some environment has used up its row: facts per environment, and copies of all steps."""
     obs = _copy(world.reset(seed))
     facts: list[list[Fact]] = [[] for _ in range(world.count)]

@@ -96,7 +96,7 @@ def learning_from(origin: Origin) -> list[str]:
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of a few seconds at most, as plain data."""
     run = _tiny_rollouts(algorithm) if algorithm in learning_from("rollout") else _tiny_offline(algorithm)
-    intervals = {"steps": 60, "log_every": 10, "eval_every": 30, "eval_episodes": 2, "save_every": 20}
+    intervals = {"updates": 60, "log_every": 10, "eval_every": 30, "eval_episodes": 2, "save_every": 20}
     return {**run, **intervals, "tensorboard": False, "out": str(out), **changes}
 
 
@@ -105,7 +105,7 @@ def _tiny_rollouts(algorithm: str) -> dict[str, Any]:
     return {
         "algo": {"name": algorithm, "actor": network, "critic": network, "epochs": 2, "minibatches": 2},
         "env": {"id": "Pendulum-v1"},
-        "source": {"envs": 3, "steps": 16},
+        "source": {"num_envs": 3, "rollout_length": 16},
     }
 
 

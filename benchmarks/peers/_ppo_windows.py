@@ -34,7 +34,7 @@ class Task:
     activation: str = "tanh"
     initial_std: float = 1.0
     gamma: float = GAMMA
-    entropy_weight: float = 0.0
+    entropy_coef: float = 0.0
     settings: Mapping[str, float] = field(default_factory=dict)
     """Of the simulator."""
 
@@ -57,7 +57,7 @@ TASKS = {
         transitions=4096,
         activation="elu",
         initial_std=0.5,
-        entropy_weight=0.002,
+        entropy_coef=0.002,
     ),
 }
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from _ppo_curve import arguments, draw_curve, task_of
-from ppo_understudy import make_learner, make_world
+from ppo_understudy import make_learner, make_vector_env
 
 from understudy.run.allocator import keep_freed_memory
 from understudy.sources.rollout import RolloutSource
@@ -16,7 +16,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     task = task_of(options)
-    world = make_world(task)
+    world = make_vector_env(task)
     learner = make_learner(task, world, True, "none", seed=options.seed)
     source = RolloutSource.build(world, learner.policy, task.steps, options.seed)
 

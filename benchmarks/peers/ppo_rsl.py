@@ -94,7 +94,7 @@ def settings(task: Task, normalize: bool) -> dict[str, Any]:
             "gamma": task.gamma,
             "lam": TRACE,
             "clip_param": CLIP,
-            "entropy_coef": task.entropy_weight,
+            "entropy_coef": task.entropy_coef,
             "use_clipped_value_loss": False,
             "max_grad_norm": LARGEST_GRADIENT,
         },

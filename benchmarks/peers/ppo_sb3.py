@@ -85,7 +85,7 @@ class Pool(VecEnv):
         return [False] * self.num_envs
 
 
-def make_world(task: Task, normalize: bool, seed: int = 0, processes: int = 1) -> VecEnv:
+def make_vector_env(task: Task, normalize: bool, seed: int = 0, processes: int = 1) -> VecEnv:
     kind = SubprocVecEnv if processes > 1 else DummyVecEnv
     world = Pool(task, seed) if task.pool else make_vec_env(task.env, task.count, seed=seed, vec_env_cls=kind)
     return VecNormalize(world, norm_reward=False) if normalize else world
@@ -95,7 +95,7 @@ def make_model(task: Task, *, normalize: bool, seed: int, processes: int = 1) ->
     hidden = list(task.hidden)
     return PPO(
         "MlpPolicy",
-        make_world(task, normalize, seed, processes),
+        make_vector_env(task, normalize, seed, processes),
         seed=seed,
         learning_rate=LEARNING_RATE,
         n_steps=task.steps,
@@ -116,7 +116,7 @@ def main() -> None:
     task = TASKS[options.task]
     model = make_model(task, normalize=options.normalize, seed=0, processes=options.processes)
     # a pool of Go1 takes gigabytes: nobody holds two
-    idle = model.env.unwrapped if task.pool else make_world(task, False, processes=options.processes)
+    idle = model.env.unwrapped if task.pool else make_vector_env(task, False, processes=options.processes)
     idle.reset()
     low, high = idle.action_space.low, idle.action_space.high
     actions = np.random.default_rng(0).uniform(low, high, (task.steps, task.count, *low.shape)).astype(np.float32)

@@ -17,26 +17,26 @@ from _ppo_windows import (
 )
 
 from understudy.core.rng import stream
-from understudy.envs.envpool_world import EnvPoolWorld
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal
-from understudy.parts.proximal_settings import ProximalSettings
+from understudy.parts.ppo.settings import PPOSettings
+from understudy.parts.ppo.update import Proximal
 from understudy.run.allocator import keep_freed_memory
 from understudy.sources.rollout import RolloutSource
 
 MEMORY_UNITS = 64
 
 
-def make_world(task: Task, processes: int = 1) -> VectorWorld:
+def make_vector_env(task: Task, processes: int = 1) -> VectorEnv:
     if task.pool:
-        return EnvPoolWorld(task.env, task.count, threads=POOL_THREADS, settings=task.settings)
-    return LocalVector(task.env, task.count, workers=processes)
+        return EnvPoolVectorEnv(task.env, task.count, threads=POOL_THREADS, settings=task.settings)
+    return LocalVectorEnv(task.env, task.count, workers=processes)
 
 
-def make_learner(task: Task, world: VectorWorld, normalize: bool, memory: str, seed: int = 0) -> Proximal:
+def make_learner(task: Task, world: VectorEnv, normalize: bool, memory: str, seed: int = 0) -> Proximal:
     trunk = {"hidden": task.hidden, "activation": task.activation}
     eyes = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
     actor, critic = ((group,) if len(world.spec.observation) > 1 else () for group in task.groups)
@@ -45,18 +45,18 @@ def make_learner(task: Task, world: VectorWorld, normalize: bool, memory: str, s
         world.spec, ExplorerSettings.parse({**eyes, **drawn, "sees": actor}), stream(seed, "policy")
     )
     value = ValueNetwork(world.spec, ValueSettings.parse({**eyes, "sees": critic}), stream(seed, "value"))
-    settings = ProximalSettings(
+    settings = PPOSettings(
         gamma=task.gamma,
-        entropy_weight=task.entropy_weight,
-        trace=TRACE,
+        entropy_coef=task.entropy_coef,
+        gae_lambda=TRACE,
         clip=CLIP,
         epochs=EPOCHS,
         minibatches=MINIBATCHES,
         learning_rate=LEARNING_RATE,
         schedule="constant",
-        largest_gradient=LARGEST_GRADIENT,
+        max_grad_norm=LARGEST_GRADIENT,
     )
-    return Proximal.of(settings, policy, value, stream(seed, "shuffle"), task.count, steps=1_000_000)
+    return Proximal.of(settings, policy, value, stream(seed, "shuffle"), task.count, updates=1_000_000)
 
 
 def main() -> None:
@@ -64,9 +64,9 @@ def main() -> None:
     torch.set_num_threads(THREADS)
     keep_freed_memory()
     task = TASKS[options.task]
-    world = make_world(task, options.processes)
+    world = make_vector_env(task, options.processes)
     idle = (
-        world if task.pool else make_world(task, options.processes)
+        world if task.pool else make_vector_env(task, options.processes)
     )  # a pool of Go1 takes gigabytes: nobody holds two
     learner = make_learner(task, world, options.normalize, options.memory)
     source = RolloutSource.build(world, learner.policy, task.steps, 0)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from understudy.data.transforms import Transforms
     from understudy.nn.actor import Actor
     from understudy.run.config import RunConfig, load_config
-    from understudy.run.dataset.loading import load_dataset, make_dataset
     from understudy.run.evaluate import Evaluation, evaluate_policy
+    from understudy.run.loading import load_dataset, make_dataset
     from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
@@ -41,7 +41,7 @@ HOMES = {
     "understudy.data.transforms": "Transforms",
     "understudy.nn.actor": "Actor",
     "understudy.run.config": "RunConfig load_config",
-    "understudy.run.dataset.loading": "load_dataset make_dataset",
+    "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
     "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",

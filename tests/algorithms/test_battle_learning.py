@@ -36,7 +36,7 @@ def victories(dataset: Dataset, algorithm: str, seed: int = 0) -> float:
     """Of two hundred battles, after learning."""
     torch.set_num_threads(1)
     config = load_config(f"{algorithm}/battle").algo
-    learning = start(config, dataset, seed=seed, steps=UPDATES, batch_size=128)
+    learning = start(config, dataset, seed=seed, updates=UPDATES, batch_size=128)
     learning.update(UPDATES)
     return won(learning.algorithm.policy)
 
@@ -60,8 +60,8 @@ def test_a_policy_improves_on_the_clone_it_started_as(mixture: Dataset, algorith
         us.load_config(
             f"{algorithm}/battle",
             [
-                "stages=[{algo: {name: bc, learning_rate: 2e-3}, steps: 2000}]",
-                *(f"data.path={store}", "data.recipe=null", "steps=3000", "eval_every=3000", "eval_episodes=10"),
+                "stages=[{algo: {name: bc, learning_rate: 2e-3}, updates: 2000}]",
+                *(f"data.path={store}", "data.recipe=null", "updates=3000", "eval_every=3000", "eval_episodes=10"),
                 *("tensorboard=false", f"out={tmp_path / 'run'}"),
             ],
         )

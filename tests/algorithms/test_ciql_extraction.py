@@ -48,7 +48,7 @@ def shares(network: Callable[[Tensor], Tensor]) -> Tensor:
 def test_the_best_of_the_common_is_played(share: float, best: int) -> None:
     """The third arm is the best and a sixth as common as the first: whether it counts is what `support_share` says."""
     settings: dict[str, Any] = {"extraction": "greedy_support", "support_share": share, "alpha": 0.0, **FAST}
-    learning = start(tiny_algorithm("ciql", **settings), bandit(), steps=400, batch_size=100)
+    learning = start(tiny_algorithm("ciql", **settings), bandit(), updates=400, batch_size=100)
     metrics = learning.update(120)
     assert shares(learning.algorithm.policy.features)[best] > 0.8
     assert float(metrics["policy/supported_actions"]) == {0.05: 3.0, 0.3: 2.0, 1.0: 1.0}[share]
@@ -63,7 +63,7 @@ def test_the_behaviour_model_clones_the_data() -> None:
 
 def test_illegal_actions_are_never_the_best_of_the_common() -> None:
     settings: dict[str, Any] = {"extraction": "greedy_support", "support_share": 0.0, **FAST}
-    learning = start(tiny_algorithm("ciql", **settings), bandit(masked=True), steps=400, batch_size=64)
+    learning = start(tiny_algorithm("ciql", **settings), bandit(masked=True), updates=400, batch_size=64)
     metrics = learning.update(100)
     assert float(metrics["policy/supported_actions"]) == 2.0
     legal = shares(learning.algorithm.policy.features)
@@ -106,7 +106,9 @@ def test_what_is_fitted_raw_is_squashed_when_acted(policy: str, acted: float) ->
         "actor_learning_rate": 1e-2,
     }
     learning = start(
-        tiny_algorithm("ciql", alpha=0.0, **settings), Dataset.from_episodes(episodes, Box((-1.0,), (1.0,))), steps=600
+        tiny_algorithm("ciql", alpha=0.0, **settings),
+        Dataset.from_episodes(episodes, Box((-1.0,), (1.0,))),
+        updates=600,
     )
     learning.update(250)
     action, _ = learning.algorithm.policy.act({"state": torch.zeros(1, 2)}, (), greedy=True)
@@ -167,4 +169,4 @@ def test_settings_that_do_not_fit_the_world_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"algo\.actor_delay: the policy would never learn: got 100, expected below 100"
     ):
-        start(tiny_algorithm("ciql", actor_delay=100), steps=100)
+        start(tiny_algorithm("ciql", actor_delay=100), updates=100)

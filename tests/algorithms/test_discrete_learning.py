@@ -28,7 +28,7 @@ def learned_return(dataset: Dataset, algorithm: str, updates: int, **changes: An
     torch.set_num_threads(1)
     settings = {**load_config(f"{algorithm}/cartpole").algo.model_dump(), **changes}
     config = find_algorithm(algorithm).Config.parse(settings, "algo")
-    learning = start(config, dataset, steps=updates, batch_size=128)
+    learning = start(config, dataset, updates=updates, batch_size=128)
     learning.update(updates)
     return evaluate_policy(learning.algorithm.policy, ENV, 10, 900).mean
 

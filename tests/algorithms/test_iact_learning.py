@@ -25,7 +25,7 @@ BY_ERROR = {"score": "td", "select_critic": True, "keep": {"start": 1.0, "end": 
 
 
 def learn(name: str, data: Dataset, updates: int, **changes: Any) -> Learning:
-    learning = start(tiny_algorithm(name, NETWORK, **LEARNING, **changes), data, batch_size=128, steps=updates)
+    learning = start(tiny_algorithm(name, NETWORK, **LEARNING, **changes), data, batch_size=128, updates=updates)
     learning.update(updates)
     return learning
 

@@ -89,7 +89,7 @@ def test_a_terminal_row_ignores_its_successor_and_a_cut_one_does_not() -> None:
 
 
 def test_the_cosine_ends_with_the_run_and_no_other_rate_does() -> None:
-    learning = start(tiny_algorithm("iql"), steps=10)
+    learning = start(tiny_algorithm("iql"), updates=10)
     learning.update(10)
     before = {name: weights(learning, name) for name in (ACTOR, VALUE, CRITIC)}
     learning.update()

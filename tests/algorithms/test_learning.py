@@ -58,7 +58,7 @@ def learned_return(dataset: Dataset, settings: dict[str, Any], updates: int, see
     torch.set_num_threads(1)
     config = find_algorithm(settings["name"]).Config.parse(settings, "algo")
     scaled = dataset.with_rewards(lambda reward: 0.1 * reward)
-    learning = start(config, scaled, seed=seed, steps=updates, batch_size=128)
+    learning = start(config, scaled, seed=seed, updates=updates, batch_size=128)
     learning.update(updates)
     return evaluate_policy(learning.algorithm.policy, ENV, 20, 900).mean
 

@@ -18,18 +18,21 @@ def learned(config: str, out: Path, episodes: int = 20, **settings: Any) -> floa
 
 def test_cartpole_in_seconds(tmp_path: Path) -> None:
     """Chance keeps the pole up for about 20 steps; 500 is all there is."""
-    assert learned("ppo/cartpole", tmp_path / "run", steps=30) > 400
+    assert learned("ppo/cartpole", tmp_path / "run", updates=30) > 400
 
 
 def test_pendulum_in_seconds(tmp_path: Path) -> None:
     """Chance has about −1200, an expert about −150."""
-    assert learned("ppo/pendulum", tmp_path / "run", steps=25) > -250
+    assert learned("ppo/pendulum", tmp_path / "run", updates=25) > -250
 
 
 def test_two_choices_at_once(tmp_path: Path) -> None:
     """Multi-discrete thrusters: standing still in the wind has about −90."""
     settings: dict[str, Any] = {"env.id": "UnderstudyWindyThrusters-v0", "algo.learning_rate": 3e-3}
-    assert learned("ppo/privileged-critic", tmp_path / "run", source={"envs": 16, "steps": 50}, **settings) > -30
+    assert (
+        learned("ppo/privileged-critic", tmp_path / "run", source={"num_envs": 16, "rollout_length": 50}, **settings)
+        > -30
+    )
 
 
 @pytest.mark.slow

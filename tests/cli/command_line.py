@@ -53,6 +53,6 @@ def complaint(*words: str | Path, code: int) -> str:
 def config_file(path: Path, out: Path, algorithm: str = "iql", **changes: Any) -> Path:
     """A small run of the pendulum as a YAML file (JSON is YAML, and has no aliases)."""
     recipe = {**PENDULUM_RECIPE, "episodes": 2}
-    settings = tiny_settings(algorithm, out, **{"data": {"recipe": recipe}, "steps": 20, "eval_every": 10, **changes})
+    settings = tiny_settings(algorithm, out, **{"data": {"recipe": recipe}, "updates": 20, "eval_every": 10, **changes})
     path.write_text(json.dumps(settings), encoding="utf-8")
     return path

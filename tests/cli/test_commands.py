@@ -66,7 +66,7 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
     config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
     commands: list[list[str | Path]] = [
         ["train", config],
-        ["resume", tmp_path / "run", "steps=21"],
+        ["resume", tmp_path / "run", "updates=21"],
         ["collect", config, "--out", tmp_path / "store"],
     ]
     for words in commands:
@@ -129,7 +129,7 @@ def test_collect_makes_a_store_that_can_be_trained_on(tmp_path: Path) -> None:
     assert spoken.out.startswith("2 episodes, 400 steps, mean return -")
     dataset = us.load_dataset(tmp_path / "store")
     assert f"fingerprint {dataset.fingerprint}" in spoken.out
-    trained = understudy("train", config, "data.recipe=null", f"data.path={tmp_path / 'store'}", "steps=5", "-q")
+    trained = understudy("train", config, "data.recipe=null", f"data.path={tmp_path / 'store'}", "updates=5", "-q")
     assert trained.code == 0, trained.err
     assert us.Run(tmp_path / "run").config.logged.model_dump()["fingerprint"] == dataset.fingerprint
 
@@ -181,7 +181,7 @@ def process(*words: str | Path) -> "subprocess.Popen[str]":
 
 def test_a_real_process_stops_on_ctrl_c_and_another_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    changes: dict[str, Any] = {"steps": 800, "log_every": 20, "eval_every": 800, "save_every": 800}
+    changes: dict[str, Any] = {"updates": 800, "log_every": 20, "eval_every": 800, "save_every": 800}
     whole = config_file(tmp_path / "whole.yaml", tmp_path / "whole", **changes)
     first = process("train", config_file(tmp_path / "c.yaml", run, **changes), "--quiet")
     deadline = time.monotonic() + 60

@@ -18,7 +18,7 @@ from understudy.core.spec import Box
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import MANIFEST, open_store, write_store
 from understudy.data.transforms import Transforms
-from understudy.run.dataset.conversion import convert
+from understudy.tools.dataset.conversion import convert
 from worlds import random_dataset
 
 BOX = Box((-2.0,), (2.0,))

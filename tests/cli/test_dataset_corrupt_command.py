@@ -10,8 +10,8 @@ from command_line import complaint, config_file, understudy
 from understudy.data.corruption import COLUMN, Corruption, corrupt, corruptions_in
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import open_store, store_recipe, write_store
-from understudy.run.dataset.conversion import convert
-from understudy.run.dataset.corrupting import corrupt_file
+from understudy.tools.dataset.conversion import convert
+from understudy.tools.dataset.corrupting import corrupt_file
 from worlds import random_choices, random_dataset, real_data
 
 FLIP = ("kind=reward_flip", "share=0.25", "seed=3")

@@ -14,7 +14,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     folder = tmp_path_factory.mktemp("export")
     config_file(folder / "small.yaml", folder / "run", "bc")
-    assert understudy("train", folder / "small.yaml", "steps=4", "save_every=2", "eval_every=2", "-q").code == 0
+    assert understudy("train", folder / "small.yaml", "updates=4", "save_every=2", "eval_every=2", "-q").code == 0
     return folder / "run"
 
 

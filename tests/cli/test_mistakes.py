@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`small.yaml`, a finished run of it in `run`, and files of many kinds."""
     folder = tmp_path_factory.mktemp("mistakes")
     config_file(folder / "small.yaml", folder / "run", "bc")
-    assert understudy("train", folder / "small.yaml", "steps=4", "-q").code == 0
+    assert understudy("train", folder / "small.yaml", "updates=4", "-q").code == 0
     np.save(folder / "wide.npy", np.zeros((2, 4), np.float32))
     np.save(folder / "scalar.npy", np.float32(1))
     np.save(folder / "nan.npy", np.array([[0, 0, 0], [0, np.nan, 0]], np.float32))
@@ -84,7 +84,8 @@ def test_observations(name: str, folder: Path, tmp_path: Path, monkeypatch: pyte
 
 
 SETTINGS = {
-    "stepz=5": "stepz: no such setting. Did you mean 'steps'?",
+    "steps=5": "steps: no such setting. Did you mean 'updates'?",
+    "updatez=5": "updatez: no such setting. Did you mean 'updates'?",
     "algo.learning_rat=1": "algo.learning_rat: no such setting of bc. Did you mean 'learning_rate'?",
     "algo.actor.hiden=[8]": "algo.actor.hiden: no such setting. Did you mean 'hidden'?",
     "data.recipe.episode=5": "data.recipe.episode: no such setting. Did you mean 'episodes'?",
@@ -93,9 +94,9 @@ SETTINGS = {
     "env.id=os:system": "env.id: not a registered environment id: got 'os:system'.",
     "env.id=CartPole-v1": "dataset 'recipe for Pendulum-v1': does not fit environment 'CartPole-v1'",
     "env.reference=hoper-medium-v2": "reference score 'hoper-medium-v2': not known. Did you mean 'hopper-medium-v2'?",
-    "steps=many": "steps: wrong value: got 'many', expected",
-    "steps=0": "steps: wrong value: got 0, expected greater than or equal to 1.",
-    "steps=1.5": "steps: wrong value: got 1.5, expected",
+    "updates=many": "updates: wrong value: got 'many', expected",
+    "updates=0": "updates: wrong value: got 0, expected greater than or equal to 1.",
+    "updates=1.5": "updates: wrong value: got 1.5, expected",
     "seed=-1": "seed: wrong value: got -1, expected greater than or equal to 0.",
     "seed=true": "seed: wrong value: got True, expected integer.",
     "algo.learning_rate=0": "algo.learning_rate: wrong value: got 0, expected greater than 0.",
@@ -103,14 +104,14 @@ SETTINGS = {
     "device=gpu": "device: wrong value: got 'gpu', expected 'cpu', 'cuda' or 'mps'.",
     "device=mps": "device: 'mps' is not available on this machine. Use device=cpu.",
     "data.path=x.npz": "give exactly one of data.path and data.recipe",
-    "steps": "'steps': not a setting: expected key=value.",
+    "updates": "'updates': not a setting: expected key=value.",
     "__class__.x=1": "__class__: no such setting.",
-    "steps.more=1": "steps.more: 'steps' is not a group of settings.",
+    "updates.more=1": "updates.more: 'updates' is not a group of settings.",
     "seed=[1": "seed: not readable as YAML",
     "out=!!python/name:os.system": "out: not readable as YAML",
     f"seed={DIGITS}": "seed: wrong value: got 9999",
-    f"steps={DIGITS}": "steps: wrong value: got 9999",
-    f"steps={'9' * 4000}": "steps is beyond what a machine counts to",
+    f"updates={DIGITS}": "updates: wrong value: got 9999",
+    f"updates={'9' * 4000}": "updates is beyond what a machine counts to",
     f"seed=!!int {DIGITS}": "seed: not readable as YAML",
     f"algo.learning_rate={DIGITS}": "algo.learning_rate: wrong value: got 9999",
     f"algo.actor.hidden=[{DIGITS}]": "algo.actor.hidden.0: wrong value: got 9999",
@@ -146,9 +147,12 @@ TOO_MUCH = {
     ("ppo", "algo.critic.trunk.hidden=[1000000, 1000000]"): "algo: ppo's networks would need more memory than there is",
     (
         "ppo",
-        "source.steps=1000000000000",
-    ): "source: a rollout of 3 environments × 1,000,000,000,000 steps would need more",
-    ("ppo", "source.envs=1000000000"): "source.envs: wrong value: got 1000000000, expected less than or equal to",
+        "source.rollout_length=1000000000000",
+    ): "source: a rollout of 3 environments × 1,000,000,000,000 updates would need more",
+    (
+        "ppo",
+        "source.num_envs=1000000000",
+    ): "source.num_envs: wrong value: got 1000000000, expected less than or equal to",
 }
 
 
@@ -167,13 +171,13 @@ COMMANDS = {
     ("resume", "run"): (1, "is finished. To train on, give more: understudy resume"),
     ("resume", "nowhere"): (1, "no such directory."),
     ("resume", "."): (1, "not a run directory (it has no config.yaml)."),
-    ("resume", "run", "steps=²"): (2, "steps: wrong value: got '²', expected a whole number."),
+    ("resume", "run", "updates=²"): (2, "updates: wrong value: got '²', expected a whole number."),
     ("evaluate", "nowhere"): (1, "no such directory."),
     ("evaluate", "run", "--checkpoint", "newest"): (1, "got 'newest', expected last, best or a number of updates."),
     ("evaluate", "run", "--checkpoint", "3"): (1, "no such checkpoint. There are: 4."),
     ("evaluate", "run", "--checkpoint", "²"): (1, "expected last, best or a number of updates."),
     ("evaluate", "run", "--episodes", "0"): (2, "episodes: nothing to play: got 0, expected at least 1."),
-    ("resume", "run", f"steps={DIGITS}"): (2, "steps: wrong value: got '9999"),
+    ("resume", "run", f"updates={DIGITS}"): (2, "updates: wrong value: got '9999"),
     ("evaluate", "run", "--checkpoint", DIGITS): (1, "expected last, best or a number of updates."),
     ("evaluate", "run", "--episodes", "1000000000"): (2, "episodes: too many to play side by side: got 1000000000"),
     ("explain", "iqll"): (2, "algo.name: no algorithm 'iqll'. Did you mean 'iql'?"),
@@ -204,8 +208,8 @@ def test_words_that_are_no_command(words: list[str]) -> None:
 
 def test_every_mistake_is_told_at_once(tmp_path: Path) -> None:
     config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
-    message = complaint("check", config, "stepz=1", "seed=-1", "log_every=no", code=2)
-    assert [line.split(":")[0] for line in message.splitlines()] == ["seed", "log_every", "stepz"]
+    message = complaint("check", config, "updatez=1", "seed=-1", "log_every=no", code=2)
+    assert [line.split(":")[0] for line in message.splitlines()] == ["seed", "log_every", "updatez"]
 
 
 YAML = {
@@ -244,7 +248,7 @@ def test_a_number_that_yaml_reads_as_text(tmp_path: Path) -> None:
 def test_numbers_are_read_as_people_write_them(tmp_path: Path) -> None:
     """YAML 1.1 would make 010 eight and a date of a directory's name."""
     config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
-    told = understudy("check", config, "steps=010", "seed=1_000", "out=2026-01-05").out
-    assert "steps: 10\n" in told
+    told = understudy("check", config, "updates=010", "seed=1_000", "out=2026-01-05").out
+    assert "updates: 10\n" in told
     assert "seed: 1000\n" in told
     assert "out: '2026-01-05'\n" in told

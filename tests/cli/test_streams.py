@@ -38,7 +38,7 @@ def in_another_alphabet(settings: dict[str, str], commands: list[list[str]]) -> 
 
 def test_no_letter_stops_a_command(tmp_path: Path) -> None:
     """All that print; and file names are bytes, which need not be letters at all."""
-    config = str(config_file(tmp_path / "small.yaml", tmp_path / "run", "bc", steps=4, eval_every=4, eval_episodes=1))
+    config = str(config_file(tmp_path / "small.yaml", tmp_path / "run", "bc", updates=4, eval_every=4, eval_episodes=1))
     data = str(tmp_path / "dätä-γ-\udcff")
     done = in_another_alphabet(
         LATIN,
@@ -122,7 +122,7 @@ def test_nothing_else_gets_the_number_of_a_closed_output(tmp_path: Path) -> None
 
 
 def test_progress_that_nobody_hears_ends_nothing(tmp_path: Path) -> None:
-    config = config_file(tmp_path / "small.yaml", tmp_path / "run", "bc", steps=4, eval_every=4)
+    config = config_file(tmp_path / "small.yaml", tmp_path / "run", "bc", updates=4, eval_every=4)
     with unread_pipe() as pipe:
         words = [*COMMAND, "train", str(config)]
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=pipe, text=True, check=False)

@@ -49,7 +49,7 @@ def test_going_back_and_replaying_gives_the_same(name: str, shape: str) -> None:
 
 def test_an_outline_has_the_shape_of_everything_and_takes_no_memory(name: str, shape: str) -> None:
     learner = rolling(name, shape)
-    outline = outlined(learner.config.algo, learner.policy.spec, learner.source.world.count)
+    outline = outlined(learner.config.algo, learner.policy.spec, learner.source.envs.count)
     check_fits(outline, capture(learner.algorithm), "test")
     assert all(part.is_meta for part in (*outline.policy.parameters(), *outline.value.parameters()))
 
@@ -90,7 +90,7 @@ def test_the_saved_policy_is_the_greedy_policy_also_in_what_it_remembers(name: s
 
 
 def test_another_shape_is_refused_and_changes_nothing(name: str, shape: str) -> None:
-    learner, other = rolling(name, shape), rolling(name, shape, source={"envs": 4, "steps": 16})
+    learner, other = rolling(name, shape), rolling(name, shape, source={"num_envs": 4, "rollout_length": 16})
     before = capture(other)
     with pytest.raises(CheckpointError, match="Nothing was changed"):
         restore(other, capture(learner), "test")

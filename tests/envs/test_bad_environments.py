@@ -20,12 +20,12 @@ import understudy as us
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
-from understudy.envs.gym_vector import GymVector
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.patience import Patience
-from understudy.envs.tensor_world import TensorWorld
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.envs.vector.step_timeout import StepTimeout
+from understudy.envs.vector.tensor_adapter import TensorVectorEnv
 from understudy.nn.actor import ActorSettings
-from understudy.run.dataset.check import check_dataset
+from understudy.tools.dataset.check import check_dataset
 from vector_cases import PENDULUM, TensorBatch
 from worlds import pendulum_recipe
 
@@ -77,7 +77,7 @@ def some_policy(spec: Spec = SPEC) -> us.Actor:
 
 def roll(workers: int) -> None:
     """Two environments; with a process of its own, only the one in there goes wrong."""
-    world = LocalVector(NAME, 2, workers=workers)
+    world = LocalVectorEnv(NAME, 2, workers=workers)
     try:
         Bad.spared = os.getpid() if workers > 1 else 0
         world.reset(0)
@@ -218,11 +218,11 @@ class Picture(gymnasium.Env[Any, Any]):
 def test_whole_numbers_are_kept_or_refused() -> None:
     """Bytes that are given as other numbers must be the same bytes: nothing is cut off or wrapped around."""
     for value in (7, 7.0, np.uint8(7), True):
-        seen = LocalVector("Picture", 1, make=lambda name, value=value: Picture(value)).reset(0)  # type: ignore[misc]
+        seen = LocalVectorEnv("Picture", 1, make=lambda name, value=value: Picture(value)).reset(0)  # type: ignore[misc]
         assert (seen["state"] == int(value)).all()
     for value in (0.5, 300, -1):
         with pytest.raises(UnderstudyError, match=r"'state' of environment 0 cannot be read .* that are no uint8"):
-            LocalVector("Picture", 1, make=lambda name, value=value: Picture(value)).reset(0)  # type: ignore[misc]
+            LocalVectorEnv("Picture", 1, make=lambda name, value=value: Picture(value)).reset(0)  # type: ignore[misc]
 
 
 def test_ctrl_c_is_nobodys_failure_and_an_environment_that_pretends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_what_fails_when_it_is_closed_has_done_its_work(monkeypatch: pytest.Monk
         assert us.evaluate_policy(some_policy(), NAME, 1, seed=0).returns == (4.0,)
     monkeypatch.setattr(Bad, "close", lambda self: time.sleep(60))
     with pytest.warns(UserWarning, match="failed when it was closed .*has not answered for 0.3 seconds"):
-        assert us.evaluate_policy(some_policy(), NAME, 1, seed=0, patience=0.3).returns == (4.0,)
+        assert us.evaluate_policy(some_policy(), NAME, 1, seed=0, step_timeout=0.3).returns == (4.0,)
 
 
 def test_vectors_of_gymnasium_are_held_to_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_vectors_of_gymnasium_are_held_to_it_as_well(monkeypatch: pytest.MonkeyP
             r"reward of environment 1 is not finite: got nan\. Environment 1: seed \d+",
         ),
     ]
-    world = GymVector(Wrong([Bad] * 2, autoreset_mode=AutoresetMode.NEXT_STEP), NAME)
+    world = GymnasiumVectorEnv(Wrong([Bad] * 2, autoreset_mode=AutoresetMode.NEXT_STEP), NAME)
     for fault, told in cases:
         monkeypatch.setattr(Wrong, "fault", lambda answer: answer)
         world.reset(0)
@@ -314,7 +314,7 @@ def test_simulators_of_tensors_are_held_to_it_as_well() -> None:
             return self.fault(super().step(actions))
 
     batch = Wrong(PENDULUM, 2)
-    world = TensorWorld(batch, batch.spec.action, PENDULUM, restart=batch.restart)
+    world = TensorVectorEnv(batch, batch.spec.action, PENDULUM, restart=batch.restart)
     asked = r"All environments: seeds \[\d+, \d+\], steps \[1, 1\], actions \[\[0\.\], \[0\.\]\]\.$"
     cases: list[tuple[Callable[[Any], Any], str]] = [
         (lambda answer: sys.exit(3), rf"its step failed \(SystemExit: 3, at {HERE}:\d+\)\. {asked}"),
@@ -372,15 +372,15 @@ def test_an_alarm_that_nobody_waits_for_is_told(monkeypatch: pytest.MonkeyPatch)
 def test_whoever_displaces_our_handler_is_still_watched() -> None:
     heard: list[int] = []
     before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    patience = Patience(0.3, "here")
+    step_timeout = StepTimeout(0.3, "here")
     try:
-        patience.call(signal.signal, signal.SIGALRM, lambda number, frame: heard.append(number))
+        step_timeout.call(signal.signal, signal.SIGALRM, lambda number, frame: heard.append(number))
         time.sleep(0.2)
-        patience.call(signal.raise_signal, signal.SIGALRM)
+        step_timeout.call(signal.raise_signal, signal.SIGALRM)
         assert heard == [signal.SIGALRM]
         with pytest.raises(RunError, match="has not answered"):
-            patience.call(time.sleep, 60)
+            step_timeout.call(time.sleep, 60)
         assert heard == [signal.SIGALRM]
     finally:
-        patience.close()
+        step_timeout.close()
         signal.signal(signal.SIGALRM, before)

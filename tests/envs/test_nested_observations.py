@@ -14,7 +14,7 @@ from understudy.core.spec import Group
 from understudy.data.episode import COLUMN_NAME
 from understudy.data.formats.minari.spaces import read_observation_space
 from understudy.envs.gym import env_spec, make_env, observe
-from understudy.run.dataset.loading import load_dataset
+from understudy.run.loading import load_dataset
 
 
 class Shell(gymnasium.Env[Any, Any]):

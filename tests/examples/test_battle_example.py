@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "battle.py"
-SHORT = ["steps=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
+SHORT = ["updates=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
 
 
 def test_it_ends_with_a_table_of_data_bc_and_iql(tmp_path: Path) -> None:

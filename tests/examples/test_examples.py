@@ -8,7 +8,7 @@ import pytest
 
 SMALL = ["bc/pendulum", "cql/pendulum", "td3bc/pendulum", "discrete_cql/cartpole", "iql/battle"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SHORT = ["steps=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
+SHORT = ["updates=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
 
 
 @pytest.mark.parametrize("config", SMALL)

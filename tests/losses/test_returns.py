@@ -30,7 +30,7 @@ def test_sums_change_nothing_they_are_given() -> None:
     assert factors.tolist() == [0.5] * 4
 
 
-def brute_advantage(time: int, rollout: dict[str, Tensor], gamma: float, trace: float) -> float:
+def brute_advantage(time: int, rollout: dict[str, Tensor], gamma: float, gae_lambda: float) -> float:
     """Σ_l (γλ)^l·δ_{t+l} of one environment, up to the end of the episode or of the rollout."""
     total, factor = 0.0, 1.0
     for later in range(time, len(rollout["reward"])):
@@ -38,23 +38,25 @@ def brute_advantage(time: int, rollout: dict[str, Tensor], gamma: float, trace: 
         total += factor * (float(rollout["reward"][later]) + ahead - float(rollout["value"][later]))
         if rollout["ended"][later]:
             break
-        factor *= gamma * trace
+        factor *= gamma * gae_lambda
     return total
 
 
 @pytest.mark.parametrize(("gamma", "trace"), [(0.99, 0.95), (0.9, 0.0), (0.9, 1.0), (1.0, 1.0)])
-def test_advantages_are_those_of_their_definition(gamma: float, trace: float) -> None:
+def test_advantages_are_those_of_their_definition(gamma: float, gae_lambda: float) -> None:
     steps, envs = 37, 4
     reward, value, next_value = torch.randn(3, steps, envs, generator=GENERATOR, dtype=torch.float64)
     chance = torch.rand(steps, envs, generator=GENERATOR)
     terminated, truncated = chance < 0.1, (chance >= 0.1) & (chance < 0.2)
     ended = terminated | truncated
-    found = generalised_advantages(reward, value, next_value, terminated, ended, gamma, trace)
+    found = generalised_advantages(reward, value, next_value, terminated, ended, gamma, gae_lambda)
     for env in range(envs):
         columns = {"reward": reward, "value": value, "next_value": next_value, "terminated": terminated, "ended": ended}
         rollout = {name: column[:, env] for name, column in columns.items()}
         for time in range(steps):
-            assert float(found[time, env]) == pytest.approx(brute_advantage(time, rollout, gamma, trace), abs=1e-10)
+            assert float(found[time, env]) == pytest.approx(
+                brute_advantage(time, rollout, gamma, gae_lambda), abs=1e-10
+            )
 
 
 def test_a_time_limit_bootstraps_and_a_termination_does_not() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.surrogate import clipped_surrogate, clipped_value_error, outside_share
+from understudy.losses.surrogate import clip_fraction, clipped_surrogate, clipped_value_error
 
 
 def number(*values: float) -> Tensor:
@@ -42,7 +42,7 @@ def test_the_same_policy_has_ratio_one_exactly() -> None:
     log_prob = torch.randn(100, generator=torch.Generator().manual_seed(0))
     advantage = torch.randn(100, generator=torch.Generator().manual_seed(1))
     assert torch.equal(clipped_surrogate(log_prob, log_prob.clone(), advantage, 0.2), -advantage)
-    assert float(outside_share(log_prob, log_prob.clone(), 0.2)) == 0.0
+    assert float(clip_fraction(log_prob, log_prob.clone(), 0.2)) == 0.0
 
 
 def test_a_value_gains_nothing_by_moving_more_than_the_clip() -> None:
@@ -53,4 +53,4 @@ def test_a_value_gains_nothing_by_moving_more_than_the_clip() -> None:
 
 def test_the_share_outside() -> None:
     log_prob = torch.log(number(1.0, 1.19, 1.21, 0.79))
-    assert float(outside_share(log_prob, torch.zeros(4, dtype=torch.float64), 0.2)) == 0.5
+    assert float(clip_fraction(log_prob, torch.zeros(4, dtype=torch.float64), 0.2)) == 0.5

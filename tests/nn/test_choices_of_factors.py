@@ -4,7 +4,7 @@ import torch
 
 from understudy.core.rng import stream
 from understudy.core.spec import Group, MultiDiscrete, Spec
-from understudy.nn.choice_density import Choices
+from understudy.nn.choice_density import MultiCategorical
 from understudy.nn.densities import DensitySettings, make_density
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 
@@ -21,7 +21,7 @@ def made() -> ExploringPolicy:
 
 def test_the_space_has_its_density() -> None:
     density = make_density(SPEC.action, DensitySettings())
-    assert isinstance(density, Choices)
+    assert isinstance(density, MultiCategorical)
     assert density.counts == list(COUNTS)
     assert density.outputs == sum(COUNTS)
 
@@ -29,10 +29,10 @@ def test_the_space_has_its_density() -> None:
 def test_whole_numbers_within_the_counts_are_sent() -> None:
     policy, rng = made(), stream(0, "explore")
     drawn = policy.draw({"state": torch.randn(500, 4, generator=rng)}, (), rng)
-    assert drawn.sent.dtype == torch.int64
-    assert drawn.sent.shape == (500, 3)
+    assert drawn.env_action.dtype == torch.int64
+    assert drawn.env_action.shape == (500, 3)
     for factor, count in enumerate(COUNTS):
-        assert set(drawn.sent[:, factor].tolist()) == set(range(count))
+        assert set(drawn.env_action[:, factor].tolist()) == set(range(count))
     greedy, _ = policy.act({"state": torch.randn(7, 4, generator=rng)}, (), greedy=True)
     assert greedy.dtype == torch.int64
     assert greedy.shape == (7, 3)

@@ -11,9 +11,9 @@ from torch import distributions as known
 from understudy.core.errors import ConfigError
 from understudy.core.spec import Box, Discrete
 from understudy.nn.beta_density import Beta
-from understudy.nn.choice_density import Choice, Choices
+from understudy.nn.choice_density import Choice, MultiCategorical
 from understudy.nn.densities import Density, DensitySettings, judge, make_density
-from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian, held
+from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian, clamp_with_gradient
 
 A = 3
 EVERY: dict[str, Callable[[], Density]] = {
@@ -22,7 +22,7 @@ EVERY: dict[str, Callable[[], Density]] = {
     "tanh_gaussian": lambda: TanhGaussian(A, 0.5),
     "beta": lambda: Beta(A),
     "choice": lambda: Choice(5),
-    "choices": lambda: Choices((3, 2, 4)),
+    "choices": lambda: MultiCategorical((3, 2, 4)),
 }
 
 
@@ -183,7 +183,7 @@ def test_sigma_cannot_reach_zero_and_comes_back_from_its_floor() -> None:
 def test_what_is_held_may_only_go_back_inside() -> None:
     values = torch.tensor([-2.0, -2.0, 0.0, 2.0, 2.0], requires_grad=True)
     slopes = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0])
-    (gradient,) = torch.autograd.grad(held(values, -1.0, 1.0), values, slopes)
+    (gradient,) = torch.autograd.grad(clamp_with_gradient(values, -1.0, 1.0), values, slopes)
     assert gradient.tolist() == [0.0, -1.0, 1.0, 1.0, 0.0]
 
 
@@ -197,7 +197,7 @@ def test_the_old_sigma_is_in_the_old_features() -> None:
 
 
 def test_forbidden_choices_have_no_probability_no_entropy_and_no_gradient() -> None:
-    density = Choices((3, 2))
+    density = MultiCategorical((3, 2))
     mask = torch.tensor([[True, False, True, True, False]])
     outputs = torch.randn(1, 5, requires_grad=True)
     features = density.features(outputs, mask)
@@ -214,7 +214,7 @@ def test_forbidden_choices_have_no_probability_no_entropy_and_no_gradient() -> N
 
 
 def test_several_choices_are_a_product_of_single_ones() -> None:
-    density, single = Choices((3, 3)), Choice(3)
+    density, single = MultiCategorical((3, 3)), Choice(3)
     features = features_of(density, 7)
     action = density.sample(features, torch.Generator().manual_seed(0))
     left, right = torch.split(features, 3, dim=-1)
@@ -255,4 +255,4 @@ def test_limits_that_cross_are_refused() -> None:
     with pytest.raises(ConfigError, match="σ must start between its limits"):
         DensitySettings.parse({"min_std": 2.0}, "actor.density")
     with pytest.raises(ConfigError, match="a factor has no actions"):
-        Choices((3, 0))
+        MultiCategorical((3, 0))

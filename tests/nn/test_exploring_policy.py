@@ -8,11 +8,11 @@ from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
-from understudy.core.protocols import Explorer
+from understudy.core.protocols import ExplorationPolicy
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, MultiDiscrete, Spec
 from understudy.core.state import capture, restore
-from understudy.nn.choice_density import Choices
+from understudy.nn.choice_density import MultiCategorical
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.memory import forget
 
@@ -57,17 +57,17 @@ def rolled(made: ExploringPolicy, obs: Obs) -> tuple[Tensor, Tensor, Tensor, Ten
     for t in range(steps):
         drawn.append(made.draw({name: values[t] for name, values in obs.items()}, forget(carry, resets[t]), rng))
         carry = drawn[-1].carry
-    actions, sent, log_prob = (
-        torch.stack([getattr(d, name) for d in drawn]) for name in ("action", "sent", "log_prob")
+    actions, env_action, log_prob = (
+        torch.stack([getattr(d, name) for d in drawn]) for name in ("action", "env_action", "log_prob")
     )
-    return actions, sent, log_prob, resets
+    return actions, env_action, log_prob, resets
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "tanh_gaussian", "beta"])
 def test_the_first_ratio_is_one(shape: str, kind: str) -> None:
     made, obs = policy(shape, density={"kind": kind}), observations(T, N)
-    actions, sent, log_prob, resets = rolled(made, obs)
+    actions, env_action, log_prob, resets = rolled(made, obs)
     judged = made.evaluate(obs, made.initial(N), resets, actions)
     torch.testing.assert_close(torch.exp(judged.log_prob - log_prob), torch.ones(T, N), atol=2e-6, rtol=0)
     assert judged.entropy.shape == (T, N)
@@ -75,7 +75,7 @@ def test_the_first_ratio_is_one(shape: str, kind: str) -> None:
     distance = made.density.kl(judged.features.detach(), judged.features)
     assert distance.requires_grad
     assert float(distance.detach().abs().max()) < 1e-6
-    assert bool(((sent >= torch.tensor(BOX.low)) & (sent <= torch.tensor(BOX.high))).all())
+    assert bool(((env_action >= torch.tensor(BOX.low)) & (env_action <= torch.tensor(BOX.high))).all())
 
 
 @pytest.mark.parametrize("shape", ["plain", "visual", "segments"])
@@ -135,17 +135,17 @@ def test_statistics_move_only_when_told_and_then_the_ratio_does() -> None:
 
 def test_the_stored_action_is_the_draw_and_the_sent_one_is_cut() -> None:
     made, obs = policy(density={"initial_std": 3.0}), observations(T, N)
-    actions, sent, _, _ = rolled(made, obs)
+    actions, env_action, _, _ = rolled(made, obs)
     assert float(actions.abs().max()) > 1
     inside = actions.abs().amax(-1) <= 1
     centre, half = torch.tensor(BOX.centre).float(), torch.tensor(BOX.half_range).float()
-    torch.testing.assert_close(sent[inside], (centre + half * actions)[inside])
-    assert bool((sent[~inside] != (centre + half * actions)[~inside]).any(-1).all())
+    torch.testing.assert_close(env_action[inside], (centre + half * actions)[inside])
+    assert bool((env_action[~inside] != (centre + half * actions)[~inside]).any(-1).all())
 
 
 def test_greedy_actions_are_the_mode_and_need_no_stream() -> None:
     made, obs = policy("gru"), {name: values[0] for name, values in observations(1, N).items()}
-    explorer: Explorer = made
+    explorer: ExplorationPolicy = made
     before = torch.get_rng_state()
     (first, carry), (second, _) = (explorer.act(obs, made.initial(N), greedy=True) for _ in range(2))
     assert torch.equal(first, second)
@@ -161,9 +161,9 @@ def test_masks_are_obeyed_and_evaluated_alike() -> None:
     made, obs = policy(spec=spec), observations(T, N)
     obs[ACTION_MASK] = torch.rand(T, N, 5, generator=torch.Generator().manual_seed(4)) < 0.5
     obs[ACTION_MASK][..., 2] = True
-    actions, sent, log_prob, resets = rolled(made, obs)
+    actions, env_action, log_prob, resets = rolled(made, obs)
     assert bool(obs[ACTION_MASK].gather(-1, actions.unsqueeze(-1)).all())
-    assert torch.equal(actions, sent)
+    assert torch.equal(actions, env_action)
     judged = made.evaluate(obs, (), resets, actions)
     torch.testing.assert_close(judged.log_prob, log_prob, atol=1e-6, rtol=0)
     with pytest.raises(DataError, match="no action is legal"):
@@ -173,7 +173,7 @@ def test_masks_are_obeyed_and_evaluated_alike() -> None:
 def test_several_factors_are_a_density_of_their_own() -> None:
     settings = ExplorerSettings.parse({"sees": ["state"]})
     made = ExploringPolicy(Spec(GROUPS, MultiDiscrete((3, 2))), settings, stream(0, "init"))
-    assert isinstance(made.density, Choices)
+    assert isinstance(made.density, MultiCategorical)
     actions, _, log_prob, resets = rolled(made, observations(T, N))
     assert actions.shape == (T, N, 2)
     judged = made.evaluate(observations(T, N), (), resets, actions)

@@ -10,7 +10,7 @@ from understudy.core.errors import ConfigError
 from understudy.losses.policy import gaussian_kl
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.heads import HeadName, SquashedGaussian
-from understudy.parts.cloning import CloningSettings, Tether, cloning_distance
+from understudy.parts.cloning import CloningSettings, CloningWeight, cloning_distance
 from worlds import random_dataset
 
 CPU = torch.device("cpu")
@@ -68,13 +68,13 @@ def test_distances_of_policies_with_a_density() -> None:
     assert not torch.allclose(found, kl_divergence(data, mine).sum(-1), rtol=0.1)
 
 
-def weight(tether: Tether, updates: int = 0) -> float:
+def weight(tether: CloningWeight, updates: int = 0) -> float:
     return float(tether.weight(torch.tensor(updates)))
 
 
 def test_the_weight_follows_its_schedule() -> None:
     settings = CloningSettings.parse({"weight": {"kind": "linear", "start": 2.0, "end": 1.0, "over": 10}})
-    tether = Tether.of(settings, CPU)
+    tether = CloningWeight.of(settings, CPU)
     tether.follow(torch.tensor(100.0))
     assert [weight(tether, updates) for updates in (0, 5, 10, 20)] == pytest.approx([2.0, 1.5, 1.0, 1.0])
 
@@ -83,7 +83,7 @@ def test_dual_ascent_raises_the_weight_while_the_policy_is_too_far() -> None:
     settings = CloningSettings.parse(
         {"weight": 0.5, "adaptive": {"target": 0.2, "rate": 0.1, "smallest": 0.4, "largest": 0.6}}
     )
-    tether = Tether.of(settings, CPU)
+    tether = CloningWeight.of(settings, CPU)
     assert weight(tether) == pytest.approx(0.5)
     tether.follow(torch.tensor(0.7))
     assert weight(tether) == pytest.approx(0.5 * math.exp(0.1 * 0.5))

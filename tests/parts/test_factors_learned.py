@@ -2,23 +2,23 @@
 
 from understudy import evaluate_policy
 from understudy.core.rng import stream
-from understudy.envs.local_vector import LocalVector
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal
-from understudy.parts.proximal_settings import ProximalSettings
+from understudy.parts.ppo.settings import PPOSettings
+from understudy.parts.ppo.update import Proximal
 from understudy.sources.rollout import RolloutSource
 
 THRUSTERS, COUNT, UPDATES = "UnderstudyWindyThrusters-v0", 16, 30
 
 
 def test_two_thrusters_learn_to_work_together() -> None:
-    world = LocalVector(THRUSTERS, COUNT)
+    world = LocalVectorEnv(THRUSTERS, COUNT)
     eyes = {"sees": ["privileged"], "trunk": {"hidden": [32, 32]}}
     policy = ExploringPolicy(world.spec, ExplorerSettings.parse(eyes), stream(0, "policy"))
     value = ValueNetwork(world.spec, ValueSettings.parse(eyes), stream(0, "value"))
-    settings = ProximalSettings.parse({"gamma": 0.95, "learning_rate": 3e-3, "target_kl": 0.02})
-    proximal = Proximal.of(settings, policy, value, stream(0, "shuffle"), COUNT, steps=UPDATES)
+    settings = PPOSettings.parse({"gamma": 0.95, "learning_rate": 3e-3, "target_kl": 0.02})
+    proximal = Proximal.of(settings, policy, value, stream(0, "shuffle"), COUNT, updates=UPDATES)
     source = RolloutSource.build(world, policy, 50, 0)
     before = evaluate_policy(policy, THRUSTERS, 20, 0).mean
     for _ in range(UPDATES):

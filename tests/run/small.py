@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
-from understudy.envs.battle.env import BattleEnv  # noqa: F401 (registered by its name here)
+from understudy.envs.builtin.battle.env import BattleEnv  # noqa: F401 (registered by its name here)
 from understudy.run.checkpoint import list_checkpoints
 from worlds import learning_from, tiny_settings
 
@@ -55,9 +55,9 @@ def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     recipe = {"env": world, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
     offline = {"data": {"recipe": recipe}, "source": {"batch_size": 8}}
     small = {
-        **(offline if algorithm in learning_from("offline") else {"source": {"envs": 3, "steps": 7}}),
+        **(offline if algorithm in learning_from("offline") else {"source": {"num_envs": 3, "rollout_length": 7}}),
         "env": {"id": world},
-        "steps": 12,
+        "updates": 12,
         "log_every": 2,
         "eval_every": 3,
         "save_every": 4,

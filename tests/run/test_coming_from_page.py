@@ -66,7 +66,7 @@ def test_a_preset_asks_for_an_environment_and_has_minibatches_of_its_camp(name: 
     with pytest.raises(ConfigError, match=r"names no environment\. Give one: env\.id="):
         load_config(name)
     config = settled(name)
-    transitions = lookup(config, "source.envs") * lookup(config, "source.steps")
+    transitions = lookup(config, "source.num_envs") * lookup(config, "source.rollout_length")
     assert transitions / lookup(config, "algo.minibatches") == rows
 
 

@@ -55,7 +55,7 @@ def config(folder: Path, recording: Path, name: str, **changes: Any) -> Path:
         "data": {"path": str(recording)},
         "env": {"id": SHORT},
         "source": {"batch_size": BATCH},
-        "steps": 400,
+        "updates": 400,
         "log_every": 40,
         "eval_every": 400,
         "save_every": 40,

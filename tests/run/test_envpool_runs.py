@@ -25,8 +25,8 @@ GO1: dict[str, Any] = {
         "settings": {"max_episode_steps": 20},
         "segments": {"state": {"gyro": [3, 6], "command": [45, 48]}},
     },
-    "source": {"envs": 4, "steps": 30},
-    "steps": 3,
+    "source": {"num_envs": 4, "rollout_length": 30},
+    "updates": 3,
     "eval_every": 3,
     "save_every": 1,
 }
@@ -45,6 +45,6 @@ def test_a_resume_is_repeatable(tmp_path: Path) -> None:
     told = []
     for name in ("one", "two"):
         us.train(parse_config(short_settings("ppo", tmp_path / name, **GO1)))
-        us.resume(tmp_path / name, steps=5)
+        us.resume(tmp_path / name, updates=5)
         told.append(content(tmp_path / name))
     assert told[0] == told[1]

@@ -14,7 +14,7 @@ from forks import Child, forks, next_words
 from small import content, leftovers, short_config
 
 TINY: dict[str, Any] = {
-    "steps": 6,
+    "updates": 6,
     "log_every": 2,
     "eval_every": 2,
     "eval_episodes": 1,
@@ -67,8 +67,10 @@ def check_births(fault: Fault, *, at_least: int) -> None:
 def check_extensions(fault: Fault, *, at_least: int) -> None:
     with fast_folder() as folder:
         _, run = extensions(folder / "whole")
-        assert start("resume", run, "steps=8").wait().code == 0
-        deaths = die_everywhere(folder, extensions, lambda config, run: ["resume", run, "steps=8"], fault, content(run))
+        assert start("resume", run, "updates=8").wait().code == 0
+        deaths = die_everywhere(
+            folder, extensions, lambda config, run: ["resume", run, "updates=8"], fault, content(run)
+        )
     assert deaths >= at_least
 
 
@@ -124,6 +126,6 @@ def recover(words: Callable[[Path, Path], list[str | Path]], places: list[tuple[
         assert ending.code == 0, ending.err
     for config, run in places:
         again = words(config, run)
-        if again[-1] == "steps=8" and "steps: 6\n" in (run / "config.yaml").read_text():
+        if again[-1] == "updates=8" and "updates: 6\n" in (run / "config.yaml").read_text():
             ending = start(*again).wait()
             assert ending.code == 0, ending.err

@@ -13,7 +13,7 @@ from small import content, short_config
 
 from understudy.run.checkpoint import list_checkpoints
 
-RARE: dict[str, Any] = {"steps": 5, "log_every": 1, "eval_every": 4, "save_every": 100}
+RARE: dict[str, Any] = {"updates": 5, "log_every": 1, "eval_every": 4, "save_every": 100}
 """Nothing is saved before the end, unless there is a reason."""
 ASKED = r"Environment 0: seed \d+, episode 2, step 7, action \[[-.\d]+\]\.\n"
 
@@ -67,7 +67,7 @@ def test_what_ends_the_process_leaves_a_run_that_goes_on(fault: str, code: int, 
 
 @pytest.mark.parametrize(("fault", "how"), [("leave", "exit code 7"), ("crash", "SIGSEGV")])
 def test_a_process_of_its_own_is_told_with_what_it_was_asked(fault: str, how: str, tmp_path: Path) -> None:
-    source = {"envs": 2, "steps": 7, "workers": 2}
+    source = {"num_envs": 2, "rollout_length": 7, "workers": 2}
     config = short_config(tmp_path, "ppo", env={"id": f"Faulty/{fault}-v0"}, source=source, **RARE)
     armed(str(config)).write_text("others")
     ending = forks().run("train", config, "--quiet", no_plots=True)
@@ -82,7 +82,7 @@ def test_a_process_of_its_own_is_told_with_what_it_was_asked(fault: str, how: st
 def test_an_evaluation_is_stopped_between_two_steps_and_played_again(updates: int, number: int, tmp_path: Path) -> None:
     """Also the last one, after which there is nothing left to learn. Played to its end it would take six seconds."""
     run = tmp_path / "run"
-    words: dict[str, Any] = {"steps": updates, "save_every": 100, "env": {"id": "Faulty/slow-v0"}}
+    words: dict[str, Any] = {"updates": updates, "save_every": 100, "env": {"id": "Faulty/slow-v0"}}
     config = short_config(tmp_path, **words)
     armed(str(config)).touch()
     child = forks().start("train", config, "--quiet", no_plots=True)

@@ -88,7 +88,7 @@ def test_a_disk_without_room(small_disk: Path, whole: dict[str, str]) -> None:
     assert content(run) == whole
 
 
-ENDLESS: dict[str, Any] = {"steps": 10**9, "log_every": 1, "eval_every": 7, "save_every": 10**9, "tensorboard": True}
+ENDLESS: dict[str, Any] = {"updates": 10**9, "log_every": 1, "eval_every": 7, "save_every": 10**9, "tensorboard": True}
 
 
 def check_stopped_by_tensorboard(run: Path, ending: Ending, reason: str) -> None:

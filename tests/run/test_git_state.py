@@ -215,7 +215,7 @@ def test_a_run_inside_an_unpacked_archive_runs_nothing_of_it(tmp_path: Path, mon
             arm(folder, evil)
     monkeypatch.chdir(folder)
     monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
-    run = us.train(parse_config(short_settings("bc", tmp_path / "run", steps=2)))
+    run = us.train(parse_config(short_settings("bc", tmp_path / "run", updates=2)))
     meta = json.loads((run.path / "meta.json").read_text())
     assert not marker.exists()
     assert meta["git"]["commit"] == (folder / ".git" / "refs" / "heads" / "main").read_text().strip()

@@ -112,7 +112,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("algorithm", ELSEWHERE)
 def test_a_checkpoint_is_compared_before_its_networks_are_built(algorithm: str, tmp_path: Path) -> None:
     """A config that came with a checkpoint may ask for other networks than the checkpoint is of."""
-    us.train(short_config(tmp_path, algorithm, tensorboard=False, steps=2))
+    us.train(short_config(tmp_path, algorithm, tensorboard=False, updates=2))
     checkpoint = load_checkpoint(tmp_path / "run" / "checkpoints", 2)
     config = read_resolved(tmp_path / "run" / "config.yaml").model_dump(mode="json")
 
@@ -138,7 +138,7 @@ def test_resume_compares_before_it_builds(tmp_path: Path) -> None:
     """The settings of a wide run around the tensors of a narrow one: there is room for the narrow one only."""
     paths = {}
     for name, width in (("wide", 3000), ("narrow", 8)):
-        config = short_settings("bc", tmp_path / name, steps=1, tensorboard=False, eval_episodes=1)
+        config = short_settings("bc", tmp_path / name, updates=1, tensorboard=False, eval_episodes=1)
         config["algo"]["actor"] = {"hidden": [width, width], "init": "default"}
         run = us.train(write_settings(tmp_path / f"{name}.yaml", config))
         paths[name] = run.path / "checkpoints" / "000000001"
@@ -149,7 +149,7 @@ def test_resume_compares_before_it_builds(tmp_path: Path) -> None:
 
     def resume() -> str:
         try:
-            us.resume(tmp_path / "wide", steps=2)
+            us.resume(tmp_path / "wide", updates=2)
         except UnderstudyError as error:
             return str(error)
         return "resumed"
@@ -230,7 +230,7 @@ CONFIGS = {
     ("threads", "100000"): "threads: wrong value: got 100000, expected less than or equal to 1024.",
     ("seed", "9" * 5000): "seed: wrong value: got 9999",
     ("eval_episodes", "1000000000000"): "eval_episodes: wrong value: got 1000000000000",
-    ("steps", "9" * 400): "steps is beyond what a machine counts to",
+    ("updates", "9" * 400): "updates is beyond what a machine counts to",
 }
 
 

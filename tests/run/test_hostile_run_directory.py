@@ -49,7 +49,7 @@ class World:
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with fast_folder() as folder:
-        stages = [{"algo": {"name": "bc", "actor": {"hidden": [8]}}, "steps": 4, "save_every": 4}]
+        stages = [{"algo": {"name": "bc", "actor": {"hidden": [8]}}, "updates": 4, "save_every": 4}]
         finish(short_config(folder, name="whole", stages=stages), folder / "whole", no_plots=True)
         stopped = forks().run("train", short_config(folder, name="run", stages=stages), "--quiet", stop_at=13)
         assert stopped.code == 128 + 15, stopped.err
@@ -166,7 +166,7 @@ def _settings_bombs() -> Iterator[tuple[str, Any]]:
     yield "source.batch_size", 10**12
     yield "eval_episodes", 10**9
     yield "threads", 100_000
-    yield "steps", 10**15
+    yield "updates", 10**15
     yield "log_every", 0
     yield "data", None
     yield "out", "/dev/null/x"
@@ -252,7 +252,7 @@ def commands(world: World) -> list[list[str]]:
         ["evaluate", run, "--episodes", "2", "--quiet", "--checkpoint", "best"],
         ["predict", run, "--obs", str(folder / "obs.npy"), "--out", str(made / "actions.npy")],
         ["export", run, "--format", "torchscript", "--out", str(made / "export"), "--quiet"],
-        ["train", str(folder / "heir.yaml"), f"init_from={run}", f"out={made / 'heir'}", "steps=2", "--quiet"],
+        ["train", str(folder / "heir.yaml"), f"init_from={run}", f"out={made / 'heir'}", "updates=2", "--quiet"],
         ["train", str(folder / "run.yaml"), "--quiet"],
         ["resume", run, "--quiet"],
         ["resume", run, "--quiet"],

@@ -94,7 +94,7 @@ def refuses_steps(run: Path, old: int, new: int, told: str) -> None:
     edit(run / "config.yaml", f"\nsteps: {old}\n", f"\nsteps: {new}\n")
     assert refusal(run) == (
         f"run '{run}': config.yaml was edited by hand: {told}. "
-        f"Restore config.yaml; to change steps: understudy resume {run} steps={new}\n"
+        f"Restore config.yaml; to change updates: understudy resume {run} updates={new}\n"
     )
     (run / "config.yaml").write_text(original)
 
@@ -102,18 +102,18 @@ def refuses_steps(run: Path, old: int, new: int, told: str) -> None:
 def test_steps_edited_by_hand_are_noticed(tmp_path: Path) -> None:
     """After a save, before the first, before meta.json was written, and after another number was agreed on."""
     run = stopped(tmp_path)
-    refuses_steps(run, 12, 20, "steps is 20 in config.yaml and 12 in the checkpoint")
+    refuses_steps(run, 12, 20, "updates is 20 in config.yaml and 12 in the checkpoint")
     newborn = tmp_path / "newborn"
     forks().run("train", short_config(tmp_path, name="newborn"), die_at=20)
-    refuses_steps(newborn, 12, 20, "steps is 20 in config.yaml and 12 in meta.json")
+    refuses_steps(newborn, 12, 20, "updates is 20 in config.yaml and 12 in meta.json")
     (newborn / "meta.json").unlink()
     refuses_steps(newborn, 12, 20, "the seal in its first line does not fit")
     finish(tmp_path / "newborn.yaml", newborn, no_plots=True)
-    forks().run("resume", run, "steps=16", stop_at=1, stop_signal=signal.SIGKILL)
+    forks().run("resume", run, "updates=16", stop_at=1, stop_signal=signal.SIGKILL)
     refuses_steps(run, 16, 12, "the seal in its first line does not fit")
-    refuses_steps(run, 16, 20, "steps is 20 in config.yaml and 12 in the checkpoint")
+    refuses_steps(run, 16, 20, "updates is 20 in config.yaml and 12 in the checkpoint")
     edit(run / "config.yaml", "\nsteps: 16\n", "\nsteps: 20\n")
-    assert forks().run("resume", run, "steps=20", no_plots=True).code == 0
+    assert forks().run("resume", run, "updates=20", no_plots=True).code == 0
     assert json.loads((run / "result.json").read_text())["updates"] == 20
 
 
@@ -125,7 +125,7 @@ def test_a_finished_run_with_edited_steps_goes_on_as_told(tmp_path: Path) -> Non
     edit(edited / "config.yaml", "\nsteps: 12\n", "\nsteps: 16\n")
     assert refusal(edited).startswith(f"run '{edited}': is finished. To train on, give more: understudy resume ")
     for run in (edited, asked):
-        assert forks().run("resume", run, "steps=16", no_plots=True).code == 0
+        assert forks().run("resume", run, "updates=16", no_plots=True).code == 0
     assert content(edited) == content(asked)
 
 
@@ -137,19 +137,19 @@ def test_more_steps_that_were_asked_for_survive_a_kill(tmp_path: Path) -> None:
     for moment in (3, 9, 11, 12, 14):  # the new number is in config.yaml from the twelfth file operation on
         run = tmp_path / str(moment)
         shutil.copytree(whole, run)
-        assert forks().run("resume", run, "steps=20", die_at=moment).code == -signal.SIGKILL
+        assert forks().run("resume", run, "updates=20", die_at=moment).code == -signal.SIGKILL
         if not (run / "result.json").exists():
             finish(tmp_path / "whole.yaml", run, no_plots=True)
         ends.add(json.loads((run / "result.json").read_text())["updates"])
-        assert forks().run("resume", run, "steps=24", no_plots=True).code == 0
+        assert forks().run("resume", run, "updates=24", no_plots=True).code == 0
         assert json.loads((run / "result.json").read_text())["updates"] == 24
     assert ends == {12, 20}
 
 
 def test_a_config_that_is_no_config_any_more(tmp_path: Path) -> None:
     run = stopped(tmp_path)
-    edit(run / "config.yaml", "steps: 12", "stps: 12")
-    assert refusal(run) == "stps: no such setting. Did you mean 'steps'?\n"
+    edit(run / "config.yaml", "updates: 12", "updats: 12")
+    assert refusal(run) == "updats: no such setting. Did you mean 'updates'?\n"
 
 
 def write_recording(path: Path, reward: float) -> None:
@@ -210,7 +210,7 @@ def test_other_versions_need_consent_before_the_first_save_too(tmp_path: Path) -
 
 
 def test_consent_holds_for_stages(tmp_path: Path) -> None:
-    config = short_config(tmp_path, stages=[{"algo": {"name": "bc"}, "steps": 8}])
+    config = short_config(tmp_path, stages=[{"algo": {"name": "bc"}, "updates": 8}])
     forks().run("train", config, stop_at=3)
     pretend_version(tmp_path / "run" / "stages" / "1-bc", "torch", "1.0.0")
     assert "was written with other versions (torch 1.0.0 → " in refusal(tmp_path / "run")
@@ -230,5 +230,7 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_passed_over(tmp_path: P
 
 def test_only_steps_can_change_on_resume(tmp_path: Path) -> None:
     run = stopped(tmp_path)
-    assert refusal(run, "seed=1") == "seed: cannot change on resume. Only steps=N can; start a new run for the rest.\n"
-    assert refusal(run, "steps=many") == "steps: wrong value: got 'many', expected a whole number.\n"
+    assert (
+        refusal(run, "seed=1") == "seed: cannot change on resume. Only updates=N can; start a new run for the rest.\n"
+    )
+    assert refusal(run, "updates=many") == "updates: wrong value: got 'many', expected a whole number.\n"

@@ -56,7 +56,7 @@ def content(folder: Path) -> dict[str, str]:
 def given() -> Iterator[Path]:
     """A run and its data, as a store and as a file."""
     with fast_folder() as folder:
-        config = short_config(folder, "bc", steps=2, eval_every=2, save_every=2)
+        config = short_config(folder, "bc", updates=2, eval_every=2, save_every=2)
         run(["train", config])
         run(["collect", config, "--out", folder / "data"])
         run(["dataset", "convert", folder / "data", folder / "new.npz"])

@@ -16,7 +16,7 @@ LONGEST_LIFE = 0.6
 JOB: dict[str, Any] = {
     "source": {"batch_size": 64},
     "env": {"id": SHORT},
-    "steps": 600,
+    "updates": 600,
     "log_every": 10,
     "eval_every": 25,
     "save_every": 20,

@@ -20,7 +20,7 @@ from understudy.data.recording import Recording
 from understudy.data.stores.recorder import record
 from understudy.data.stores.store import open_store
 from understudy.run.build import build_learner
-from understudy.run.dataset.loading import Prepared
+from understudy.run.loading import Prepared
 from understudy.run.offline import OfflineLearner, some_rewards
 from understudy.sources.draws import Draw, choose_draw
 from worlds import random_dataset, tiny_config
@@ -91,7 +91,7 @@ def draws(dataset: Dataset, *ways: dict[str, Any]) -> list[Draw]:
 def settings(**changes: Any) -> dict[str, Any]:
     """A run of a few updates; the recipe is what is learned from where nothing else is given."""
     recipe = {"env": WORLD, "episodes": 1, "behaviours": [{"policy": "random"}]}
-    return {"data": {"recipe": recipe}, "env": {"id": WORLD}, "steps": 4, "log_every": 2, "eval_every": 4, **changes}
+    return {"data": {"recipe": recipe}, "env": {"id": WORLD}, "updates": 4, "log_every": 2, "eval_every": 4, **changes}
 
 
 def test_more_steps_than_float32_can_count_are_learned_from_and_watched_to_the_last(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_more_steps_than_float32_can_count_are_learned_from_and_watched_to_the_l
     assert watched[[0, -1]].tolist() == [0, ABOVE - 1]
     assert set(watched.diff().tolist()) == {(ABOVE - 1) // 511, (ABOVE - 1) // 511 + 1}
     learner.update()
-    assert all(np.isfinite(float(value)) for value in learner.look().values())
+    assert all(np.isfinite(float(value)) for value in learner.metrics().values())
 
 
 def test_concerns_are_about_all_rewards_or_evenly_chosen_ones() -> None:
@@ -149,7 +149,7 @@ def test_a_hundred_million_steps_in_bounded_memory(tmp_path: Path) -> None:
     _, usual = run("dataset", "inspect", few)
     told, used = run("dataset", "inspect", many, "--json")
     found = json.loads(told)
-    assert (found["steps"], found["distinct_states"], found["duplicate_steps"]) == (MANY, MANY, 0)
+    assert (found["updates"], found["distinct_states"], found["duplicate_steps"]) == (MANY, MANY, 0)
     assert found["columns"]["extra.weight"]["mean"] == [pytest.approx(0.5, abs=1e-12)]
     assert found["columns"]["reward"]["maximum"] == [1008.0]
     assert used - usual < 100 + flags + hashes
@@ -173,7 +173,7 @@ def test_a_hundred_million_steps_in_bounded_memory(tmp_path: Path) -> None:
         evaluation, used = learned(tmp_path / name, many, **way)
         assert used - usual < 100 + most, name
     assert np.isfinite(evaluation["eval/validation_error"])
-    assert json.loads((tmp_path / "held out" / "meta.json").read_text())["dataset"]["steps"] == 0.98 * MANY
+    assert json.loads((tmp_path / "held out" / "meta.json").read_text())["dataset"]["updates"] == 0.98 * MANY
 
 
 def stored(path: Path, steps: int) -> Path:

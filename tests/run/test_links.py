@@ -15,7 +15,7 @@ from watchdog import ending_of
 import understudy as us
 from understudy.core.errors import RunError
 
-STAGE = {"algo": "bc", "steps": 4, "save_every": 2}
+STAGE = {"algo": "bc", "updates": 4, "save_every": 2}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from understudy.core.errors import DataError
 from understudy.data.formats.npz_writer import write_npz
 from understudy.data.stores.store import write_store
 from understudy.data.transforms import Transforms
-from understudy.run.dataset.loading import load_dataset
+from understudy.run.loading import load_dataset
 from worlds import random_dataset
 
 

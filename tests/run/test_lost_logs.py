@@ -231,7 +231,7 @@ def test_a_policy_that_was_about_to_be_replaced_is_brought_back(world: World, ru
 def test_a_log_that_is_lost_during_a_run_stops_it_saved(
     log: str, damage: Callable[[Path], None], reason: str, tmp_path: Path
 ) -> None:
-    config = short_config(tmp_path, steps=10**9, eval_every=20, save_every=10**9)
+    config = short_config(tmp_path, updates=10**9, eval_every=20, save_every=10**9)
     child = forks().start("train", config, "--quiet")
     file = tmp_path / "run" / log
     deadline = time.monotonic() + 60

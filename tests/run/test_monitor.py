@@ -30,7 +30,7 @@ def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> OfflineLearner
 
 
 def looked(learner: OfflineLearner) -> dict[str, float]:
-    return {name: float(value) for name, value in learner.monitor.look(learner.algorithm).items()}
+    return {name: float(value) for name, value in learner.monitor.metrics(learner.algorithm).items()}
 
 
 @pytest.mark.parametrize("algorithm", [*filter(takes_boxes, learning_from("offline"))])
@@ -42,7 +42,7 @@ def test_looking_changes_nothing(algorithm: str, tmp_path: Path) -> None:
     for _ in range(3):
         one.update()
         other.update()
-        monitor.look(one.algorithm)
+        monitor.metrics(one.algorithm)
     assert differences(capture(one), capture(other)) == []
     assert one.policy.training == other.policy.training
 
@@ -146,10 +146,10 @@ def test_a_run_whose_values_are_too_large_says_so_once_and_every_log_holds_it(tm
     ends: dict[str, Any] = {"terminals": np.zeros(200, bool), "timeouts": np.arange(1, 201) % 20 == 0}
     np.savez(tmp_path / "poor.npz", rewards=np.full(200, 1e-4), **columns, **ends)
     console = Console(record=True, width=300)
-    config = tiny_config("td3bc", tmp_path / "run", data={"path": str(tmp_path / "poor.npz")}, log_every=5, steps=20)
+    config = tiny_config("td3bc", tmp_path / "run", data={"path": str(tmp_path / "poor.npz")}, log_every=5, updates=20)
     run = us.train(config, reporter=Reporter(console=console))
     assert console.export_text().count("the critics diverge") == 1
     assert {line["alarm/diverging"] for line in run.metrics()} == {1.0}
-    calm = us.train(tiny_config("td3bc", tmp_path / "calm", log_every=5, steps=20))
+    calm = us.train(tiny_config("td3bc", tmp_path / "calm", log_every=5, updates=20))
     assert {line["alarm/diverging"] for line in calm.metrics()} == {0.0}
     assert np.isfinite([value for line in calm.metrics() for value in line.values()]).all()

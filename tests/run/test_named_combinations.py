@@ -28,7 +28,13 @@ FAST = {"ppo/robot": ["env.id=Pendulum-v1", "algo.actor.trunk.hidden=[32]", "alg
 """What a config needs to be tried in a blink."""
 NEEDS_MORE = {"ppo/go1-joystick": "envpool"}
 NAMED = sorted({name for row in PAGE for name in quoted(row[1])} - NEEDS_MORE.keys())
-SMALL = ["source.envs=4", "source.steps=24", "source.spread=true", "steps=3", "tensorboard=false"]
+SMALL = [
+    "source.num_envs=4",
+    "source.rollout_length=24",
+    "source.stagger_episodes=true",
+    "updates=3",
+    "tensorboard=false",
+]
 BEATS = ["log_every=1", "eval_every=3", "eval_episodes=1", "save_every=3"]
 EXACT = 5e-6
 """A few last bits of a log-probability: one row of few is multiplied in another order than one of many."""
@@ -91,7 +97,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def test_its_policy_file_acts_as_the_live_one(whole: RunConfig) -> None:
     with closing(built(whole)) as learner:
-        for _ in range(whole.steps):
+        for _ in range(whole.updates):
             learner.update()
         rollout = learner.source.next(learner.policy)
     policy, live = load_policy(Path(whole.out) / "policy" / "final"), learner.policy
@@ -102,7 +108,7 @@ def test_its_policy_file_acts_as_the_live_one(whole: RunConfig) -> None:
         obs = {group: values[step] for group, values in rollout.obs.items()}
         assert torch.equal(*(one.act(obs, carry, greedy=True)[0] for one, carry in ((live, mine), (policy, theirs))))
         expected, found = live.draw(obs, mine, streams[0]), policy.draw(obs, theirs, streams[1])
-        assert torch.equal(found.sent, expected.sent)
+        assert torch.equal(found.env_action, expected.env_action)
         assert torch.equal(found.log_prob, expected.log_prob)
         assert float(found.log_prob.std()) > 0
         mine, theirs = expected.carry, found.carry

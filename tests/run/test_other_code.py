@@ -73,7 +73,7 @@ def append(file: Path, line: str) -> str:
 
 def test_changed_code_of_the_same_version_needs_consent(site: Path, tmp_path: Path) -> None:
     run, told = tmp_path / "run", tmp_path / "told"
-    settings = tiny_settings("bc", run, steps=4, log_every=2, eval_every=4, save_every=2)
+    settings = tiny_settings("bc", run, updates=4, log_every=2, eval_every=4, save_every=2)
     settings["algo"]["name"] = "parrot"
     config = write_settings(tmp_path / "run.yaml", settings)
     environment = {**os.environ, "PYTHONPATH": ""}
@@ -92,19 +92,19 @@ def test_changed_code_of_the_same_version_needs_consent(site: Path, tmp_path: Pa
         assert code == 0, error
         parrot = append(site / "parrot" / "habits.py", "# changed")
         append(site / "understudy" / "losses" / "policy.py", "# changed")
-        code, error = understudy_says("resume", run, "steps=6", "--quiet")
+        code, error = understudy_says("resume", run, "updates=6", "--quiet")
         assert code == 1
         assert " was written with other versions (the source code of parrot, sha256 " in error
         assert ", the source code of understudy, sha256 " in error
         assert error.endswith("or accept it: understudy resume --accept-versions.\n")
         assert json.loads((run / "result.json").read_text())["updates"] == 4
         (site / "parrot" / "habits.py").write_text(parrot)
-        code, error = understudy_says("resume", run, "steps=6", "--accept-versions")
+        code, error = understudy_says("resume", run, "updates=6", "--accept-versions")
         assert code == 0, error
         assert "accepted other versions: the source code of understudy, sha256 " in error
         assert "parrot" not in error
         append(site / "understudy" / "cli" / "main.py", "# says things otherwise")
-        code, error = understudy_says("resume", run, "steps=8", "--quiet")
+        code, error = understudy_says("resume", run, "updates=8", "--quiet")
         assert (code, error) == (0, "")
         assert server.stdin is not None
         server.stdin.close()

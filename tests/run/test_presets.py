@@ -27,7 +27,7 @@ COMMON = {
     "algo.critic.layer_norm": False,
     "algo.critic.dropout": 0.0,
     "source.batch_size": 256,
-    "steps": 1_000_000,
+    "updates": 1_000_000,
 }
 PAPER = COMMON | {
     "algo.actor.init": "orthogonal",
@@ -49,7 +49,7 @@ CORL_BC = {
     "data.normalize_observations": True,
     "data.reward": "none",
     "source.batch_size": 256,
-    "steps": 1_000_000,
+    "updates": 1_000_000,
     "eval_every": 5000,
 }
 CORL_TD3 = {
@@ -63,7 +63,7 @@ CORL_TD3 = {
     "algo.actor.dropout": 0.0,
     "algo.critic.dropout": 0.0,
     "data.reward": "none",
-    "steps": 1_000_000,
+    "updates": 1_000_000,
     "eval_every": 5000,
     "eval_episodes": 10,
 }
@@ -170,7 +170,7 @@ CORL_CQL = CQL | {
     "algo.lagrange_form": "weight_outside",
     "algo.lagrange_start": 1.0,
     "data.normalize_observations": True,
-    "steps": 1_000_000,
+    "updates": 1_000_000,
 }
 
 
@@ -189,7 +189,7 @@ PAPER_CQL = {
     "algo.lagrange_form": "weight_inside",
     "algo.lagrange_start": 0.0,
     "data.normalize_observations": False,
-    "steps": 3_000_000,
+    "updates": 3_000_000,
 }
 ANTMAZE_CQL = {
     "algo.lagrange": True,
@@ -364,7 +364,7 @@ algo: {name: bc}
 task: swing-v0
 suite: SUITE
 tasks:
-  swing-v0: {algo: {learning_rate: 1e-3}, steps: 10}
+  swing-v0: {algo: {learning_rate: 1e-3}, updates: 10}
   swing-v1: {algo: {learning_rate: 1e-2}}
 """
 
@@ -382,14 +382,14 @@ def test_an_own_suite_brings_environment_reference_evaluation_and_recipe(tmp_pat
     assert config["env.reference"] == [-1500.0, -150.0]
     assert config["eval_episodes"] == 7
     assert config["data.recipe.episodes"] == 2
-    assert (config["algo.learning_rate"], config["steps"]) == (1e-3, 10)
+    assert (config["algo.learning_rate"], config["updates"]) == (1e-3, 10)
     assert config["out"] == "runs/preset/swing-v0/0"
 
 
 def test_another_task_of_it_on_the_line(tmp_path: Path) -> None:
     config = flat(load_config(own(tmp_path), ["task=swing-v1", "data.path=x", "eval_episodes=2"]))
     assert config["env.reference"] is None
-    assert (config["algo.learning_rate"], config["steps"]) == (1e-2, 1_000_000)
+    assert (config["algo.learning_rate"], config["updates"]) == (1e-2, 1_000_000)
     assert config["eval_episodes"] == 2
     assert (config["data.path"], config["data.recipe"]) == ("x", None)
 

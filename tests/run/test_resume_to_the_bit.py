@@ -18,7 +18,7 @@ from understudy.data.recipes import Recipe
 from understudy.data.stores.store import open_store, write_store
 from understudy.data.transforms import Choosing, choose
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
-from understudy.run.dataset.loading import make_dataset
+from understudy.run.loading import make_dataset
 from worlds import takes_boxes, takes_choices
 
 ALGORITHMS = [name for name in sorted(algorithm_names()) if takes_boxes(name)]
@@ -81,7 +81,7 @@ def test_whatever_is_drawn_from_what_the_halves_are_the_whole(chain: str, weight
     changes: dict[str, Any] = {
         "source": {"batch_size": 8, **source},
         "data": {"path": str(weighted), **data},
-        "steps": 40,
+        "updates": 40,
     }
     configs = [short_config(tmp_path, name=name, **changes) for name in ("whole", "halves")]
     finish(configs[0], tmp_path / "whole", no_plots=True)

@@ -19,9 +19,9 @@ from understudy.algorithms import ppo
 from understudy.core.errors import CheckpointError, ConfigError, DataError, DivergenceError, RunError, UnderstudyError
 from understudy.core.state import restore
 from understudy.envs.gym import make_env
-from understudy.envs.gym_vector import GymVector
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.build import build_learner, check_config
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.config import EnvSettings, RolloutSettings, RunConfig, parse_config
@@ -36,7 +36,9 @@ def train(out: Path, **changes: Any) -> us.Run:
 
 
 def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, source={"envs": 4, "steps": 60}, steps=4)
+    run = train(
+        tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, source={"num_envs": 4, "rollout_length": 60}, updates=4
+    )
     last = run.metrics()[-1]
     assert last["env_steps"] == 4 * 4 * 60
     assert {"rollout/episodes", "terms/reward_distance", "terms/reward_effort"} <= last.keys()
@@ -44,7 +46,7 @@ def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> No
     assert (run.path / "plots" / "reward_terms.png").stat().st_size > 1000
     assert run.evaluations()[-1]["env_steps"] == 960
     origin = json.loads((run.path / "meta.json").read_text())["rollouts"]
-    assert origin == {"env": "UnderstudyWindyPoint-v0", "envs": 4, "steps": 60}
+    assert origin == {"env": "UnderstudyWindyPoint-v0", "num_envs": 4, "rollout_length": 60}
 
 
 def test_returns_of_rollouts_are_those_of_whole_episodes(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_how_often_one_evaluates_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
     first = train(tmp_path / "first")
-    config = parse_config(settings(tmp_path / "second", init_from=str(first.path), steps=1))
+    config = parse_config(settings(tmp_path / "second", init_from=str(first.path), updates=1))
     run = us.train(config)
     start = dict(first.policy().named_parameters())
     gone = [float((value - start[path]).abs().max()) for path, value in run.policy().named_parameters()]
@@ -97,7 +99,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"data": {"path": "x.npz"}}, r"data: ppo learns from its own rollouts"),
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
         ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
-        ({"env": {"id": SHORT, "simulator": "given"}}, r"no world was given"),
+        ({"env": {"id": SHORT, "simulator": "custom"}}, r"no world was given"),
         ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"settings are EnvPool's"),
     ],
 )
@@ -125,12 +127,12 @@ def test_a_config_made_in_python_has_the_source_of_its_algorithm(tmp_path: Path)
 
 
 def test_one_of_many_is_no_image(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", env={"id": "FrozenLake-v1"}, steps=1)
+    run = train(tmp_path / "run", env={"id": "FrozenLake-v1"}, updates=1)
     assert run.policy().spec.observation["state"].shape == (16,)
 
 
 def test_a_policy_behind_other_eyes_is_refused(tmp_path: Path) -> None:
-    first = train(tmp_path / "first", steps=1)
+    first = train(tmp_path / "first", updates=1)
     for name, changed in (("density", {"density": {"kind": "state_gaussian"}}), ("normalize", {"normalize": False})):
         algo = {"name": "ppo", "actor": {"trunk": {"hidden": [16, 16]}, **changed}}
         with pytest.raises(CheckpointError, match=rf"its {name} are not the ones of algo\.actor"):
@@ -155,7 +157,13 @@ def test_a_checkpoint_of_another_architecture_is_listed_by_path(tmp_path: Path) 
 def test_a_world_that_breaks_is_named_and_the_run_is_kept(tmp_path: Path) -> None:
     """NaN comes after the first checkpoint: the run stands where it was saved, and goes on from there."""
     with pytest.raises(RunError, match=rf"{BROKEN}.*reward of environment 0 is not finite"):
-        train(tmp_path / "run", env={"id": BROKEN}, source={"envs": 1, "steps": 1}, save_every=1, eval_every=100)
+        train(
+            tmp_path / "run",
+            env={"id": BROKEN},
+            source={"num_envs": 1, "rollout_length": 1},
+            save_every=1,
+            eval_every=100,
+        )
     assert list_checkpoints(tmp_path / "run" / "checkpoints")[-1] == 3
     assert not (tmp_path / "run" / "result.json").exists()
 
@@ -175,7 +183,7 @@ class Silent(PendulumEnv):
 def test_a_world_that_hangs_is_named_and_the_run_is_kept(tmp_path: Path) -> None:
     if "UnderstudyTestSilent-v0" not in gymnasium.registry:
         gymnasium.register("UnderstudyTestSilent-v0", lambda **_: Silent(), max_episode_steps=50)
-    source = {"envs": 2, "steps": 4, "patience": 0.5}
+    source = {"num_envs": 2, "rollout_length": 4, "step_timeout": 0.5}
     with pytest.raises(RunError, match=r"has not answered for 0\.5 seconds"):
         train(
             tmp_path / "run",
@@ -190,20 +198,20 @@ def test_a_world_that_hangs_is_named_and_the_run_is_kept(tmp_path: Path) -> None
 def test_evaluations_are_not_waited_for_either(tmp_path: Path) -> None:
     if "UnderstudyTestSilent-v0" not in gymnasium.registry:
         gymnasium.register("UnderstudyTestSilent-v0", lambda **_: Silent(), max_episode_steps=50)
-    source = {"envs": 2, "steps": 4, "patience": 0.5}
+    source = {"num_envs": 2, "rollout_length": 4, "step_timeout": 0.5}
     with pytest.raises(RunError, match=r"has not answered for 0\.5 seconds"):
         train(tmp_path / "run", env={"id": "UnderstudyTestSilent-v0"}, source=source, eval_every=1)
 
 
 def test_worlds_are_closed_when_a_run_cannot_be_born(tmp_path: Path) -> None:
-    first = train(tmp_path / "first", steps=1, env={"id": "CartPole-v1"})
+    first = train(tmp_path / "first", updates=1, env={"id": "CartPole-v1"})
     closed: list[object] = []
 
     class Closing(PendulumEnv):
         def close(self) -> None:
             closed.append(self)
 
-    name, env = "UnderstudyTestClosing-v0", {"id": "mine", "simulator": "given"}
+    name, env = "UnderstudyTestClosing-v0", {"id": "mine", "simulator": "custom"}
     gymnasium.register(name, lambda **_: Closing(), max_episode_steps=5)
     try:
         cases: list[tuple[dict[str, Any], str]] = [
@@ -213,52 +221,52 @@ def test_worlds_are_closed_when_a_run_cannot_be_born(tmp_path: Path) -> None:
         for number, (changes, told) in enumerate(cases):
             config = parse_config(settings(tmp_path / str(number), env=env, **changes))
             with pytest.raises(UnderstudyError, match=told):
-                us.train(config, world=lambda count: LocalVector(name, count))
+                us.train(config, make_envs=lambda count: LocalVectorEnv(name, count))
             assert len(closed) == 3 * (number + 1)
     finally:
         del gymnasium.registry[name]
 
 
-def own_world(count: int) -> VectorWorld:
+def own_world(count: int) -> VectorEnv:
     vector = SyncVectorEnv([lambda: make_env(SHORT)] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
-    return GymVector(vector, SHORT)
+    return GymnasiumVectorEnv(vector, SHORT)
 
 
 def test_a_world_of_ones_own_trains_and_resumes(tmp_path: Path) -> None:
     """It cannot say where it stands: after a resume new episodes begin, always the same ones."""
-    config = parse_config(settings(tmp_path / "run", env={"id": "mine", "simulator": "given"}))
-    run = us.train(config, world=own_world)
+    config = parse_config(settings(tmp_path / "run", env={"id": "mine", "simulator": "custom"}))
+    run = us.train(config, make_envs=own_world)
     assert run.evaluations()[-1]["eval/length_mean"] == 10
     assert run.metrics()[-1]["env_steps"] < 12 * 7 * 3, "steps that only begin an episode are none"
     with pytest.raises(ConfigError, match="no world was given"):
-        us.resume(run.path, steps=14)
-    us.resume(run.path, steps=14, world=own_world)
+        us.resume(run.path, updates=14)
+    us.resume(run.path, updates=14, make_envs=own_world)
     assert us.Run(run.path).result["updates"] == 14
-    assert run.evaluate(3, world=own_world).lengths == (10, 10, 10)
+    assert run.evaluate(3, make_envs=own_world).lengths == (10, 10, 10)
 
 
 def test_the_only_simulator_there_is_serves_both(tmp_path: Path) -> None:
     """It is made once, evaluated in, and put back: one that can be is where it was, so the run is the same."""
     made = []
 
-    def only(count: int) -> VectorWorld:
+    def only(count: int) -> VectorEnv:
         made.append(count)
-        return LocalVector(SHORT, count)
+        return LocalVectorEnv(SHORT, count)
 
-    env = {"id": "mine", "simulator": "given"}
+    env = {"id": "mine", "simulator": "custom"}
     shared = parse_config(settings(tmp_path / "shared", env={**env, "shared": True}))
-    us.train(shared, world=only)
+    us.train(shared, make_envs=only)
     assert made == [3]
-    us.train(parse_config(settings(tmp_path / "apart", env=env)), world=lambda count: LocalVector(SHORT, count))
+    us.train(parse_config(settings(tmp_path / "apart", env=env)), make_envs=lambda count: LocalVectorEnv(SHORT, count))
     first, second = (load_checkpoint(tmp_path / name / "checkpoints", 12).state for name in ("shared", "apart"))
     assert differences(first, second) == []
     with pytest.raises(ConfigError, match=r"eval_episodes: more than .* shared: got 9, expected 3"):
-        us.train(parse_config(settings(tmp_path / "x", env={**env, "shared": True}, eval_episodes=9)), world=only)
+        us.train(parse_config(settings(tmp_path / "x", env={**env, "shared": True}, eval_episodes=9)), make_envs=only)
 
 
 def test_predictions_need_only_what_the_actor_sees(tmp_path: Path) -> None:
     algo = {"name": "ppo", "actor": {"sees": ["state"]}}
-    run = train(tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, algo=algo, steps=1)
+    run = train(tmp_path / "run", env={"id": "UnderstudyWindyPoint-v0"}, algo=algo, updates=1)
     some = np.random.default_rng(0).standard_normal((5, 4))
     whole = {"state": some, "privileged": np.zeros((5, 7))}
     assert np.array_equal(run.predict({"state": some}), run.predict(whole))
@@ -270,16 +278,16 @@ def test_predictions_need_only_what_the_actor_sees(tmp_path: Path) -> None:
 def test_two_resumes_of_an_inexact_world_are_the_same(tmp_path: Path) -> None:
     runs = []
     for name in ("one", "two"):
-        config = parse_config(settings(tmp_path / name, env={"id": "mine", "simulator": "given"}))
-        us.train(config, world=own_world)
-        us.resume(tmp_path / name, steps=16, world=own_world)
+        config = parse_config(settings(tmp_path / name, env={"id": "mine", "simulator": "custom"}))
+        us.train(config, make_envs=own_world)
+        us.resume(tmp_path / name, updates=16, make_envs=own_world)
         runs.append(content(tmp_path / name))
     assert runs[0] == runs[1]
 
 
 def test_discrete_masked_and_many_choices_train(tmp_path: Path) -> None:
     for world in ("CartPole-v1", "UnderstudyBattle-v0", "UnderstudyWindyThrusters-v0"):
-        run = train(tmp_path / world, env={"id": world}, steps=2)
+        run = train(tmp_path / world, env={"id": world}, updates=2)
         obs = build_learner(run.config).source.obs  # type: ignore[union-attr]
         actions = us.predict(run.policy(), {name: values.numpy() for name, values in obs.items()})
         assert actions.dtype == np.int64
@@ -289,8 +297,12 @@ def test_discrete_masked_and_many_choices_train(tmp_path: Path) -> None:
 def test_first_episodes_may_be_spread(tmp_path: Path) -> None:
     """Without it all three environments end at once, for ever."""
     lengths = []
-    for spread in (False, True):
-        run = train(tmp_path / str(spread), source={"envs": 3, "steps": 10, "spread": spread}, log_every=1)
+    for stagger_episodes in (False, True):
+        run = train(
+            tmp_path / str(stagger_episodes),
+            source={"num_envs": 3, "rollout_length": 10, "stagger_episodes": stagger_episodes},
+            log_every=1,
+        )
         lengths.append({line.get("rollout/length_mean") for line in run.metrics()})
     assert lengths[0] == {10.0}
     assert len(lengths[1]) > 1
@@ -298,5 +310,5 @@ def test_first_episodes_may_be_spread(tmp_path: Path) -> None:
 
 def test_the_whole_config_is_written_out(tmp_path: Path) -> None:
     text = (train(tmp_path / "run").path / "config.yaml").read_text()
-    assert re.search(r"source:\n  kind: rollout\n  envs: 3\n  steps: 7\n", text)
+    assert re.search(r"source:\n  kind: rollout\n  num_envs: 3\n  rollout_length: 7\n", text)
     assert parse_config(us.load_config(str(tmp_path / "run" / "config.yaml")).model_dump(mode="json"))

@@ -11,7 +11,7 @@ from forks import finish, forks
 from small import content, short_config
 
 from understudy.data.recipes import Recipe
-from understudy.run.dataset.loading import make_dataset
+from understudy.run.loading import make_dataset
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

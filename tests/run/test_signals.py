@@ -13,7 +13,7 @@ from small import content, leftovers, short_config
 
 from understudy.run.checkpoint import list_checkpoints
 
-JOB: dict[str, Any] = {"steps": 150, "log_every": 5, "eval_every": 50, "save_every": 40}
+JOB: dict[str, Any] = {"updates": 150, "log_every": 5, "eval_every": 50, "save_every": 40}
 STOPS = (signal.SIGINT, signal.SIGTERM)
 AT_ONCE = 4
 
@@ -51,7 +51,7 @@ def test_a_stop_during_the_last_update(number: signal.Signals, tmp_path: Path) -
 
 @pytest.mark.parametrize("wait", [0.0, 0.05, 0.2])
 def test_ctrl_c_at_any_time_leaves_no_traceback(wait: float, tmp_path: Path) -> None:
-    child = forks().start("train", short_config(tmp_path, steps=10**6), "--quiet")
+    child = forks().start("train", short_config(tmp_path, updates=10**6), "--quiet")
     time.sleep(wait)
     child.kill(signal.SIGINT)
     ending = child.wait()
@@ -61,7 +61,7 @@ def test_ctrl_c_at_any_time_leaves_no_traceback(wait: float, tmp_path: Path) -> 
 
 def test_a_second_signal_at_any_moment_of_the_save() -> None:
     """It ends the command at once, with its exit code and a sentence, and the run goes on to the bit."""
-    job: dict[str, Any] = {"steps": 10, "log_every": 5, "eval_every": 10, "save_every": 2, "keep_checkpoints": 2}
+    job: dict[str, Any] = {"updates": 10, "log_every": 5, "eval_every": 10, "save_every": 2, "keep_checkpoints": 2}
     with fast_folder() as folder:
         finish(short_config(folder, "bc", "whole", **job), folder / "whole", no_plots=True)
         whole = content(folder / "whole")

@@ -21,14 +21,14 @@ from understudy.core.batch import Obs
 from understudy.core.errors import RunError
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
-from understudy.envs.gym_vector import GymVector
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.tensor_world import TensorWorld
-from understudy.envs.vector import Step, VectorWorld
+from understudy.envs.vector.contract import Step, VectorEnv
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.envs.vector.tensor_adapter import TensorVectorEnv
 from understudy.nn.actor import ActorSettings
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.config import parse_config
-from understudy.run.evaluate import evaluate_in_world
+from understudy.run.evaluate import evaluate_in_vector_env
 from worlds import pendulum_recipe
 
 DRAWING, ENDLESS = "UnderstudyTestDrawing-v0", "UnderstudyTestEndless-v0"
@@ -80,7 +80,7 @@ class Own:
     """A vector world of somebody's own."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.spec, self._world = count, SPEC, LocalVector(DRAWING, count)
+        self.count, self.spec, self._world = count, SPEC, LocalVectorEnv(DRAWING, count)
 
     def reset(self, seed: int) -> Obs:
         Drawing.seeds.append(seed)
@@ -93,14 +93,14 @@ class Own:
         self._world.close()
 
 
-def tensors(count: int) -> VectorWorld:
+def tensors(count: int) -> VectorEnv:
     batch = DrawingBatch(count)
-    return TensorWorld(batch, BOX, "Drawing", restart=batch.restart)
+    return TensorVectorEnv(batch, BOX, "Drawing", restart=batch.restart)
 
 
-def vector(count: int) -> VectorWorld:
+def vector(count: int) -> VectorEnv:
     single = lambda: gymnasium.make(DRAWING)  # noqa: E731
-    return GymVector(SyncVectorEnv([single] * count, autoreset_mode=AutoresetMode.NEXT_STEP), DRAWING)
+    return GymnasiumVectorEnv(SyncVectorEnv([single] * count, autoreset_mode=AutoresetMode.NEXT_STEP), DRAWING)
 
 
 GIVEN = {"tensors": tensors, "vector": vector, "own": Own}
@@ -121,14 +121,14 @@ def some_policy() -> us.Actor:
 
 
 def train(out: Path, given: str, **changes: Any) -> us.Run:
-    env = {"id": DRAWING, "simulator": "given" if given else "gymnasium"}
+    env = {"id": DRAWING, "simulator": "custom" if given else "gymnasium"}
     for seed in (random.seed, np.random.seed, torch.manual_seed):
         seed(5)
-    changes = {"steps": 4, "source": {"envs": 3, "steps": 7}, **changes}
-    return us.train(parse_config(short_settings("ppo", out, env=env, **changes)), world=GIVEN.get(given))
+    changes = {"updates": 4, "source": {"num_envs": 3, "rollout_length": 7}, **changes}
+    return us.train(parse_config(short_settings("ppo", out, env=env, **changes)), make_envs=GIVEN.get(given))
 
 
-@pytest.mark.parametrize("given", ["", *GIVEN])
+@pytest.mark.parametrize("custom", ["", *GIVEN])
 def test_seeds_fit_into_31_bits_and_evaluations_draw_nothing_from_training(given: str, tmp_path: Path) -> None:
     """Wherever training and evaluation draw from the same generators: with and without evaluations, the same run."""
     often, never = (train(tmp_path / str(every), given, eval_every=every) for every in (1, 4))
@@ -142,7 +142,7 @@ def test_seeds_fit_into_31_bits_and_evaluations_draw_nothing_from_training(given
 def test_a_resumed_simulator_is_given_such_seeds_too(tmp_path: Path) -> None:
     train(tmp_path / "run", "tensors")
     Drawing.seeds.clear()
-    us.resume(tmp_path / "run", steps=6, world=tensors)
+    us.resume(tmp_path / "run", updates=6, make_envs=tensors)
     assert Drawing.seeds
     assert all(0 <= seed < 2**31 for seed in Drawing.seeds)
 
@@ -170,17 +170,17 @@ class Tired(DrawingBatch):
 
 
 def test_the_only_simulator_is_not_waited_for_either(tmp_path: Path) -> None:
-    def tired(count: int) -> VectorWorld:
+    def tired(count: int) -> VectorEnv:
         batch = Tired(count)
-        return TensorWorld(batch, BOX, "Tired", restart=batch.restart)
+        return TensorVectorEnv(batch, BOX, "Tired", restart=batch.restart)
 
-    env = {"id": "Tired", "simulator": "given", "shared": True}
-    source = {"envs": 3, "steps": 7, "patience": 0.3}
+    env = {"id": "Tired", "simulator": "custom", "shared": True}
+    source = {"num_envs": 3, "rollout_length": 7, "step_timeout": 0.3}
     config = parse_config(short_settings("ppo", tmp_path / "run", env=env, source=source, save_every=100))
     with pytest.raises(
         RunError, match=r"^environment 'Tired': has not answered for 0\.3 seconds\. .*All environments: "
     ):
-        us.train(config, world=tired)
+        us.train(config, make_envs=tired)
     assert list_checkpoints(tmp_path / "run" / "checkpoints") == [3], "the evaluation was due at update 3"
 
 
@@ -190,13 +190,13 @@ def test_an_episode_that_never_ends_is_told() -> None:
         us.evaluate_policy(some_policy(), ENDLESS, 2, seed=0, max_steps=30)
     assert "Evaluation episode 0: seed" in str(caught.value)
     with pytest.raises(RunError, match=told.replace("LABEL", "evaluation episode 0")):
-        evaluate_in_world(some_policy(), LocalVector(ENDLESS, 2), 2, 0, max_steps=30, name=ENDLESS)
+        evaluate_in_vector_env(some_policy(), LocalVectorEnv(ENDLESS, 2), 2, 0, max_steps=30, name=ENDLESS)
     assert us.evaluate_policy(some_policy(), DRAWING, 1, seed=0, max_steps=3).lengths == (5,), "its own limit is enough"
     assert us.evaluate_policy(some_policy_of(SHORT), SHORT, 1, seed=0, max_steps=10).lengths == (10,)
 
 
 def some_policy_of(env: str) -> us.Actor:
-    spec = LocalVector(env, 1).spec
+    spec = LocalVectorEnv(env, 1).spec
     return us.Actor(spec, {}, ActorSettings(hidden=(8,)), stream(0, "init"))
 
 
@@ -216,4 +216,4 @@ def test_whoever_asks_can_stop_an_evaluation_before_any_step() -> None:
         us.evaluate_policy(some_policy(), ENDLESS, 2, seed=0, between=between)
     left = 7
     with pytest.raises(EnoughError):
-        evaluate_in_world(some_policy(), LocalVector(ENDLESS, 2), 2, 0, between=between)
+        evaluate_in_vector_env(some_policy(), LocalVectorEnv(ENDLESS, 2), 2, 0, between=between)

@@ -16,7 +16,7 @@ from understudy.core.state import capture
 from understudy.run.config import OfflineSettings, RunConfig, parse_config, read_resolved
 from worlds import PENDULUM_RECIPE, tiny_config
 
-CLONE = {"algo": {"name": "bc"}, "steps": 8}
+CLONE = {"algo": {"name": "bc"}, "updates": 8}
 
 
 def staged(folder: Path, *stages: dict[str, Any], name: str = "run", **changes: Any) -> us.RunConfig:
@@ -27,7 +27,7 @@ def staged(folder: Path, *stages: dict[str, Any], name: str = "run", **changes: 
 def test_it_is_what_two_runs_by_hand_are(tmp_path: Path) -> None:
     together = us.train(staged(tmp_path, CLONE))
     actor = short_settings("iql", tmp_path)["algo"]["actor"]
-    by_hand = short_settings("bc", tmp_path / "bc", steps=8, algo={"name": "bc", "actor": actor})
+    by_hand = short_settings("bc", tmp_path / "bc", updates=8, algo={"name": "bc", "actor": actor})
     first = us.train(parse_config(by_hand))
     then = us.train(parse_config(short_settings("iql", tmp_path / "iql", init_from=str(first.path))))
     stage = us.Run(together.path / "stages" / "1-bc")
@@ -44,12 +44,12 @@ def batch_size(config: RunConfig) -> int:
 
 
 def test_three_stages_hand_on_one_after_the_other(tmp_path: Path) -> None:
-    again = {"algo": {"name": "bc"}, "steps": 4, "source": {"batch_size": 4}}
+    again = {"algo": {"name": "bc"}, "updates": 4, "source": {"batch_size": 4}}
     run = us.train(staged(tmp_path, CLONE, again))
     assert sorted(path.name for path in (run.path / "stages").iterdir()) == ["1-bc", "2-bc"]
     second = us.Run(run.path / "stages" / "2-bc")
     assert second.config.init_from == str(run.path / "stages" / "1-bc")
-    assert (batch_size(second.config), second.config.steps) == (4, 4)
+    assert (batch_size(second.config), second.config.updates) == (4, 4)
     assert batch_size(run.config) == 8
 
 
@@ -102,11 +102,11 @@ def test_an_interrupted_stage_is_told_as_the_run(tmp_path: Path) -> None:
     ("stages", "told"),
     [
         (3, "stages: wrong value"),
-        ([{"algo": "bc"}], "stages.0.steps: is required"),
-        ([{"steps": 3}], "stages.0.algo: is required"),
-        ([CLONE, {"algo": "bcc", "steps": 1}], "bcc"),
-        ([{"algo": {"name": "bc", "rate": 1}, "steps": 1}], "stages.0.algo.rate: no such setting of bc"),
-        ([{**CLONE, "steps": 0}], "stages.0.steps: wrong value"),
+        ([{"algo": "bc"}], "stages.0.updates: is required"),
+        ([{"updates": 3}], "stages.0.algo: is required"),
+        ([CLONE, {"algo": "bcc", "updates": 1}], "bcc"),
+        ([{"algo": {"name": "bc", "rate": 1}, "updates": 1}], "stages.0.algo.rate: no such setting of bc"),
+        ([{**CLONE, "updates": 0}], "stages.0.updates: wrong value"),
         ([{**CLONE, "stpes": 2}], "stages.0.stpes: no such setting"),
         ([{**CLONE, "stages": [CLONE]}], "stages.0.stages: is the whole run's"),
         ([{**CLONE, "out": "elsewhere"}], "stages.0.out: is the whole run's"),
@@ -119,7 +119,7 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, stages: Any, told: s
 
 
 def test_a_policy_that_cannot_be_handed_on_is_refused_before_the_first_step(tmp_path: Path) -> None:
-    narrow = {"algo": {"name": "bc", "actor": {"hidden": [4]}}, "steps": 8}
+    narrow = {"algo": {"name": "bc", "actor": {"hidden": [4]}}, "updates": 8}
     with pytest.raises(UnderstudyError, match=r"stages\.0: its network has another shape"):
         us.train(staged(tmp_path, narrow))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
@@ -130,7 +130,7 @@ def test_a_stage_that_went_on_alone_is_another_stage(tmp_path: Path) -> None:
     run = tmp_path / "run"
     config = short_config(tmp_path, stages=[CLONE])
     assert go_on(config, run, stop_at=9, stop_signal=signal.SIGKILL).code == -signal.SIGKILL
-    assert forks().run("resume", run / "stages" / "1-bc", "steps=10", no_plots=True).code == 0
+    assert forks().run("resume", run / "stages" / "1-bc", "updates=10", no_plots=True).code == 0
     told = f"stage '{run / 'stages' / '1-bc'}': is not the one this run's config.yaml says: "
     ending = go_on(config, run)
     assert (ending.code, ending.err) == (
@@ -145,6 +145,6 @@ def test_a_stage_that_went_on_alone_is_another_stage(tmp_path: Path) -> None:
 
 
 def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:
-    origin = us.train(tiny_config("bc", tmp_path / "bc", steps=4, algo={"name": "bc", "actor": {"hidden": [8]}}))
+    origin = us.train(tiny_config("bc", tmp_path / "bc", updates=4, algo={"name": "bc", "actor": {"hidden": [8]}}))
     run = us.train(staged(tmp_path, CLONE, init_from=str(origin.path)))
     assert us.Run(run.path / "stages" / "1-bc").config.init_from == str(origin.path)

@@ -18,8 +18,8 @@ from understudy.core.errors import CheckpointError, ConfigError, DataError, Dive
 from understudy.core.state import capture
 from understudy.nn.committee import Committee
 from understudy.run.checkpoint import list_checkpoints
-from understudy.run.inherit import inherit_policy
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.warm_start import warm_start
 from understudy.sources.importance.weighed import WeighedSource
 from worlds import tiny_config
 
@@ -40,7 +40,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> us.Run:
 
 def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, tmp_path: Path) -> None:
     learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO))
-    inherit_policy(learner.algorithm, str(single.path), SILENT)
+    warm_start(learner.algorithm, str(single.path), SILENT)
     expected = capture(single.policy())
     branches = learner.algorithm.branches.values()  # type: ignore[attr-defined]
     for branch in branches:
@@ -50,7 +50,7 @@ def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, t
 
 def test_each_branch_starts_from_its_own(double: us.Run, tmp_path: Path) -> None:
     learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO, seed=5))
-    inherit_policy(learner.algorithm, str(double.path), SILENT)
+    warm_start(learner.algorithm, str(double.path), SILENT)
     assert differences(capture(double.policy()), capture(learner.policy)) == []
 
 
@@ -87,7 +87,7 @@ PROVIDERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_halves_with_weights_are_the_whole(provider: str, tmp_path: Path) -> None:
     """Stopped in the middle of a block of batches, after a refresh; then on the very update before another one."""
-    changes: dict[str, Any] = {"source": {"batch_size": 8, "importance": PROVIDERS[provider]}, "steps": 24}
+    changes: dict[str, Any] = {"source": {"batch_size": 8, "importance": PROVIDERS[provider]}, "updates": 24}
     configs = [short_config(tmp_path, "iact", name, **changes) for name in ("whole", "halves")]
     finish(configs[0], tmp_path / "whole", no_plots=True)
     for updates in (7, 3):
@@ -139,7 +139,7 @@ def test_the_monitor_looks_at_both_branches(tmp_path: Path) -> None:
     learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO))
     with torch.no_grad():
         learner.algorithm.branches["b"].critic.mlp.flat.mul_(1e3)  # type: ignore[attr-defined]
-    found = learner.monitor.look(learner.algorithm)
+    found = learner.monitor.metrics(learner.algorithm)
     assert float(found["alarm/diverging"]) == 1.0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from small import content, short_config, short_settings
-from wandb_files import birth, commit, history, offline_runs
+from wandb_files import commit, history, offline_runs, preflight
 
 import understudy as us
 from understudy.core.errors import ConfigError, MissingPackageError
@@ -69,7 +69,7 @@ def test_every_number_arrives_and_none_changes(algorithm: str, tmp_path: Path) -
     assert [step for step, _ in rows] == [2, 3, 4, 6, 8, 9, 10, 12]
     identity = read_json(run.path / "wandb.json")["id"]
     name = "/".join(run.path.parts[-3:])
-    assert birth(file) == (identity, "house", name, run.config.model_dump(mode="json"))
+    assert preflight(file) == (identity, "house", name, run.config.model_dump(mode="json"))
 
     without = us.train(short(algorithm, tmp_path / "without" / "run"))
     assert content(run.path) == content(without.path)
@@ -84,7 +84,7 @@ def test_a_resumed_run_goes_on_in_the_same_wandb_run(algorithm: str, tmp_path: P
         us.train(short(algorithm, tmp_path / "run", wandb="house"), watch=lambda updates, evaluation: updates == 6)
     run = us.resume(tmp_path / "run")
     before, after = sorted(offline_runs(run.path), key=lambda file: history(file)[0])
-    assert birth(before)[:3] == birth(after)[:3]
+    assert preflight(before)[:3] == preflight(after)[:3]
     assert [step for step, _ in history(before)] == [2, 3, 4, 6]
     assert [step for step, _ in history(after)] == [8, 9, 10, 12]
     assert dict(history(before) + history(after)) == logged(run)
@@ -110,7 +110,7 @@ def test_wandb_knows_the_commit_and_runs_nothing_that_the_repository_names(tmp_p
     folder, marker, evil = tmp_path / "repository", tmp_path / "marker", tmp_path / "evil"
     evil.write_text(f"#!/bin/sh\ntouch {marker}\nexit 1\n")
     evil.chmod(0o755)
-    config = short_config(folder, "bc", wandb="house", steps=2)
+    config = short_config(folder, "bc", wandb="house", updates=2)
     for words in (
         ["init", "-q"],
         ["add", "."],

@@ -101,7 +101,7 @@ def test_a_resumed_run_can_be_ended_as_well(whole: us.Run, tmp_path: Path) -> No
 def test_stages_are_not_its_business(tmp_path: Path) -> None:
     """Their updates are counted from the start again, and would be heard twice."""
     heard = Heard()
-    settings = short("iql", tmp_path / "run", stages=[{"algo": "bc", "steps": 6}], steps=9)
+    settings = short("iql", tmp_path / "run", stages=[{"algo": "bc", "updates": 6}], updates=9)
     run = us.train(settings, watch=heard)
     assert heard.told == [(line["updates"], line["eval/return_mean"]) for line in run.evaluations()]
     assert len(us.Run(run.path / "stages" / "1-bc").evaluations()) == 2

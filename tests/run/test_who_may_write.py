@@ -21,7 +21,7 @@ def wait_for(happened: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def endless_run(folder: Path) -> Child:
     """A process that trains and has saved at least once."""
-    child = forks().start("train", short_config(folder, steps=FOREVER, eval_every=FOREVER), "--quiet")
+    child = forks().start("train", short_config(folder, updates=FOREVER, eval_every=FOREVER), "--quiet")
     wait_for((folder / "run" / "checkpoints" / "latest").exists)
     return child
 
@@ -44,13 +44,13 @@ def test_a_second_process_is_refused_until_the_first_is_dead(tmp_path: Path) -> 
 
 def test_two_births_in_one_directory(tmp_path: Path) -> None:
     """Both processes pass the first look at an empty directory; only one may go on."""
-    config = short_config(tmp_path, steps=40)
+    config = short_config(tmp_path, updates=40)
     children = [forks().start("train", config, "--quiet", no_plots=True) for _ in range(3)]
     endings = [child.wait() for child in children]
     assert sorted(ending.code for ending in endings) == [0, 1, 1]
     for ending in endings:
         assert ending.code == 0 or "is writing it" in ending.err or "already holds" in ending.err
-    alone = short_config(tmp_path, name="alone", steps=40)
+    alone = short_config(tmp_path, name="alone", updates=40)
     finish(alone, tmp_path / "alone", no_plots=True)
     assert content(tmp_path / "run") == content(tmp_path / "alone")
 
@@ -71,7 +71,7 @@ def test_train_refuses_what_is_there(tmp_path: Path) -> None:
     assert finished.err == f"run '{run}': already holds a finished run. Choose another out=… or remove it first.\n"
     again = forks().run("resume", run)
     assert again.code == 1
-    assert again.err == f"run '{run}': is finished. To train on, give more: understudy resume {run} steps=…\n"
+    assert again.err == f"run '{run}': is finished. To train on, give more: understudy resume {run} updates=…\n"
     assert content(run) == before
 
 
@@ -79,24 +79,26 @@ def test_an_extension_says_what_it_does_to_schedules(tmp_path: Path) -> None:
     config, run = short_config(tmp_path), tmp_path / "run"
     finish(config, run, no_plots=True)
     metrics = (run / "metrics.jsonl").read_bytes()
-    longer = forks().run("resume", run, "steps=20", no_plots=True)
+    longer = forks().run("resume", run, "updates=20", no_plots=True)
     assert longer.code == 0, longer.err
-    assert "steps: 12 → 20. Schedules (a falling learning rate) follow the new horizon from update 12 on" in longer.err
+    assert (
+        "updates: 12 → 20. Schedules (a falling learning rate) follow the new horizon from update 12 on" in longer.err
+    )
     assert json.loads((run / "result.json").read_text())["updates"] == 20
     assert (run / "metrics.jsonl").read_bytes().startswith(metrics)
-    assert "steps: 20\n" in (run / "config.yaml").read_text()
+    assert "updates: 20\n" in (run / "config.yaml").read_text()
     for steps in (20, 19, 0):
-        refused = forks().run("resume", run, f"steps={steps}")
+        refused = forks().run("resume", run, f"updates={steps}")
         assert refused.code != 0
         assert "is finished" in refused.err or "not beyond what is already done" in refused.err
 
 
 def test_an_extension_of_a_run_without_schedules_equals_the_long_run(tmp_path: Path) -> None:
     beats = {"log_every": 2, "eval_every": 4, "save_every": 4}
-    short = short_config(tmp_path, "bc", "short", steps=8, **beats)
-    long = short_config(tmp_path, "bc", "long", steps=16, **beats)
+    short = short_config(tmp_path, "bc", "short", updates=8, **beats)
+    long = short_config(tmp_path, "bc", "long", updates=16, **beats)
     finish(short, tmp_path / "short", no_plots=True)
-    assert forks().run("resume", tmp_path / "short", "steps=16", no_plots=True).code == 0
+    assert forks().run("resume", tmp_path / "short", "updates=16", no_plots=True).code == 0
     finish(long, tmp_path / "long", no_plots=True)
     assert content(tmp_path / "short") == content(tmp_path / "long")
 

@@ -27,7 +27,7 @@ def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(out: Path, workers: int, **changes: Any) -> dict[str, Any]:
-    return short_settings("ppo", out, source={"envs": 3, "steps": 7, "workers": workers}, **changes)
+    return short_settings("ppo", out, source={"num_envs": 3, "rollout_length": 7, "workers": workers}, **changes)
 
 
 def test_any_number_of_workers_gives_the_same_run(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_run_goes_on_with_another_number(tmp_path: Path) -> None:
 def test_ctrl_c_reaches_everybody_and_the_run_is_saved(tmp_path: Path) -> None:
     """As a terminal sends it, to the run and its processes; then it goes on with one."""
     run = tmp_path / "run"
-    words: dict[str, Any] = {"steps": 100, "log_every": 1, "eval_every": 50, "save_every": 40}
-    config = short_config(tmp_path, "ppo", source={"envs": 3, "steps": 7, "workers": 2}, **words)
+    words: dict[str, Any] = {"updates": 100, "log_every": 1, "eval_every": 50, "save_every": 40}
+    config = short_config(tmp_path, "ppo", source={"num_envs": 3, "rollout_length": 7, "workers": 2}, **words)
     child = forks().start("train", config, "--quiet", no_plots=True)
     until = time.monotonic() + 60
     while not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").stat().st_size:
@@ -72,7 +72,7 @@ def test_ctrl_c_reaches_everybody_and_the_run_is_saved(tmp_path: Path) -> None:
     assert re.fullmatch(rf"run '{run}': stopped and saved at update \d+\. Go on with: .*\n", ending.err)
     assert all_gone(processes)
     finish(config, run, no_plots=True)
-    alone = short_config(tmp_path, "ppo", "whole", source={"envs": 3, "steps": 7}, **words)
+    alone = short_config(tmp_path, "ppo", "whole", source={"num_envs": 3, "rollout_length": 7}, **words)
     finish(alone, tmp_path / "whole", no_plots=True)
     assert content(run) == content(tmp_path / "whole")
 
@@ -92,8 +92,8 @@ def test_a_killed_process_ends_the_run_and_the_run_is_kept(tmp_path: Path) -> No
 def test_a_killed_run_goes_on_at_once(tmp_path: Path) -> None:
     """Its processes hold nothing of it, not even one that cannot notice that it is alone; and they end with it."""
     run = tmp_path / "run"
-    endless: dict[str, Any] = {"steps": 10**9, "eval_every": 10**9, "save_every": 1}
-    config = short_config(tmp_path, "ppo", source={"envs": 3, "steps": 7, "workers": 3}, **endless)
+    endless: dict[str, Any] = {"updates": 10**9, "eval_every": 10**9, "save_every": 1}
+    config = short_config(tmp_path, "ppo", source={"num_envs": 3, "rollout_length": 7, "workers": 3}, **endless)
     child = forks().start("train", config, "--quiet")
     until = time.monotonic() + 60
     while not (run / "checkpoints" / "latest").exists():
@@ -114,8 +114,8 @@ def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) ->
         parse_config(settings(tmp_path / "run", 4))
     with pytest.raises(ConfigError, match=r"source\.workers.*0.*greater than or equal to 1"):
         parse_config(settings(tmp_path / "run", 0))
-    for source, name in (({"workers": 2}, "workers"), ({"spread": True}, "spread")):
-        told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": "given"})
+    for source, name in (({"workers": 2}, "workers"), ({"stagger_episodes": True}, "spread")):
+        told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": "custom"})
         with pytest.raises(
             ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*given"
         ):

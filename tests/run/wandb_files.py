@@ -55,7 +55,7 @@ def commit(file: Path) -> str:
     return str(found)
 
 
-def birth(file: Path) -> tuple[str, str, str, dict[str, Any]]:
+def preflight(file: Path) -> tuple[str, str, str, dict[str, Any]]:
     """Id, project, name and config of the run."""
     run = next(record.run for record in _records(file) if record.WhichOneof("record_type") == "run")
     config = {item.key: json.loads(item.value_json) for item in run.config.update if item.key != "_wandb"}

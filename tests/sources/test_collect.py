@@ -12,7 +12,7 @@ import torch
 
 from understudy import Dataset, make_dataset, train
 from understudy.core.errors import ConfigError, DataError
-from understudy.envs.controllers import swing_up_pendulum
+from understudy.envs.builtin.controllers import swing_up_pendulum
 from worlds import PENDULUM_RECIPE, pendulum_recipe, tiny_config
 
 
@@ -117,7 +117,7 @@ def test_shares_become_episodes_in_order() -> None:
 
 
 def test_an_earlier_run_can_play(tmp_path: Path) -> None:
-    run = train(tiny_config("bc", tmp_path / "run", steps=20, eval_every=20, save_every=20, eval_episodes=1))
+    run = train(tiny_config("bc", tmp_path / "run", updates=20, eval_every=20, save_every=20, eval_episodes=1))
 
     def play(**settings: Any) -> Dataset:
         behaviour = {"policy": "run", "run": str(run.path), **settings}

@@ -9,12 +9,12 @@ from torch.distributions import Categorical, Distribution, Normal
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Carry, Drawn
+from understudy.core.protocols import ActionSample, Carry
 from understudy.core.rng import derived_seed, simulator_seed
 from understudy.core.spec import ACTION_MASK
 from understudy.core.state import capture, restore
-from understudy.envs.local_vector import LocalVector
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.sources.episode_log import EpisodeLog
 from understudy.sources.rollout import RolloutSource
 from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, WORLDS, play_single
@@ -44,11 +44,11 @@ class Leaning:
         mean = obs["state"] @ self.weight + 0.05 * age + 0.1 * last.sum(1)
         return Normal(mean, 0.8), (age + 1, obs["state"][..., None])
 
-    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn:
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
         density, carry = self.density(obs, carry)
         action = density.mean + 0.8 * torch.randn(density.mean.shape, generator=rng)
-        sent = (action * self.half).clamp(-self.half, self.half)
-        return Drawn(action, sent, log_prob(density, action).sum(1), carry)
+        env_action = (action * self.half).clamp(-self.half, self.half)
+        return ActionSample(action, env_action, log_prob(density, action).sum(1), carry)
 
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: Any = None) -> tuple[Tensor, Carry]:
         raise NotImplementedError
@@ -60,10 +60,10 @@ class Choosing:
     def initial(self, count: int) -> Carry:
         return ()
 
-    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn:
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
         legal = obs.get(ACTION_MASK, torch.ones(len(next(iter(obs.values()))), 2, dtype=torch.bool)).float()
         action = torch.multinomial(legal, 1, generator=rng)[:, 0]
-        return Drawn(action, action, log_prob(Categorical(legal), action), ())
+        return ActionSample(action, action, log_prob(Categorical(legal), action), ())
 
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: Any = None) -> tuple[Tensor, Carry]:
         raise NotImplementedError
@@ -114,9 +114,9 @@ def test_facts_are_those_of_single_environments(kind: str) -> None:
         torch.cat([getattr(one, part) for one in rollouts]) for part in ("action", "reward", "valid")
     )
     shortest = int(valid.sum(0).min())
-    sent = torch.stack([(2 * action[valid[:, n], n]).clamp(-2, 2)[:shortest] for n in range(COUNT)])
+    env_action = torch.stack([(2 * action[valid[:, n], n]).clamp(-2, 2)[:shortest] for n in range(COUNT)])
     seed = derived_seed(SEED, "rollout")
-    for n, facts in enumerate(play_single(PENDULUM, sent, simulator_seed(seed) if kind == "tensors" else seed)):
+    for n, facts in enumerate(play_single(PENDULUM, env_action, simulator_seed(seed) if kind == "tensors" else seed)):
         rows = valid[:, n].nonzero()[:shortest, 0]
         for fact, t in zip(facts, rows, strict=True):
             assert torch.equal(obs[t, n], torch.from_numpy(fact.obs["state"]))
@@ -210,10 +210,10 @@ def test_rollouts_do_not_change_afterwards() -> None:
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(kept, now, strict=True))
 
 
-@pytest.mark.parametrize("spread", [False, True])
-def test_resume_to_the_bit_where_the_simulator_can_tell(spread: bool) -> None:
+@pytest.mark.parametrize("stagger_episodes", [False, True])
+def test_resume_to_the_bit_where_the_simulator_can_tell(stagger_episodes: bool) -> None:
     def build(seed: int) -> RolloutSource:
-        world = LocalVector(PENDULUM, COUNT, spread=spread)
+        world = LocalVectorEnv(PENDULUM, COUNT, stagger_episodes=stagger_episodes)
         return RolloutSource.build(world, Leaning(), 9, seed)
 
     policy, through, resumed = Leaning(), build(SEED), build(SEED)
@@ -256,6 +256,6 @@ def test_extras_are_kept_where_told() -> None:
 
 
 def test_a_rollout_needs_steps() -> None:
-    world: VectorWorld = LocalVector(PENDULUM, 1)
+    world: VectorEnv = LocalVectorEnv(PENDULUM, 1)
     with pytest.raises(ConfigError, match=r"source\.steps: a rollout needs steps"):
         RolloutSource.build(world, Leaning(), 0, 0)

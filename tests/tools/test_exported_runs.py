@@ -115,7 +115,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     @cache
     def trained(name: str) -> Path:
         recipe = {**(PENDULUM_RECIPE if takes_boxes(name) else CARTPOLE_RECIPE), "episodes": 2}
-        settings: dict[str, Any] = {"steps": 6, "eval_every": 3, "save_every": 2, "eval_episodes": 1}
+        settings: dict[str, Any] = {"updates": 6, "eval_every": 3, "save_every": 2, "eval_episodes": 1}
         return understudy.train(tiny_config(name, folder / name, data={"recipe": recipe}, **settings)).path
 
     return trained
@@ -155,7 +155,7 @@ class Played:
 def test_a_learner_with_memory_plays_the_same_episodes_elsewhere(format: str, tmp_path: Path) -> None:
     role = {"memory": {"kind": "gru", "units": 8}}
     algo = {"name": "ppo", "actor": role, "critic": role, "epochs": 1, "minibatches": 1}
-    settings = tiny_settings("bc", tmp_path / "run", algo=algo, source={"envs": 2, "steps": 20}, steps=4)
+    settings = tiny_settings("bc", tmp_path / "run", algo=algo, source={"num_envs": 2, "rollout_length": 20}, updates=4)
     del settings["data"]
     run = understudy.train(parse_config(settings))
     exported = understudy.export_policy(run, format)
@@ -163,7 +163,7 @@ def test_a_learner_with_memory_plays_the_same_episodes_elsewhere(format: str, tm
     played = Played(FORMATS[format].load(exported.path.read_bytes(), Portable(policy)), policy)
     mine, theirs = (understudy.evaluate_policy(one, "Pendulum-v1", 3, 0).returns for one in (policy, played))
     np.testing.assert_allclose(theirs, mine, rtol=1e-3)
-    assert exported.card["training"]["source"]["envs"] == 2
+    assert exported.card["training"]["source"]["num_envs"] == 2
 
 
 def test_checkpoints_are_chosen_and_told(runs: Runs, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_what_a_policy_sees_does_and_remembers(tmp_path: Path) -> None:
 
 
 def test_where_it_was_trained_and_how_well_it_did(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"steps": 9, "eval_every": 3, "save_every": 3, "eval_episodes": 2, "seed": 5}
+    settings: dict[str, Any] = {"updates": 9, "eval_every": 3, "save_every": 3, "eval_episodes": 2, "seed": 5}
     run = understudy.train(tiny_config("bc", tmp_path / "run", **settings))
     card = understudy.export_policy(run).card
     training, scores = card["training"], card["scores"]
@@ -123,7 +123,7 @@ def test_where_it_was_trained_and_how_well_it_did(tmp_path: Path) -> None:
 
 
 def test_a_policy_that_was_never_evaluated_has_no_scores_of_its_own(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"steps": 9, "eval_every": 9, "save_every": 4, "eval_episodes": 1}
+    settings: dict[str, Any] = {"updates": 9, "eval_every": 9, "save_every": 4, "eval_episodes": 1}
     run = understudy.train(tiny_config("bc", tmp_path / "run", **settings))
     card = understudy.export_policy(run, checkpoint=4).card
     assert card["training"]["updates"] == 4

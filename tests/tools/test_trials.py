@@ -15,7 +15,7 @@ from worlds import tiny_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy[tune]'")
 ALGORITHMS = ("bc", "ppo")
-BEATS: dict[str, Any] = {"steps": 6, "log_every": 3, "eval_every": 2, "save_every": 5}
+BEATS: dict[str, Any] = {"updates": 6, "log_every": 3, "eval_every": 2, "save_every": 5}
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_the_error_says_what_was_pruned_and_how_to_go_on(tmp_path: Path) -> None
 
 def test_settings_and_out_are_those_of_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    tiny_ppo = {**BEATS, "eval_episodes": 1, "source.envs": 2, "source.steps": 8, "algo.minibatches": 1}
+    tiny_ppo = {**BEATS, "eval_episodes": 1, "source.num_envs": 2, "source.rollout_length": 8, "algo.minibatches": 1}
     trial = optuna.trial.FixedTrial({}, number=3)
     assert us.train_trial("ppo/pendulum", trial, seed=5, **tiny_ppo).path == Path("runs/ppo/pendulum/5-trial-3")
     assert us.train_trial("ppo/pendulum", trial, out="mine", **tiny_ppo).path == Path("mine")

@@ -128,7 +128,7 @@ class Config(WeightingSettings):
 @dataclass
 class CIQL:
     config: Static[Config]
-    steps: Static[int]
+    updates_planned: Static[int]
     policy: Actor
     value: StateValue
     critic: Critic
@@ -218,7 +218,7 @@ class CIQL:
     def _actor_learning_rate(self) -> float | Tensor:
         rate: float | Tensor = self.config.actor_learning_rate
         if self.config.actor_schedule == "cosine":
-            rate = cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+            rate = cosine_decay(self.config.actor_learning_rate, self.updates, self.updates_planned)
         return rate if self.config.actor_delay == 0 else rate * (self.updates >= self.config.actor_delay)
 
 
@@ -234,7 +234,7 @@ def build(config: Config, blueprint: Blueprint) -> CIQL:
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
     return CIQL(
         config,
-        blueprint.steps,
+        blueprint.updates,
         policy,
         value,
         critic,

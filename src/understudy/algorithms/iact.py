@@ -42,7 +42,7 @@ from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee, CommitteeSettings, JudgeSettings, Verdict
 from understudy.nn.critic import QEnsemble
 from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
-from understudy.parts.cloning import Behaviour, CloningSettings, Tether, believed, cloning_distance
+from understudy.parts.cloning import Behaviour, CloningSettings, CloningWeight, believed, cloning_distance
 from understudy.parts.co_teaching import Lesson, TeachingSettings, choose, comparison, rare_rewards
 from understudy.parts.optim import Adam
 from understudy.parts.td3 import TargetNoise
@@ -240,7 +240,7 @@ def _actor(config: Config, blueprint: Blueprint, seed: int) -> Actor:
 def _branch(config: Config, blueprint: Blueprint, seed: int, actor: Actor) -> Branch:
     size, rng = blueprint.spec.box.size, stream(seed, "init/critic")
     critic = QEnsemble(actor.view.size, size, config.critic, rng, members=config.critics).to(blueprint.device)
-    tether = Tether.of(config.cloning, blueprint.device)
+    tether = CloningWeight.of(config.cloning, blueprint.device)
     if config.base == "sac_bc":
         return soft_branch(actor, critic, tether, seed, config.entropy_weight)
     noise = TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed)

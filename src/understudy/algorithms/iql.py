@@ -83,7 +83,7 @@ class Config(WeightingSettings):
 @dataclass
 class IQL:
     config: Static[Config]
-    steps: Static[int]
+    updates_planned: Static[int]
     policy: Actor
     value: StateValue
     critic: Critic
@@ -136,7 +136,7 @@ class IQL:
     def _actor_learning_rate(self) -> float | Tensor:
         if self.config.actor_schedule == "constant":
             return self.config.actor_learning_rate
-        return cosine_decay(self.config.actor_learning_rate, self.updates, self.steps)
+        return cosine_decay(self.config.actor_learning_rate, self.updates, self.updates_planned)
 
 
 def build(config: Config, blueprint: Blueprint) -> IQL:
@@ -151,7 +151,7 @@ def build(config: Config, blueprint: Blueprint) -> IQL:
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
     return IQL(
         config,
-        blueprint.steps,
+        blueprint.updates,
         policy,
         value,
         critic,

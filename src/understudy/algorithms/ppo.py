@@ -28,11 +28,11 @@ from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.proximal import Proximal
-from understudy.parts.proximal_settings import ProximalSettings
+from understudy.parts.ppo.settings import PPOSettings
+from understudy.parts.ppo.update import Proximal
 
 
-class Config(ProximalSettings):
+class Config(PPOSettings):
     """PPO."""
 
     ACTIONS: ClassVar = (Box, Discrete, MultiDiscrete)
@@ -72,5 +72,5 @@ def build(config: Config, blueprint: Blueprint) -> PPO:
     policy.to(blueprint.device)
     value.to(blueprint.device)
     shuffle = stream(seed, "shuffle")
-    proximal = Proximal.of(config, policy, value, shuffle, blueprint.environments, steps=blueprint.steps)
+    proximal = Proximal.of(config, policy, value, shuffle, blueprint.environments, updates=blueprint.updates)
     return PPO(config, policy, value, proximal)

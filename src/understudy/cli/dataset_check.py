@@ -25,8 +25,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
-    from understudy.run.dataset.check import check_file
     from understudy.run.progress import Reporter
+    from understudy.tools.dataset.check import check_file
 
     with stoppable(f"dataset '{data}'", "It was only read."):
         report = check_file(data, env, Reporter())
@@ -35,7 +35,7 @@ def check(
     else:
         from rich.console import Console
 
-        from understudy.run.dataset.check_screen import by_hand, screen, verdict
+        from understudy.cli.check_screen import by_hand, screen, verdict
 
         console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
         for line in screen(report, min(console.width, 100)):

@@ -37,9 +37,9 @@ def convert(
     """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
     from understudy.data.transforms import Transforms
     from understudy.run.config import apply_override
-    from understudy.run.dataset.conversion import convert as run
-    from understudy.run.dataset.loading import box_of, space_of_env
+    from understudy.run.loading import box_of, space_of_env
     from understudy.run.progress import Reporter
+    from understudy.tools.dataset.conversion import convert as run
 
     words: dict[str, object] = {}
     for change in changes or []:

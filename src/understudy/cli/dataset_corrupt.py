@@ -31,9 +31,9 @@ def corrupt(
     from understudy.data.corruption import Corruption
     from understudy.data.transforms import Transforms
     from understudy.run.config import apply_override
-    from understudy.run.dataset.corrupting import corrupt_file
-    from understudy.run.dataset.loading import space_of_env
+    from understudy.run.loading import space_of_env
     from understudy.run.progress import Reporter
+    from understudy.tools.dataset.corrupting import corrupt_file
 
     words: dict[str, object] = {}
     for setting in settings:

@@ -30,12 +30,12 @@ def inspect(
     """What is in a dataset, on one screen: columns, returns, lengths, actions, coverage, and what to look at."""
     from rich.console import Console
 
+    from understudy.cli.inspection_screen import screen
     from understudy.data.formats.readers import open_recording
-    from understudy.run.dataset.inspection import inspect as look
-    from understudy.run.dataset.inspection import read_range
-    from understudy.run.dataset.inspection_screen import screen
-    from understudy.run.dataset.loading import space_of_env
-    from understudy.run.dataset.plots import draw_survey
+    from understudy.run.loading import space_of_env
+    from understudy.tools.dataset.inspection import inspect as look
+    from understudy.tools.dataset.inspection import read_range
+    from understudy.tools.dataset.plots import draw_survey
 
     with stoppable(f"dataset '{data}'", "It was only read."):
         recording = open_recording(data)

@@ -47,13 +47,13 @@ def resume(
         bool, typer.Option("--accept-versions", help="Go on although versions or code changed (bits may differ).")
     ] = False,
 ) -> None:
-    """Go on with an unfinished run, to the bit. steps=N extends a finished one."""
+    """Go on with an unfinished run, to the bit. updates=N extends a finished one."""
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
-    steps, reporter = _steps(overrides or []), Reporter(quiet=quiet)
+    updates, reporter = _updates(overrides or []), Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", lambda: _way_on(run)):
-        done = go_on(run, steps=steps, reporter=reporter, accept_versions=accept_versions)
+        done = go_on(run, updates=updates, reporter=reporter, accept_versions=accept_versions)
     _summarise(done.path, done.result, quiet)
 
 
@@ -120,7 +120,7 @@ def collect(
 ) -> None:
     """Make a config's dataset and keep it as a memory-mapped store. Stopped halfway, the same command goes on."""
     from understudy.run.config import load_config
-    from understudy.run.dataset.loading import record_recipe
+    from understudy.run.loading import record_recipe
     from understudy.run.progress import Reporter
 
     if any(override.startswith("out=") for override in overrides or []):
@@ -145,16 +145,16 @@ def _way_on(run: Path) -> str:
     return f"What was saved before is whole. Go on with: understudy resume {run}"
 
 
-def _steps(overrides: list[str]) -> int | None:
-    steps = None
+def _updates(overrides: list[str]) -> int | None:
+    updates = None
     for override in overrides:
         key, _, value = override.partition("=")
-        if key != "steps":
-            raise ConfigError(key, "cannot change on resume", do="Only steps=N can; start a new run for the rest.")
+        if key != "updates":
+            raise ConfigError(key, "cannot change on resume", do="Only updates=N can; start a new run for the rest.")
         if not value.isdecimal() or len(value) > LONGEST_NUMBER:
-            raise ConfigError("steps", "wrong value", got=repr(value), expected="a whole number")
-        steps = int(value)
-    return steps
+            raise ConfigError("updates", "wrong value", got=repr(value), expected="a whole number")
+        updates = int(value)
+    return updates
 
 
 def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:

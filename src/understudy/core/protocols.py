@@ -28,22 +28,22 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ActionSample:
     """Actions that a policy drew for N observations."""
 
     action: Tensor
     """In policy space [N, …], as its density knows them."""
-    sent: Tensor
+    env_action: Tensor
     """The same in environment units [N, …], inside what the environment accepts."""
     log_prob: Tensor
     """[N]."""
     carry: Carry
 
 
-class Explorer(Policy, Protocol):
+class ExplorationPolicy(Policy, Protocol):
     """A policy that can say how likely what it does was."""
 
-    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn: ...
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Blueprint:
 
     spec: Spec
     moments: Mapping[str, Moments]
-    steps: int
+    updates: int
     """Gradient steps planned: the horizon of its schedules."""
     seed: int
     device: torch.device
@@ -96,7 +96,7 @@ class OnPolicy(Protocol):
     """Learns from rollouts of its own policy. One update is all it learns from one of them."""
 
     @property
-    def policy(self) -> Explorer: ...
+    def policy(self) -> ExplorationPolicy: ...
 
     def update(self, data: Rollout) -> Metrics: ...
 

@@ -1,8 +1,8 @@
 """The base of every settings class: frozen, closed, and told in one voice when wrong."""
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, Self, get_args
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -20,6 +20,9 @@ Widths = Annotated[tuple[Count, ...], Field(max_length=1000)]
 
 class Settings(BaseModel):
     """Frozen, no unknown keys, every field documented by the string under it."""
+
+    FORMER: ClassVar[Mapping[str, str]] = {}
+    """What fields were called once, for those who still call them so."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -116,7 +119,9 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
         owner = _owner(model, path[:-1])
         known = owner.model_fields if owner is not None else {}
         whose = f" of {known['name'].default}" if "name" in known and not known["name"].is_required() else ""
-        return str(ConfigError(place, f"no such setting{whose}", do=did_you_mean(path[-1], known)))
+        former = owner.FORMER.get(path[-1]) if owner is not None and issubclass(owner, Settings) else None
+        do = f"Did you mean '{former}'?" if former else did_you_mean(path[-1], known)
+        return str(ConfigError(place, f"no such setting{whose}", do=do))
     if kind == "missing":
         return str(ConfigError(place, "is required"))
     if kind == "union_tag_invalid":

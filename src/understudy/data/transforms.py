@@ -19,9 +19,9 @@ from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
 from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
-from understudy.data.pieces import cut_episodes
 from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
+from understudy.data.time_limits import cut_episodes
 
 Columns = dict[str, tuple[int, ...]]
 LATE = (

@@ -10,7 +10,7 @@ from understudy.core.errors import RunError, UnderstudyError
 from understudy.envs.call_log import add_sentence, number_words
 from understudy.envs.checked_env import CheckedEnv
 from understudy.envs.gym import env_spec, make_env, observe
-from understudy.envs.patience import Patience
+from understudy.envs.vector.step_timeout import StepTimeout
 
 LONGEST_EPISODE = 1_000_000
 """Steps after which an episode that no time limit ends counts as one that never ends."""
@@ -29,7 +29,7 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
 class PlayedEnv:
     """Its answers are waited for by `answered`; `max_steps` are for environments without a time limit of their own."""
 
-    def __init__(self, name: str, answered: Patience, *, max_steps: int = LONGEST_EPISODE) -> None:
+    def __init__(self, name: str, answered: StepTimeout, *, max_steps: int = LONGEST_EPISODE) -> None:
         self._where, self._answered = f"environment '{name}'", answered
         self.env = make_env(name)
         self._checked = CheckedEnv(self.env, self._where)

@@ -25,7 +25,13 @@ def discounted_sums(values: Tensor, factors: Tensor) -> Tensor:
 
 
 def generalised_advantages(
-    reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, ended: Tensor, gamma: float, trace: float
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    ended: Tensor,
+    gamma: float,
+    gae_lambda: float,
 ) -> Tensor:
     """GAE [T, N] (Schulman et al. 2016): A_t = δ_t + γλ·A_{t+1}, cut where an episode ended (for whatever reason).
 
@@ -36,4 +42,4 @@ def generalised_advantages(
     check_same_shape(reward=reward, value=value, next_value=next_value, terminated=terminated, ended=ended)
     target = bootstrap_target(reward, gamma, terminated, next_value)
     surprise = target - value
-    return discounted_sums(surprise, torch.full_like(surprise, gamma * trace).masked_fill(ended, 0.0))
+    return discounted_sums(surprise, torch.full_like(surprise, gamma * gae_lambda).masked_fill(ended, 0.0))

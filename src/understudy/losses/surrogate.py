@@ -42,7 +42,7 @@ def value_error_with_slope(
     return torch.maximum(squared, held), (2.0 * error).masked_fill((moved.abs() > clip) & (held > squared), 0.0)
 
 
-def outside_share(log_prob: Tensor, old_log_prob: Tensor, clip: float) -> Tensor:
+def clip_fraction(log_prob: Tensor, old_log_prob: Tensor, clip: float) -> Tensor:
     """Share [] of rows whose ratio left 1 ± ε."""
     ratio = torch.exp(log_prob.detach() - old_log_prob)
     return ((ratio - 1.0).abs() > clip).float().mean()

@@ -12,7 +12,7 @@ from understudy.core.protocols import Carry, Moments
 from understudy.core.settings import Count
 from understudy.core.spec import ACTION_MASK, Discrete, Spec, recordable
 from understudy.nn.critic import mean_outcome
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.view import View
@@ -94,7 +94,7 @@ class Actor(nn.Module):
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [B, A] in environment units, inside the box; or choices [B], legal where there is a mask."""
         here = {name: values.to(self.action_centre.device) for name, values in obs.items()}
-        with asleep(self):
+        with eval_mode(self):
             features = self.features(self.view(here), legal_actions(here) if self.spec.masked else None)
             chosen = self.head.mode(features) if greedy else self.head.sample(features, rng)
         return chosen if self.discrete else self.action_centre + self.action_half_range * chosen, carry

@@ -36,7 +36,7 @@ class Choice(nn.Module):
         return choice_kl(old, new)
 
 
-class Choices(nn.Module):
+class MultiCategorical(nn.Module):
     """One of each of several factors, drawn independently of each other: `counts` (3, 2) has actions [..., 2].
 
     Features, and masks, hold the factors side by side [..., 3 + 2]; a mask forbids within each factor.

@@ -13,7 +13,7 @@ from understudy.core.settings import Count
 from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import QEnsemble
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.mlp import NetworkSettings
 
 Verdict = Literal["mean", "a", "b", "max_q"]
@@ -84,7 +84,7 @@ class Committee(nn.Module):
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [B, A] in environment units, inside the box."""
         here = {name: values.to(self.a.action_centre.device) for name, values in obs.items()}
-        with asleep(self):
+        with eval_mode(self):
             chosen = self.agree(self.a.view(here), greedy=greedy, rng=rng)
         return self.a.action_centre + self.a.action_half_range * chosen, carry
 

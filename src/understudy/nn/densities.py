@@ -15,10 +15,10 @@ from torch import Tensor
 
 from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Discrete, MultiDiscrete
+from understudy.nn.action_evaluation import ActionEvaluation
 from understudy.nn.beta_density import Beta
-from understudy.nn.choice_density import Choice, Choices
+from understudy.nn.choice_density import Choice, MultiCategorical
 from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian
-from understudy.nn.judged import Judged
 
 DensityName = Literal["gaussian", "state_gaussian", "tanh_gaussian", "beta"]
 
@@ -80,15 +80,15 @@ def make_density(space: ActionSpace, settings: DensitySettings) -> Density:
     if isinstance(space, Discrete):
         return Choice(space.count)
     if isinstance(space, MultiDiscrete):
-        return Choices(space.counts)
+        return MultiCategorical(space.counts)
     if settings.kind == "beta":
         return Beta(space.size)
     return GAUSSIANS[settings.kind](space.size, settings.initial_std, settings.min_std, settings.max_std)
 
 
-def judge(density: Density, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Judged:
+def judge(density: Density, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> ActionEvaluation:
     """Log-probability and entropy [...] of given actions, and the features, from a trunk's outputs; with gradient."""
     if isinstance(density, Gaussian):
         return density.judge(outputs, action)
     features = density.features(outputs, mask)
-    return Judged(density.log_prob(features, action), density.entropy(features), features)
+    return ActionEvaluation(density.log_prob(features, action), density.entropy(features), features)

@@ -25,7 +25,7 @@ class Dropout(nn.Module):
 
 
 @contextmanager
-def asleep(network: nn.Module) -> Iterator[None]:
+def eval_mode(network: nn.Module) -> Iterator[None]:
     """Nothing is dropped inside: the streams belong to training."""
     training = network.training
     network.train(False)

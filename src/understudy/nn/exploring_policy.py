@@ -4,13 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
-from understudy.core.protocols import Carry, Drawn
+from understudy.core.protocols import ActionSample, Carry
 from understudy.core.spec import ACTION_MASK, Box, Spec
+from understudy.nn.action_evaluation import ActionEvaluation
 from understudy.nn.activated_mlp import ACTOR_GAIN, ActivatedMLP
 from understudy.nn.actor import legal_actions
 from understudy.nn.densities import Density, DensitySettings, judge, make_density
 from understudy.nn.gaussian_density import Gaussian
-from understudy.nn.judged import Judged
 from understudy.nn.perception import Perception, RoleSettings
 
 
@@ -63,7 +63,7 @@ class ExploringPolicy(nn.Module):
         return self.send(chosen), carry
 
     @torch.no_grad()
-    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> Drawn:
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
         """One step of N environments."""
         outputs, legal, carry = self._outputs(obs, carry)
         density = self.density
@@ -73,9 +73,9 @@ class ExploringPolicy(nn.Module):
             features = density.features(outputs, legal)
             action = density.sample(features, rng)
             log_prob = density.log_prob(features, action)
-        return Drawn(action, self.send(action), log_prob, carry)
+        return ActionSample(action, self.send(action), log_prob, carry)
 
-    def evaluate(self, obs: Obs, carry: Carry, resets: Tensor | None, action: Tensor) -> Judged:
+    def evaluate(self, obs: Obs, carry: Carry, resets: Tensor | None, action: Tensor) -> ActionEvaluation:
         """What the policy thinks now of actions [T, N, …] that were drawn from `carry` on, with gradient.
 
         With the parameters and statistics of the rollout it gives the rollout's log-probabilities. Without memory rows
@@ -83,7 +83,7 @@ class ExploringPolicy(nn.Module):
         """
         return self.judge(self.perception.sequence(obs, carry, resets), action, self.mask(obs))
 
-    def judge(self, seen: Tensor, action: Tensor, mask: Tensor | None = None) -> Judged:
+    def judge(self, seen: Tensor, action: Tensor, mask: Tensor | None = None) -> ActionEvaluation:
         """The same from what `perception` gave [..., size], for those who share it."""
         return judge(self.density, self.trunk(seen), action, mask)
 

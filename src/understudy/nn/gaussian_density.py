@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from understudy.nn.action_evaluation import ActionEvaluation
 from understudy.nn.heads import ACTION_LIMIT, HALF_LOG_2PI, normal_log_density, tanh_log_slope
-from understudy.nn.judged import Judged
 
 UNIT_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
 """Of N(0, 1)."""
@@ -36,7 +36,7 @@ class _Held(torch.autograd.Function):
         return slope.masked_fill(outside * slope < 0, 0.0), None, None
 
 
-def held(values: Tensor, low: float, high: float) -> Tensor:
+def clamp_with_gradient(values: Tensor, low: float, high: float) -> Tensor:
     """`clamp`, except that a gradient that leads back inside passes: what has crossed a limit is not stuck there."""
     if not torch.is_grad_enabled():
         return values.clamp(low, high)
@@ -65,13 +65,13 @@ def deviation(mean: Tensor, log_std: Tensor, action: Tensor, half_log_2pi: float
     return Deviation(error, squared, precision, log_prob)
 
 
-def deviation_slopes(found: Deviation, slope: Tensor, entropy_weight: float) -> tuple[Tensor, Tensor]:
+def deviation_slopes(found: Deviation, slope: Tensor, entropy_coef: float) -> tuple[Tensor, Tensor]:
     """∂/∂μ [B, A] and ∂/∂log σ [A] of a loss less some entropy, from its slope in log-probabilities [B]."""
-    to_log_std = torch.mv(found.squared.mT, slope).sub_(slope.sum() + entropy_weight)
+    to_log_std = torch.mv(found.squared.mT, slope).sub_(slope.sum() + entropy_coef)
     return (found.error * found.precision).mul_(slope.unsqueeze(-1)), to_log_std
 
 
-def held_slope(slope: Tensor, values: Tensor, inside: Tensor) -> Tensor:
+def clamp_gradient(slope: Tensor, values: Tensor, inside: Tensor) -> Tensor:
     """A gradient at values of which only the part inside limits counts: 0 where it leads further out."""
     return slope.masked_fill((values - inside) * slope < 0, 0.0)
 
@@ -122,7 +122,7 @@ class Gaussian(nn.Module):
         self.log_std = nn.Parameter(torch.full((action_size,), math.log(initial_std)))
 
     def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        log_std = held(self.log_std, self.low, self.high)
+        log_std = clamp_with_gradient(self.log_std, self.low, self.high)
         return torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
 
     def mode(self, features: Tensor) -> Tensor:
@@ -136,12 +136,12 @@ class Gaussian(nn.Module):
         mean, log_std = features.chunk(2, dim=-1)
         return normal_log_prob(mean, log_std, action)
 
-    def judge(self, outputs: Tensor, action: Tensor) -> Judged:
+    def judge(self, outputs: Tensor, action: Tensor) -> ActionEvaluation:
         """As `judge` makes it of the other methods, to the bit; but the gradient goes to one σ, not to each row's."""
-        log_std = held(self.log_std, self.low, self.high)
+        log_std = clamp_with_gradient(self.log_std, self.low, self.high)
         entropy = total_entropy(log_std).expand(outputs.shape[:-1])
         features = torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
-        return Judged(normal_log_prob(outputs, log_std, action), entropy, features)
+        return ActionEvaluation(normal_log_prob(outputs, log_std, action), entropy, features)
 
     def draw(self, outputs: Tensor, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """`sample` and its `log_prob`, to the bit, without features in between. In no graph."""
@@ -168,7 +168,7 @@ class StateGaussian(nn.Module):
 
     def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
         mean, log_std = outputs.chunk(2, dim=-1)
-        return torch.cat([mean, held(log_std + self.start, self.low, self.high)], dim=-1)
+        return torch.cat([mean, clamp_with_gradient(log_std + self.start, self.low, self.high)], dim=-1)
 
     def mode(self, features: Tensor) -> Tensor:
         return features.chunk(2, dim=-1)[0]

@@ -37,7 +37,7 @@ def gru_layer(inputs: Tensor, start: Tensor, weights: Weights) -> tuple[Tensor, 
     return outputs, outputs[-1]
 
 
-class Forth(NamedTuple):
+class ForwardScan(NamedTuple):
     """Views of every step [n, …] that the way forth reads and writes; `hidden` has one more."""
 
     hidden: list[Tensor]
@@ -51,7 +51,7 @@ class Forth(NamedTuple):
     news: list[Tensor]
 
 
-class Back(NamedTuple):
+class BackwardScan(NamedTuple):
     """The same of the way back."""
 
     reset: list[Tensor]
@@ -67,7 +67,7 @@ class Back(NamedTuple):
     resetting: list[Tensor]
 
 
-def go_forth(steps: Forth, back: Tensor) -> None:
+def forward_scan(steps: ForwardScan, back: Tensor) -> None:
     """Gates and carries of one step after the other."""
     for t in range(len(steps.gates)):
         torch.addmm(steps.gates[t], steps.hidden[t], back, out=steps.gates[t])
@@ -76,7 +76,7 @@ def go_forth(steps: Forth, back: Tensor) -> None:
         torch.lerp(steps.news[t], steps.hidden[t], steps.keep[t], out=steps.hidden[t + 1])
 
 
-def go_back(steps: Back, from_hidden: Tensor) -> Tensor:
+def backward_scan(steps: BackwardScan, from_hidden: Tensor) -> Tensor:
     """Slopes of the gates, from the last step to the first; gives that of the first carry [n, units]."""
     later = torch.zeros_like(steps.slope[0])
     for t in range(len(steps.slope) - 1, -1, -1):
@@ -106,10 +106,10 @@ class _Room:
         self.asked, self.recalled = self.gates[..., : 2 * units], self.gates[..., 2 * units :]
         self.reset, self.keep = self.opens.chunk(2, dim=-1)
         written = (self.gates, self.asked, self.recalled, self.driven, self.opens, self.news)
-        self.forward = Forth(_steps(self.hidden), _steps(self.reset), _steps(self.keep), *map(_steps, written))
+        self.forward = ForwardScan(_steps(self.hidden), _steps(self.reset), _steps(self.keep), *map(_steps, written))
         turned = (self.deltas, *self.deltas.chunk(3, dim=-1), self.new_deltas)
         read = (self.slope, self.to_keep, self.to_new, self.to_reset)
-        self.backward = Back(_steps(self.reset), _steps(self.keep), *map(_steps, (*turned, *read)))
+        self.backward = BackwardScan(_steps(self.reset), _steps(self.keep), *map(_steps, (*turned, *read)))
 
 
 def _steps(values: Tensor) -> list[Tensor]:
@@ -150,7 +150,7 @@ class _GRULayer(torch.autograd.Function):
         room.recalled.copy_(other[2 * units :])
         room.driven.copy_(driven[..., 2 * units :])
         room.hidden[0] = start
-        scripted(go_forth)(room.forward, back)
+        scripted(forward_scan)(room.forward, back)
         outputs = room.hidden[1:].clone()
         if any(ctx.needs_input_grad):
             ctx.save_for_backward(inputs, from_input, from_hidden)
@@ -171,7 +171,7 @@ class _GRULayer(torch.autograd.Function):
         torch.sub(before, news, out=room.to_keep).mul_(keep).mul_(1.0 - keep)
         torch.mul(1.0 - keep, 1.0 - news.square(), out=room.to_new)
         torch.mul(room.recalled, reset, out=room.to_reset).mul_(1.0 - reset)
-        later = scripted(go_back)(room.backward, from_hidden)
+        later = scripted(backward_scan)(room.backward, from_hidden)
         driven = torch.cat([room.deltas[..., : 2 * slope.shape[-1]], room.new_deltas], dim=-1)
         found = _gradients(inputs, before, driven, room.deltas, from_input, ctx.needs_input_grad[0], later)
         _give_back(room)

@@ -14,11 +14,11 @@ from torch import Tensor
 from understudy.core.state import Static
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import SquashedGaussian
 from understudy.nn.init import Init
 from understudy.nn.mlp import NetworkSettings
-from understudy.parts.cloning import Tether
+from understudy.parts.cloning import CloningWeight
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
@@ -59,7 +59,7 @@ class DeterministicBranch:
     critic_target: Target[QEnsemble]
     policy_optimizer: Adam
     critic_optimizer: Adam
-    tether: Tether
+    tether: CloningWeight
     coin: Noise
     """For rows chosen at random."""
     noise: TargetNoise
@@ -102,7 +102,7 @@ class SoftBranch:
     critic_target: Target[QEnsemble]
     policy_optimizer: Adam
     critic_optimizer: Adam
-    tether: Tether
+    tether: CloningWeight
     coin: Noise
     """For rows chosen at random."""
     backup_noise: Noise
@@ -143,24 +143,24 @@ Branch = DeterministicBranch | SoftBranch
 
 
 @torch.no_grad()
-def glance(policy: Actor, state: Tensor) -> Proposal:
+def propose_without_noise(policy: Actor, state: Tensor) -> Proposal:
     """How a policy would act if it did not drop units or draw: no gradient, and no random stream moves."""
-    with asleep(policy) if policy.trunk.drops else nullcontext():
+    with eval_mode(policy) if policy.trunk.drops else nullcontext():
         features = policy.features(state)
     action = policy.head.mode(features)
     return Proposal(features, action, action, None)
 
 
 @torch.no_grad()
-def calm_values(critic: QEnsemble, state: Tensor, action: Tensor) -> Tensor:
+def values_without_dropout(critic: QEnsemble, state: Tensor, action: Tensor) -> Tensor:
     """Q_j(s,a) [K, B] without dropping units: no gradient, and no random stream moves."""
-    with asleep(critic) if critic.mlp.drops else nullcontext():
+    with eval_mode(critic) if critic.mlp.drops else nullcontext():
         values: Tensor = critic(state, action)
     return values
 
 
 def deterministic_branch(
-    policy: Actor, critic: QEnsemble, tether: Tether, seed: int, noise: TargetNoise
+    policy: Actor, critic: QEnsemble, tether: CloningWeight, seed: int, noise: TargetNoise
 ) -> DeterministicBranch:
     """A branch around fresh networks."""
     return DeterministicBranch(
@@ -176,7 +176,9 @@ def deterministic_branch(
     )
 
 
-def soft_branch(policy: Actor, critic: QEnsemble, tether: Tether, seed: int, entropy_weight: float) -> SoftBranch:
+def soft_branch(
+    policy: Actor, critic: QEnsemble, tether: CloningWeight, seed: int, entropy_weight: float
+) -> SoftBranch:
     """A branch around fresh networks."""
     return SoftBranch(
         policy,

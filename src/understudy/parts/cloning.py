@@ -95,7 +95,7 @@ class CloningSettings(Settings):
 
 @final
 @dataclass
-class Tether:
+class CloningWeight:
     """λ of one learner."""
 
     settings: Static[CloningSettings]
@@ -103,7 +103,7 @@ class Tether:
     """Moves where λ is adaptive."""
 
     @classmethod
-    def of(cls, settings: CloningSettings, device: torch.device) -> "Tether":
+    def of(cls, settings: CloningSettings, device: torch.device) -> "CloningWeight":
         start = math.log(settings.weight.start) if settings.adaptive is not None else 0.0
         return cls(settings, torch.tensor(start, device=device))
 

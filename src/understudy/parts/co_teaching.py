@@ -27,7 +27,7 @@ from understudy.losses.policy import squared_distance, summed_squared_distance
 from understudy.losses.selection import best_among, best_rows, keep_count, overlap, standard_score
 from understudy.losses.value import mean_over
 from understudy.losses.weights import effective_sample_size
-from understudy.parts.branches import Branch, Proposal, calm_values, glance
+from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
 from understudy.parts.schedule import Schedule, ScheduleKind
 
 ScoreName = Literal["log_product", "nll", "td", "adv", "random", "product_seed", "sum_seed", "absq_seed"]
@@ -104,7 +104,7 @@ class Lesson:
         """How it would act, without gradient: rows are not judged by units that happen to be dropped."""
         known = self.proposal
         if known is None or self.branch.policy.trunk.drops:
-            return glance(self.branch.policy, state)
+            return propose_without_noise(self.branch.policy, state)
         return replace(known, features=known.features.detach(), greedy=known.greedy.detach())
 
     def score(self, name: ScoreName, state: Tensor, action: Tensor, weight: Tensor | None, valid: Tensor) -> Tensor:
@@ -114,7 +114,9 @@ class Lesson:
         if name == "td":
             return -td_size(self.q.detach(), self.target, valid)
         if name == "adv":
-            return self.q.detach().amin(0) - calm_values(self.branch.critic, state, self.acting(state).greedy).amin(0)
+            return self.q.detach().amin(0) - values_without_dropout(
+                self.branch.critic, state, self.acting(state).greedy
+            ).amin(0)
         if name == "absq_seed":
             return weigh(self.q.detach()[0].abs(), weight)
         log_prob = self.branch.policy.head.log_prob(self.acting(state).features, action)

@@ -94,7 +94,7 @@ def behaviour_models(
 
 def refuse_idle(*, raw: bool, delay: int, blueprint: Blueprint) -> None:
     """Settings of a policy that could do nothing here: raw densities of choices, a delay that outlasts the run."""
-    space, steps = blueprint.spec.action, blueprint.steps
+    space, steps = blueprint.spec.action, blueprint.updates
     if raw and isinstance(space, Discrete):
         raise ConfigError("algo.policy", "raw_seed is for continuous actions", got=space.describe())
     if delay >= steps:

@@ -43,19 +43,19 @@ class Adam:
         return cls(owned, first, second, count, norm)
 
     @torch.no_grad()
-    def minimise(self, loss: Tensor, learning_rate: float | Tensor, *, largest_norm: float | None = None) -> None:
-        """One step; a gradient of more than `largest_norm` is scaled down to it."""
-        self.step(torch.autograd.grad(loss, self.parameters), learning_rate, largest_norm=largest_norm)
+    def minimise(self, loss: Tensor, learning_rate: float | Tensor, *, max_norm: float | None = None) -> None:
+        """One step; a gradient of more than `max_norm` is scaled down to it."""
+        self.step(torch.autograd.grad(loss, self.parameters), learning_rate, max_norm=max_norm)
 
     @torch.no_grad()
     def step(
-        self, gradients: Sequence[Tensor], learning_rate: float | Tensor, *, largest_norm: float | None = None
+        self, gradients: Sequence[Tensor], learning_rate: float | Tensor, *, max_norm: float | None = None
     ) -> None:
         """The same from the gradient of each parameter."""
         norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
         self.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
-        if largest_norm is not None:
-            gradients = torch._foreach_mul(list(gradients), (largest_norm / self.norm.clamp(min=largest_norm)))
+        if max_norm is not None:
+            gradients = torch._foreach_mul(list(gradients), (max_norm / self.norm.clamp(min=max_norm)))
         self.count.add_(1)
         if torch.compiler.is_compiling():
             self._step(gradients, learning_rate)
@@ -102,7 +102,7 @@ def clipped_step(
     moments: Moments,
     gradients: list[Tensor],
     learning_rate: Tensor,
-    largest_norm: float,
+    max_norm: float,
     beta_1: float = BETA_1,
     beta_2: float = BETA_2,
     epsilon: float = EPSILON,
@@ -110,7 +110,7 @@ def clipped_step(
     """`Adam.step` to the bit, for functions that TorchScript compiles."""
     norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
     moments.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
-    cut = torch._foreach_mul(gradients, moments.norm.clamp(min=largest_norm).reciprocal() * largest_norm)
+    cut = torch._foreach_mul(gradients, moments.norm.clamp(min=max_norm).reciprocal() * max_norm)
     moments.steps.add_(1)
     counts = [moments.steps for _ in gradients]
     torch._fused_adam_(

@@ -13,14 +13,14 @@ from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import DataSettings, RolloutSettings, RunConfig
-from understudy.run.dataset.loading import Prepared
-from understudy.run.levels import resolve_recipe
+from understudy.run.dataset_tiers import resolve_recipe
+from understudy.run.environments import MakeEnvs, check_actions, check_fits, spec_of
+from understudy.run.loading import Prepared
 from understudy.run.offline import OfflineLearner, build_offline
 from understudy.run.on_policy import OnPolicyLearner, build_on_policy
 from understudy.run.outline import check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.wandb_sink import import_wandb
-from understudy.run.worlds import WorldMaker, check_actions, check_fits, spec_of
 from understudy.sources.collect import recipe_name, recipe_spec
 
 
@@ -28,16 +28,16 @@ def build_learner(
     config: RunConfig,
     reporter: Reporter = SILENT,
     prepared: Prepared | None = None,
-    world: WorldMaker | None = None,
+    make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> OfflineLearner | OnPolicyLearner:
-    """All that a run moves. `prepared`: its data, if they are in memory already. `world`: a simulator of one's own.
+    """All that a run moves. `prepared`: its data, if they are in memory already. `make_envs`: a simulator of one's own.
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
     device = check_config(config)
     if config.data is None:
-        return build_on_policy(config, device, world, checkpoint)
+        return build_on_policy(config, device, make_envs, checkpoint)
     return build_offline(config, device, reporter, prepared, checkpoint)
 
 
@@ -47,7 +47,7 @@ def check_config(config: RunConfig) -> torch.device:
         reference(config.env.reference)
     if config.wandb:
         import_wandb()
-    if config.env.simulator != "given":  # of those it is asked when they are made: there may be only one of them
+    if config.env.simulator != "custom":  # of those it is asked when they are made: there may be only one of them
         _check_world(config)
     if config.compile and config.data is None:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
@@ -58,7 +58,9 @@ def _check_world(config: RunConfig) -> None:
     spec = spec_of(config.env)
     check_actions(spec, config)
     if isinstance(config.source, RolloutSettings):
-        blueprint = Blueprint(spec, {}, config.steps, config.seed, torch.device("cpu"), environments=config.source.envs)
+        blueprint = Blueprint(
+            spec, {}, config.updates, config.seed, torch.device("cpu"), environments=config.source.num_envs
+        )
         check_outline(config, blueprint)
         _check_rollout(config.source, spec)
     if config.data is None:
@@ -75,9 +77,9 @@ def _check_rollout(settings: RolloutSettings, spec: Spec) -> None:
     seen = sum(group.size * np.dtype(group.dtype).itemsize for group in spec.observation.values())
     check_room(
         "source",
-        f"a rollout of {settings.envs:,} environments × {settings.steps:,} steps",
-        2 * seen * settings.envs * settings.steps,
-        "Lower source.envs or source.steps.",
+        f"a rollout of {settings.num_envs:,} environments × {settings.rollout_length:,} steps",
+        2 * seen * settings.num_envs * settings.rollout_length,
+        "Lower source.num_envs or source.rollout_length.",
     )
 
 

@@ -48,7 +48,7 @@ class CheckpointFacts(Facts):
     """What the writer said of itself, as far as it must be said."""
 
     settings: dict[str, Any]
-    steps: Whole
+    updates: Whole
     sources: dict[str, str]
     versions: dict[str, str]
     policy: PolicyFacts

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
@@ -22,7 +22,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.settings import Count, Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
-from understudy.envs.patience import PATIENCE
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
@@ -56,23 +56,29 @@ class OfflineSettings(Settings):
 class RolloutSettings(Settings):
     """Rollouts of the policy that learns, in environments that step together."""
 
+    FORMER: ClassVar = {
+        "envs": "num_envs",
+        "steps": "rollout_length",
+        "spread": "stagger_episodes",
+        "patience": "step_timeout",
+    }
     kind: Literal["rollout"] = "rollout"
-    """`rollout`: one update learns from envs × steps transitions."""
-    envs: Count = 16
+    """`rollout`: one update learns from num_envs × rollout_length transitions."""
+    num_envs: Count = 16
     """Environments that step together."""
-    steps: int = Field(128, ge=1)
+    rollout_length: int = Field(128, ge=1)
     """Steps of each of them in one rollout."""
     workers: int = Field(1, ge=1, le=256)
     """Processes that share the environments; any number gives the same run."""
-    spread: bool = False
+    stagger_episodes: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
-    patience: float = Field(PATIENCE, gt=0, le=1e6)
+    step_timeout: float = Field(STEP_TIMEOUT, gt=0, le=1e6)
     """Seconds after which an environment that does not answer is an error."""
 
     @model_validator(mode="after")
     def _everybody_has_work(self) -> Self:
-        if self.workers > self.envs:
-            raise ValueError(f"{self.workers} workers for {self.envs} environments: at most one for each")
+        if self.workers > self.num_envs:
+            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
         return self
 
 
@@ -85,7 +91,7 @@ MOST_EPISODES = 10_000
 MOST_THREADS = 1024
 """More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
 refuses threads, upon which torch ends the process."""
-ROLLOUT_INTERVALS = {"steps": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
+ROLLOUT_INTERVALS = {"updates": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
 """Defaults where an update is a whole rollout."""
 
 
@@ -113,8 +119,8 @@ class EnvSettings(Settings):
     """A registered environment id."""
     reference: str | tuple[float, float] | None = None
     """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
-    simulator: Literal["gymnasium", "envpool", "given"] = "gymnasium"
-    """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, world=…)`)."""
+    simulator: Literal["gymnasium", "envpool", "custom"] = "gymnasium"
+    """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, make_envs=…)`)."""
     shared: bool = False
     """Evaluate in the environments that rollouts are played in: for simulators of which a process can have only one."""
     settings: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
@@ -139,8 +145,8 @@ class EnvSettings(Settings):
     def _settings_have_a_taker(self) -> Self:
         if self.settings and self.simulator != "envpool":
             raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
-        if self.shared and self.simulator != "given":
-            raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=given")
+        if self.shared and self.simulator != "custom":
+            raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=custom")
         return self
 
 
@@ -158,6 +164,7 @@ def _looked_at(text: object) -> object:
 class RunConfig(Settings):
     """Every run has the same top level."""
 
+    FORMER: ClassVar = {"steps": "updates"}
     algo: SerializeAsAny[Settings]
     """The algorithm: `name` and its settings."""
     source: OfflineSettings | RolloutSettings = Field(default_factory=OfflineSettings)
@@ -173,10 +180,10 @@ class RunConfig(Settings):
     init_fingerprint: str = ""
     """sha256 of that policy, filled in when the run starts; a run never starts or resumes from another one."""
     stages: tuple["RunConfig", ...] = ()
-    """Runs that come first, each starting from the policy of the one before: [{algo: bc, steps: 1000}]."""
+    """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
-    steps: int = Field(1_000_000, ge=1)
+    updates: int = Field(1_000_000, ge=1)
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
@@ -211,7 +218,7 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _only_a_registry_can(self) -> Self:
         if isinstance(self.source, RolloutSettings) and self.env.simulator != "gymnasium":
-            asked = "workers" if self.source.workers > 1 else "spread" if self.source.spread else ""
+            asked = "workers" if self.source.workers > 1 else "spread" if self.source.stagger_episodes else ""
             if asked:
                 other = f"env.simulator={self.env.simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")

@@ -19,9 +19,9 @@ from understudy.core.rng import derived_seed, own_global_generators, simulator_s
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.gym import as_actions
-from understudy.envs.patience import PATIENCE, Patience
 from understudy.envs.played_env import LONGEST_EPISODE, PlayedEnv, endless_episode
-from understudy.envs.vector import VectorWorld, first_true
+from understudy.envs.vector.contract import VectorEnv, first_true
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 
 RESAMPLES = 2000
 
@@ -81,17 +81,17 @@ def evaluate_policy(
     reference: str | tuple[float, float] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
-    patience: float = PATIENCE,
+    step_timeout: float = STEP_TIMEOUT,
     max_steps: int = LONGEST_EPISODE,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
-    raise to stop. An environment that does not answer for `patience` seconds is an error, and so is an episode that has
-    not ended after `max_steps` and has no time limit of its own.
+    raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
+    has not ended after `max_steps` and has no time limit of its own.
     """
     where = f"environment '{env_id}'"
-    with own_global_generators(seed), closing(Patience(patience, where)) as answered, ExitStack() as opened:
+    with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
         for _ in range(episodes):
             envs.append(PlayedEnv(env_id, answered, max_steps=max_steps))
@@ -143,9 +143,9 @@ def _played(
     return returns, lengths
 
 
-def evaluate_in_world(
+def evaluate_in_vector_env(
     policy: Policy,
-    world: VectorWorld,
+    vector_env: VectorEnv,
     episodes: int,
     seed: int,
     *,
@@ -154,7 +154,7 @@ def evaluate_in_world(
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     max_steps: int = LONGEST_EPISODE,
-    name: str = "given",
+    name: str = "custom",
 ) -> Evaluation:
     """The first episodes of a vector world's first environments, from a fixed seed; what comes after is not counted.
 
@@ -162,15 +162,15 @@ def evaluate_in_world(
     world's environment by `name`.
     """
     with own_global_generators(seed):
-        rng, count = stream(seed, "eval"), world.count
-        obs, carry = world.reset(derived_seed(seed, "eval")), policy.initial(count)
+        rng, count = stream(seed, "eval"), vector_env.count
+        obs, carry = vector_env.reset(derived_seed(seed, "eval")), policy.initial(count)
         returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
         playing = torch.arange(count) < episodes
         while bool(playing.any()):
             if between is not None:
                 between()
             action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-            step = world.step(action)
+            step = vector_env.step(action)
             counts = playing & step.valid.cpu()
             returns += torch.where(counts, step.reward.cpu().double(), 0.0)
             lengths += counts

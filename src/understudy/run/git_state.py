@@ -18,7 +18,7 @@ from typing import final
 
 DIFF_LIMIT = 200_000
 """Bytes of a diff that are kept."""
-PATIENCE = 10.0
+STEP_TIMEOUT = 10.0
 """Seconds for all of it; a repository can make git wait, for instance for a pipe in place of a file."""
 SMALL, LARGE = 1 << 16, 1 << 28
 """Bytes of a file that names something, and of an index; what is larger is not read."""
@@ -41,7 +41,7 @@ DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submod
 """Submodules are left out: git would start another git in each, with the config of each."""
 
 
-def git_state(folder: Path, seconds: float = PATIENCE) -> dict[str, str]:
+def git_state(folder: Path, seconds: float = STEP_TIMEOUT) -> dict[str, str]:
     """Commit and uncommitted changes of the checkout that holds a folder; empty where there is none, or no git."""
     deadline = time.monotonic() + seconds
     try:

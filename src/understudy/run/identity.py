@@ -1,7 +1,7 @@
 """What makes a run this run: settings, versions and code that decide its bytes.
 
-A checkpoint carries them, and meta.json before there is one; `resume` compares. `steps` may change, but only by
-`resume RUN steps=N`: the first line of config.yaml is a seal of what was agreed last, written in one go with it.
+A checkpoint carries them, and meta.json before there is one; `resume` compares. `updates` may change, but only by
+`resume RUN updates=N`: the first line of config.yaml is a seal of what was agreed last, written in one go with it.
 """
 
 import json
@@ -21,18 +21,18 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
     """Everything that decides a run's bytes; where it lies and how far it goes do not."""
     elsewhere: dict[str, Any] = {
         "out": True,
-        "steps": True,
+        "updates": True,
         "tensorboard": True,
         "wandb": True,
         "keep_checkpoints": True,
         "init_from": True,
         "stages": True,
         "data": {"path"},
-        "source": {"patience", "workers"},
+        "source": {"step_timeout", "workers"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)
     if config.stages:
-        content["stages"] = [{**deciding_settings(stage), "steps": stage.steps} for stage in config.stages]
+        content["stages"] = [{**deciding_settings(stage), "updates": stage.updates} for stage in config.stages]
     return content
 
 
@@ -45,7 +45,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
     """What a checkpoint and meta.json hold of a run, to be compared before it goes on."""
     return {
         "settings": deciding_settings(config),
-        "steps": config.steps,
+        "updates": config.updates,
         "versions": versions(),
         "sources": sources(config.algorithm),
     }
@@ -53,8 +53,8 @@ def identity(config: RunConfig) -> dict[str, Any]:
 
 def seal_line(config: RunConfig) -> str:
     """The first line of config.yaml: an edit by hand of anything that decides the run's bytes does not fit it."""
-    digest = sha256_bytes(json_bytes({"settings": deciding_settings(config), "steps": config.steps}))
-    return f"# sealed {digest}; to change steps: understudy resume RUN steps=N\n"
+    digest = sha256_bytes(json_bytes({"settings": deciding_settings(config), "updates": config.updates}))
+    return f"# sealed {digest}; to change updates: understudy resume RUN updates=N\n"
 
 
 @final
@@ -69,17 +69,17 @@ class Record:
     facts: dict[str, Any]
 
     @property
-    def steps(self) -> int:
-        steps = self.facts.get("steps")
-        return steps if isinstance(steps, int) else self._refuse()
+    def updates(self) -> int:
+        updates = self.facts.get("updates")
+        return updates if isinstance(updates, int) else self._refuse()
 
     def differences(self, config: RunConfig) -> dict[str, str]:
-        """Each setting that is not what it was, `steps` among them, with both values."""
+        """Each setting that is not what it was, `updates` among them, with both values."""
         there = self.facts.get("settings")
         if not isinstance(there, dict):
             self._refuse()
-        here = json.loads(json_bytes({**deciding_settings(config), "steps": config.steps}))
-        now, then = dict(_leaves(here)), dict(_leaves({**there, "steps": self.steps}))
+        here = json.loads(json_bytes({**deciding_settings(config), "updates": config.updates}))
+        now, then = dict(_leaves(here)), dict(_leaves({**there, "updates": self.updates}))
         return {
             key: f"{key} is {now.get(key, ABSENT)} in config.yaml and {then.get(key, ABSENT)} in {self.holder}"
             for key in sorted(now.keys() | then.keys())
@@ -87,9 +87,9 @@ class Record:
         }
 
     def check_settings(self, config: RunConfig) -> None:
-        """An error that names every setting that decides bytes and is not what it was; `steps` may change."""
+        """An error that names every setting that decides bytes and is not what it was; `updates` may change."""
         changed = self.differences(config)
-        changed.pop("steps", None)
+        changed.pop("updates", None)
         if changed:
             raise RunError(
                 self.where,

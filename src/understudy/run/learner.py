@@ -3,7 +3,7 @@
 from typing import Any, Protocol
 
 from understudy.core.protocols import Algorithm, Metrics, OnPolicy
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.deployed import Deployed
 
 
@@ -24,16 +24,16 @@ class Learner(Protocol):
     def update(self) -> Metrics:
         """The whole of training: data arrive, the algorithm learns."""
 
-    def look(self) -> Metrics:
+    def metrics(self) -> Metrics:
         """What else is worth a line in a log, measured when it is written."""
 
-    def concern(self, values: dict[str, float]) -> str:
+    def warning(self, values: dict[str, float]) -> str:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
 
-    def lend(self) -> VectorWorld | None:
+    def shared_env(self) -> VectorEnv | None:
         """The world that evaluations must share with rollouts, if they must; it is put back before the next rollout."""
 
-    def assess(self) -> dict[str, float]:
+    def eval_metrics(self) -> dict[str, float]:
         """Further numbers of an evaluation."""
 
     def origin(self) -> dict[str, Any]:

@@ -21,12 +21,13 @@ from understudy.core.protocols import Metrics, Policy
 from understudy.core.rng import own_global_generators
 from understudy.core.state import capture, nonfinite
 from understudy.core.stopping import SIGNALS, StoppedError, listen
-from understudy.envs.patience import PATIENCE
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
-from understudy.run.evaluate import Evaluation, evaluate_in_world, evaluate_policy
+from understudy.run.environments import MakeEnvs, make_vector_env
+from understudy.run.evaluate import Evaluation, evaluate_in_vector_env, evaluate_policy
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.history import FACT, Best, History, best_evaluation, check_best
 from understudy.run.identity import identity
@@ -37,7 +38,6 @@ from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
 from understudy.run.wandb_sink import open_wandb
-from understudy.run.worlds import WorldMaker, make_world
 
 NOTE_SECONDS = 0.25
 
@@ -83,7 +83,7 @@ class Loop:
         learner: Learner,
         updates: int,
         reporter: Reporter,
-        world: WorldMaker | None = None,
+        make_envs: MakeEnvs | None = None,
         watch: Watcher | None = None,
         history: History | None = None,
     ) -> None:
@@ -92,7 +92,7 @@ class Loop:
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
-        self.world = world
+        self.make_envs = make_envs
         self.watch = watch
         before = history or History()
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
@@ -126,14 +126,14 @@ class Loop:
     def _go(self) -> None:
         config = self.config
         metrics: Metrics = {}
-        with stop_signals() as stop, self.reporter.task("training", config.steps, "updates", self.updates) as advance:
+        with stop_signals() as stop, self.reporter.task("training", config.updates, "updates", self.updates) as advance:
             self.stop = stop
             shown = time.monotonic()
             if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
                 evaluation = self._evaluate(metrics)
                 self._write_checkpoint()  # once more: what it said of logs and the best policy is told now
                 self._report(evaluation, metrics)
-            while self.updates < config.steps:
+            while self.updates < config.updates:
                 metrics = self._update(metrics)
                 self.updates += 1
                 self._mark(metrics)
@@ -143,7 +143,7 @@ class Loop:
                 if self.sinks.failure is not None:
                     self._save(metrics)
                     raise self._broken(self.sinks.failure) from self.sinks.failure
-                if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.steps:
+                if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.updates:
                     advance(self.updates, f"{self.losses} {self.score}".strip())
                     shown = now
 
@@ -173,7 +173,7 @@ class Loop:
     def _mark(self, metrics: Metrics) -> None:
         """What is due after this update."""
         config, updates = self.config, self.updates
-        final_update = updates == config.steps
+        final_update = updates == config.updates
         if updates % config.log_every == 0 or final_update:
             self._verify(metrics)
             self._log(metrics)
@@ -185,7 +185,7 @@ class Loop:
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
-        return updates > 0 and (updates % config.eval_every == 0 or updates == config.steps)
+        return updates > 0 and (updates % config.eval_every == 0 or updates == config.updates)
 
     def _heed(self) -> None:
         """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
@@ -205,7 +205,7 @@ class Loop:
         raise error
 
     def _log(self, metrics: Metrics) -> None:
-        told = {**metrics, **self.learner.look()}
+        told = {**metrics, **self.learner.metrics()}
         values = {name: float(value) for name, value in told.items()}
         self.sinks.log(self.updates, values)
         self._warn(values)
@@ -214,18 +214,20 @@ class Loop:
 
     def _warn(self, values: dict[str, float]) -> None:
         """Once, when the numbers first tell that something goes wrong."""
-        if not self.warned and (concern := self.learner.concern(values)):
+        if not self.warned and (concern := self.learner.warning(values)):
             self.warned = True
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self, metrics: Metrics) -> Evaluation:
-        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.lend()
+        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = evaluate(self.config, policy, episodes, world=self.world, shared=shared, between=self._heed)
+            evaluation = evaluate(
+                self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed
+            )
         except UnderstudyError:  # stopped, or the environment failed
             self._save(metrics)
             raise
-        record = {**evaluation.to_json(), **self.learner.assess()}
+        record = {**evaluation.to_json(), **self.learner.eval_metrics()}
         self.sinks.log_evaluation(self.updates, record)
         self.score = f"return {evaluation.mean:.1f}"
         if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
@@ -300,8 +302,8 @@ def evaluate(
     greedy: bool = True,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
-    world: WorldMaker | None = None,
-    shared: VectorWorld | None = None,
+    make_envs: MakeEnvs | None = None,
+    shared: VectorEnv | None = None,
 ) -> Evaluation:
     """A run's evaluation: its environment, its seed, its reference score. `shared`: a world that is there already.
 
@@ -311,9 +313,9 @@ def evaluate(
     if config.env.simulator != "gymnasium":
         with own_global_generators(config.seed), ExitStack() as opened:
             played = shared or opened.enter_context(
-                closing(make_world(config.env, episodes, world, patience=_patience(config)))
+                closing(make_vector_env(config.env, episodes, make_envs, step_timeout=_patience(config)))
             )
-            return evaluate_in_world(
+            return evaluate_in_vector_env(
                 policy,
                 played,
                 episodes,
@@ -334,12 +336,12 @@ def evaluate(
         reference=reference,
         on_step=on_step,
         between=between,
-        patience=_patience(config),
+        step_timeout=_patience(config),
     )
 
 
 def _patience(config: RunConfig) -> float:
-    return config.source.patience if isinstance(config.source, RolloutSettings) else PATIENCE
+    return config.source.step_timeout if isinstance(config.source, RolloutSettings) else STEP_TIMEOUT
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform
 from understudy.nn.committee import Committee, Memoryless
 from understudy.nn.critic import ActionValues, Critic, QEnsemble
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
 from understudy.parts.optim import Adam
 from understudy.sources.importance.weighed import WeighedSource
@@ -70,12 +70,12 @@ class Monitor:
         return cls(rows, largest_return(dataset, reward, gamma), seed)
 
     @torch.no_grad()
-    def look(self, algorithm: Algorithm) -> Metrics:
+    def metrics(self, algorithm: Algorithm) -> Metrics:
         """Every number above that this algorithm has."""
         policy = algorithm.policy
         assert isinstance(policy, Memoryless)
         metrics = _gradient_norms(algorithm)
-        with asleep(policy):
+        with eval_mode(policy):
             state, mask = policy.view(self.rows.obs), self.rows.extra.get("mask")
             members = [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
             features = [member.features(state, mask) for member in members]
@@ -92,7 +92,7 @@ class Monitor:
     def _values(self, critics: Sequence[Critic], state: Tensor, chosen: Tensor) -> Metrics:
         with ExitStack() as stack:
             for critic in critics:
-                stack.enter_context(asleep(critic))
+                stack.enter_context(eval_mode(critic))
             data = torch.cat([critic(state, self.rows.action) for critic in critics])
             policy = torch.cat([critic(state, chosen) for critic in critics])
         largest = torch.maximum(data.abs().amax(), policy.abs().amax())

@@ -24,12 +24,12 @@ from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import Update, compile_update
 from understudy.run.config import OfflineSettings, RunConfig
-from understudy.run.dataset.loading import Prepared, resolve_dataset
+from understudy.run.environments import check_fits, spec_of
+from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor
 from understudy.run.outline import build_algorithm
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.validation import validation_error
-from understudy.run.worlds import check_fits, spec_of
 from understudy.sources.importance.weighed import WeighedSource
 from understudy.sources.offline import OfflineSource
 
@@ -70,11 +70,11 @@ class OfflineLearner:
         data = self.source.next(self.algorithm.policy)
         return self.step(data)
 
-    def look(self) -> Metrics:
+    def metrics(self) -> Metrics:
         weighed = self.source.statistics() if isinstance(self.source, WeighedSource) else {}
-        return {**self.monitor.look(self.algorithm), **weighed}
+        return {**self.monitor.metrics(self.algorithm), **weighed}
 
-    def concern(self, values: dict[str, float]) -> str:
+    def warning(self, values: dict[str, float]) -> str:
         """The critics believe in more than any return can be."""
         if not values.get("alarm/diverging"):
             return ""
@@ -84,10 +84,10 @@ class OfflineLearner:
             "setting."
         )
 
-    def lend(self) -> None:
+    def shared_env(self) -> None:
         return None
 
-    def assess(self) -> dict[str, float]:
+    def eval_metrics(self) -> dict[str, float]:
         if self.validation is None:
             return {}
         return {"eval/validation_error": validation_error(self.policy, self.validation)}
@@ -135,12 +135,12 @@ def build_offline(
     check_fits(dataset.spec, dataset.name, spec_of(config.env), config.env.id)
     _warn_of_terminals(dataset, config, reporter)
     reward = fit_rewards(settings.reward, dataset)
-    blueprint = Blueprint(dataset.spec, _moments(settings, dataset), config.steps, config.seed, device)
+    blueprint = Blueprint(dataset.spec, _moments(settings, dataset), config.updates, config.seed, device)
     algorithm = cast(Algorithm, build_algorithm(config, blueprint, checkpoint))
     source = _source(config, dataset.with_rewards(reward), algorithm, device)
     if isinstance(algorithm, Concerned):
-        for concern in algorithm.concerns(reward(some_rewards(dataset))):
-            reporter.say(concern)
+        for warning in algorithm.concerns(reward(some_rewards(dataset))):
+            reporter.say(warning)
     step = compile_update(algorithm.update, device) if config.compile else algorithm.update
     monitor = Monitor.over(source, reward, algorithm.demand.gamma, config.seed)
     learner = OfflineLearner(algorithm, source, config, step, dataset, prepared.validation, reward, monitor)
@@ -207,8 +207,8 @@ def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) 
     """Time limits stored as terminals teach that the future is worth nothing; here that can be known."""
     ended, env_id = int(dataset.index.terminated.sum()), config.env.id
     if ended and can_terminate(env_id) is False:
-        look = f"understudy dataset check {config.logged.path or 'DATA'} --env {env_id}"
+        command = f"understudy dataset check {config.logged.path or 'DATA'} --env {env_id}"
         reporter.say(
             f"{dataset.name}: {counted(ended, 'episode')} of {dataset.episodes} terminated, and {env_id} never does. "
-            f"Time limits stored as terminals? See: {look}"
+            f"Time limits stored as terminals? See: {command}"
         )

@@ -9,13 +9,13 @@ from torch import Tensor
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Blueprint, Metrics, OnPolicy
 from understudy.core.state import Static, capture
-from understudy.envs.vector import VectorWorld
+from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
+from understudy.run.environments import MakeEnvs, check_actions, make_vector_env
 from understudy.run.outline import build_algorithm
-from understudy.run.worlds import WorldMaker, check_actions, make_world
 from understudy.sources.rollout import RolloutSource
 
 
@@ -47,7 +47,7 @@ class OnPolicyLearner:
         self.terms = dict(data.extra)
         return self.algorithm.update(data)
 
-    def look(self) -> Metrics:
+    def metrics(self) -> Metrics:
         """Episodes that ended since this was last asked, and the mean of every reward term over the last rollout."""
         returns, lengths = self.source.finished()
         told = {"env_steps": torch.tensor(self.source.env_steps), "rollout/episodes": torch.tensor(len(returns))}
@@ -56,33 +56,39 @@ class OnPolicyLearner:
         means = {f"terms/{name}": values.nanmean() for name, values in self.terms.items()}
         return told | {name: mean for name, mean in means.items() if bool(mean.isfinite())}
 
-    def concern(self, values: dict[str, float]) -> str:
+    def warning(self, values: dict[str, float]) -> str:
         return ""
 
-    def lend(self) -> VectorWorld | None:
+    def shared_env(self) -> VectorEnv | None:
         if not self.config.env.shared:
             return None
         self.source.displace()
-        return self.source.world
+        return self.source.envs
 
-    def assess(self) -> dict[str, float]:
+    def eval_metrics(self) -> dict[str, float]:
         return {"env_steps": self.source.env_steps}
 
     def origin(self) -> dict[str, Any]:
         source = self.source
-        return {"rollouts": {"env": self.config.env.id, "envs": source.world.count, "steps": source.steps}}
+        return {
+            "rollouts": {
+                "env": self.config.env.id,
+                "num_envs": source.envs.count,
+                "rollout_length": source.rollout_length,
+            }
+        }
 
     def transforms(self) -> dict[str, Any]:
         return {}
 
     def close(self) -> None:
-        self.source.world.close()
+        self.source.envs.close()
 
 
 def build_on_policy(
     config: RunConfig,
     device: torch.device,
-    given: WorldMaker | None = None,
+    make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> OnPolicyLearner:
     """World, algorithm and source of a run. `checkpoint`: what it goes on from, if it does."""
@@ -90,40 +96,40 @@ def build_on_policy(
     assert isinstance(settings, RolloutSettings)
     keep_freed_memory()
     torch.set_num_threads(config.threads)
-    world = make_world(
+    envs = make_vector_env(
         config.env,
-        settings.envs,
-        given,
-        spread=settings.spread,
+        settings.num_envs,
+        make_envs,
+        stagger_episodes=settings.stagger_episodes,
         workers=settings.workers,
-        patience=settings.patience,
+        step_timeout=settings.step_timeout,
     )
     try:
-        return _learner(config, settings, world, device, checkpoint)
+        return _learner(config, settings, envs, device, checkpoint)
     except BaseException:
-        world.close()
+        envs.close()
         raise
 
 
 def _learner(
     config: RunConfig,
     settings: RolloutSettings,
-    world: VectorWorld,
+    envs: VectorEnv,
     device: torch.device,
     checkpoint: Checkpoint | None,
 ) -> OnPolicyLearner:
-    check_actions(world.spec, config)
-    if config.env.shared and config.eval_episodes > world.count:
+    check_actions(envs.spec, config)
+    if config.env.shared and config.eval_episodes > envs.count:
         raise ConfigError(
             "eval_episodes",
             "more than the environments that are shared",
             got=config.eval_episodes,
-            expected=world.count,
+            expected=envs.count,
         )
-    spec = world.spec.with_segments(config.env.segments)
-    blueprint = Blueprint(spec, {}, config.steps, config.seed, device, environments=world.count)
+    spec = envs.spec.with_segments(config.env.segments)
+    blueprint = Blueprint(spec, {}, config.updates, config.seed, device, environments=envs.count)
     algorithm = cast(OnPolicy, build_algorithm(config, blueprint, checkpoint))
-    source = RolloutSource.build(world, algorithm.policy, settings.steps, config.seed, device)
+    source = RolloutSource.build(envs, algorithm.policy, settings.rollout_length, config.seed, device)
     learner = OnPolicyLearner(algorithm, source, config)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner

@@ -13,23 +13,23 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import read_json, write_json
 from understudy.core.state import restore
 from understudy.nn.deployed import Deployed
-from understudy.run.birth import birth, lent_data, stage_runs
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
 from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
-from understudy.run.dataset.loading import Prepared
+from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation
 from understudy.run.history import recall
 from understudy.run.identity import Record, config_digest, identity, seal_line
-from understudy.run.inherit import inherit_policy
 from understudy.run.learner import Learner
+from understudy.run.loading import Prepared
 from understudy.run.loop import InterruptedRunError, Loop, Watcher, evaluate
 from understudy.run.meta import describe_run, sources
 from understudy.run.policies import find_checkpoint, load_policy
 from understudy.run.prediction import predict
+from understudy.run.preflight import preflight, shared_data, stage_runs
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
-from understudy.run.worlds import WorldMaker
+from understudy.run.warm_start import warm_start
 
 
 @final
@@ -65,7 +65,7 @@ class Run:
         checkpoint: str | int = "last",
         greedy: bool = True,
         reporter: Reporter = SILENT,
-        world: WorldMaker | None = None,
+        make_envs: MakeEnvs | None = None,
     ) -> Evaluation:
         """Play episodes with a checkpoint's policy, always from the same start states."""
         torch.set_num_threads(self.config.threads)
@@ -82,7 +82,7 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate(self.config, policy, count, greedy=greedy, on_step=told, world=world)
+            return evaluate(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
 
     def predict(
         self,
@@ -100,17 +100,17 @@ def train(
     config: str | Path | RunConfig,
     *,
     reporter: Reporter = SILENT,
-    world: WorldMaker | None = None,
+    make_envs: MakeEnvs | None = None,
     watch: Watcher | None = None,
     **settings: Any,
 ) -> Run:
     """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`.
 
-    `world` makes environments of your own, `world(count)`, where the config says env.simulator=given.
+    `make_envs` makes environments of your own, `world(count)`, where the config says env.simulator=custom.
     `watch(updates, evaluation)` is called after every evaluation of the run (not of its stages); when it answers True,
     the run is saved and a StoppedRunError raised.
     """
-    return _begin(resolve_config(config, settings), reporter, None, world, watch)
+    return _begin(resolve_config(config, settings), reporter, None, make_envs, watch)
 
 
 def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) -> RunConfig:
@@ -128,7 +128,7 @@ def _begin(
     config: RunConfig,
     reporter: Reporter,
     prepared: Prepared | None,
-    world: WorldMaker | None,
+    make_envs: MakeEnvs | None,
     watch: Watcher | None = None,
 ) -> Run:
     """A run from its birth to its end. `prepared`: its data, if they are in memory already."""
@@ -137,12 +137,12 @@ def _begin(
     with run.locked():
         run.check_free()
         sources(config.algorithm)  # as they are now: data may take long to collect, and files change
-        config, learner = birth(settled_data(config), reporter, prepared, world)
+        config, learner = preflight(settled_data(config), reporter, prepared, make_envs)
         with closing(learner):
             run.clear_leftovers()
-            run.create(config, birth_facts(config, learner))
-            _inherit(config, run, learner, reporter, world, accept_versions=False)
-            Loop(config, run, learner, 0, reporter, world, watch).train()
+            run.create(config, run_facts(config, learner))
+            _inherit(config, run, learner, reporter, make_envs, accept_versions=False)
+            Loop(config, run, learner, 0, reporter, make_envs, watch).train()
     return Run(run.path)
 
 
@@ -151,38 +151,40 @@ def _inherit(
     run: RunDir,
     learner: Learner,
     reporter: Reporter,
-    world: WorldMaker | None,
+    make_envs: MakeEnvs | None,
     *,
     accept_versions: bool,
 ) -> None:
     """Give a run that has not begun the policy it starts from, after the stages that come first."""
     origin, fingerprint = config.init_from, config.init_fingerprint
     for number, stage in enumerate(stage_runs(config, run.path), 1):
-        reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.steps:,} updates")
+        reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.updates:,} updates")
         try:
-            done = _finish(stage, reporter, lent_data(learner, stage, config), world, accept_versions=accept_versions)
+            done = _finish(
+                stage, reporter, shared_data(learner, stage, config), make_envs, accept_versions=accept_versions
+            )
         except InterruptedRunError as error:
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
         origin, fingerprint = str(done.path), ""
     if origin:
-        inherit_policy(learner.algorithm, origin, reporter, fingerprint)
+        warm_start(learner.algorithm, origin, reporter, fingerprint)
 
 
 def _finish(
     stage: RunConfig,
     reporter: Reporter,
     prepared: Prepared | None,
-    world: WorldMaker | None,
+    make_envs: MakeEnvs | None,
     *,
     accept_versions: bool,
 ) -> Run:
     """A stage that has ended, whatever it takes, and as the run that it is a stage of says."""
     run = RunDir(stage.out)
     if not run.config_file.exists():
-        return _begin(stage, reporter, prepared, world)
+        return _begin(stage, reporter, prepared, make_envs)
     if not run.finished:
-        resume(run.path, reporter=reporter, world=world, accept_versions=accept_versions)
+        resume(run.path, reporter=reporter, make_envs=make_envs, accept_versions=accept_versions)
     done = Run(run.path)
     fingerprint = stage.init_fingerprint or done.config.init_fingerprint  # of the stage before, which had yet to end
     planned = stage.model_copy(update={"init_fingerprint": fingerprint})
@@ -198,22 +200,22 @@ def _finish(
 def resume(
     path: str | Path,
     *,
-    steps: int | None = None,
+    updates: int | None = None,
     reporter: Reporter = SILENT,
     accept_versions: bool = False,
-    world: WorldMaker | None = None,
+    make_envs: MakeEnvs | None = None,
     watch: Watcher | None = None,
 ) -> Run:
-    """Go on from the newest whole checkpoint, to the bit; `steps` extends (or, before the end, shortens) the run.
+    """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
     `watch`, as in `train`, is told of the evaluations that are still to come.
     """
     run = RunDir.open(path)
     with run.locked():
         config = run.config
-        if run.finished and (steps is None or steps == run.result.get("updates")):
+        if run.finished and (updates is None or updates == run.result.get("updates")):
             raise RunError(
-                f"run '{path}'", "is finished", do=f"To train on, give more: understudy resume {path} steps=…"
+                f"run '{path}'", "is finished", do=f"To train on, give more: understudy resume {path} updates=…"
             )
         checkpoint, broken = newest_checkpoint(run.checkpoints)
         for sentence in broken:
@@ -224,35 +226,35 @@ def resume(
                 "every checkpoint is broken",
                 do=f"To start over from the first update, remove {run.checkpoints}.",
             )
-        updates = 0 if checkpoint is None else checkpoint.updates
+        done = 0 if checkpoint is None else checkpoint.updates
         record = _record(run, checkpoint)
         if record is not None:
             record.check_versions(config, reporter.say, accept=accept_versions)
             record.check_settings(config)
-        if record is None or steps is None:
+        if record is None or updates is None:
             _check_sealed(config, run, record)
-        config = _with_steps(config, steps, record, updates, reporter)
+        config = _with_updates(config, updates, record, done, reporter)
         history = recall(checkpoint)
-        learner = build_learner(config, reporter, world=world, checkpoint=checkpoint)
+        learner = build_learner(config, reporter, make_envs=make_envs, checkpoint=checkpoint)
         with closing(learner):
             run.clear_leftovers()
             if checkpoint is None:
-                _inherit(config, run, learner, reporter, world, accept_versions=accept_versions)
+                _inherit(config, run, learner, reporter, make_envs, accept_versions=accept_versions)
             else:
                 restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
-                point_latest(run.checkpoints, updates)
+                point_latest(run.checkpoints, done)
             run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
             run.write_config(config)
             if not run.meta_file.exists():
-                write_json(run.meta_file, birth_facts(config, learner))
-            reporter.say(f"resuming {path} at update {updates:,} of {config.steps:,}")
+                write_json(run.meta_file, run_facts(config, learner))
+            reporter.say(f"resuming {path} at update {done:,} of {config.updates:,}")
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
-            Loop(config, run, learner, updates, reporter, world, watch, history).train()
+            Loop(config, run, learner, done, reporter, make_envs, watch, history).train()
     return Run(run.path)
 
 
-def birth_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
+def run_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
     return {**describe_run(learner.origin()), **identity(config), "config_sha256": config_digest(config)}
 
@@ -276,23 +278,23 @@ def _check_sealed(config: RunConfig, run: RunDir, record: Record | None) -> None
     raise RunError(
         f"run '{run.path}'",
         f"config.yaml was edited by hand: {'; '.join(changed) or 'the seal in its first line does not fit'}",
-        do=f"Restore config.yaml; to change steps: understudy resume {run.path} steps={config.steps}",
+        do=f"Restore config.yaml; to change updates: understudy resume {run.path} updates={config.updates}",
     )
 
 
-def _with_steps(
-    config: RunConfig, steps: int | None, record: Record | None, updates: int, reporter: Reporter
+def _with_updates(
+    config: RunConfig, updates: int | None, record: Record | None, done: int, reporter: Reporter
 ) -> RunConfig:
-    planned = config.steps if record is None else record.steps
-    if steps is None or steps == planned == config.steps:
+    planned = config.updates if record is None else record.updates
+    if updates is None or updates == planned == config.updates:
         return config
-    if steps <= updates:
-        raise ConfigError("steps", "not beyond what is already done", got=steps, expected=f"more than {updates}")
+    if updates <= done:
+        raise ConfigError("updates", "not beyond what is already done", got=updates, expected=f"more than {done}")
     reporter.say(
-        f"steps: {planned:,} → {steps:,}. Schedules (a falling learning rate) follow the new horizon from update "
-        f"{updates:,} on, so this is not the run that {steps:,} steps from the start would have been."
+        f"updates: {planned:,} → {updates:,}. Schedules (a falling learning rate) follow the new horizon from update "
+        f"{done:,} on, so this is not the run that {updates:,} updates from the start would have been."
     )
-    return parse_config({**config.model_dump(mode="json"), "steps": steps})
+    return parse_config({**config.model_dump(mode="json"), "updates": updates})
 
 
 def _text(value: Any) -> str:

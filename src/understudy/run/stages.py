@@ -12,7 +12,7 @@ from understudy.core.errors import ConfigError
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
-OWN = ("algo", "steps", "stages", "init_from", "init_fingerprint", "out")
+OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "out")
 """What a stage does not take over from the run."""
 
 
@@ -20,12 +20,12 @@ def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The stages of a config's plain data, each with what it leaves out taken from the run."""
     stages = run.get("stages", [])
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
-        raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, steps: 1000}]")
+        raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, updates: 1000}]")
     return [_completed(stage, run, f"stages.{number}") for number, stage in enumerate(stages)]
 
 
 def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
-    for key in ("algo", "steps"):
+    for key in ("algo", "updates"):
         if key not in stage:
             raise ConfigError(f"{where}.{key}", "is required")
     for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):

@@ -20,10 +20,10 @@ from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, recor
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
-from understudy.envs.controllers import find_controller, make_controller
+from understudy.envs.builtin.controllers import find_controller, make_controller
 from understudy.envs.gym import Env, as_actions, env_spec, make_env
-from understudy.envs.patience import PATIENCE, Patience
 from understudy.envs.played_env import Groups, PlayedEnv
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 
 Act = Callable[[Groups], NDArray[Any]]
 Player = Callable[[int], Act]
@@ -66,7 +66,7 @@ def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, firs
     """
     recipe_spec(recipe)
     with (
-        closing(Patience(PATIENCE, f"environment '{recipe.env}'")) as answered,
+        closing(StepTimeout(STEP_TIMEOUT, f"environment '{recipe.env}'")) as answered,
         closing(PlayedEnv(recipe.env, answered)) as env,
     ):
         players = _players(recipe, policies, env.env, env.spec.action)

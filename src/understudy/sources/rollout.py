@@ -12,28 +12,28 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.core.protocols import Carry, Explorer
+from understudy.core.protocols import Carry, ExplorationPolicy
 from understudy.core.rng import derived_seed, stream
 from understudy.core.state import Static
-from understudy.envs.vector import Saving, Step, VectorWorld
+from understudy.envs.vector.contract import Resumable, Step, VectorEnv
 from understudy.sources.episode_log import EpisodeLog
-from understudy.sources.player import player_of
+from understudy.sources.rollout_actor import rollout_actor
 from understudy.sources.rollout_storage import RolloutStorage
 
 
 @final
 @dataclass
 class RolloutSource:
-    """Plays `steps` at a time and goes on where it stopped.
+    """Plays `rollout_length` steps at a time and goes on where it stopped.
 
-    What a resume means depends on the simulator. One that can tell where it stands (`Saving`, such as a `LocalVector`
-    of classic control or MuJoCo environments) is put back there: the next rollout is the same to the bit. Any other
-    starts new episodes, from a seed that depends on the run's seed and on how many rollouts were played: what follows
-    is repeatable, but not what would have followed, and the unfinished episodes are not counted.
+    What a resume means depends on the simulator. One that can tell where it stands (`Resumable`, such as a
+    `LocalVectorEnv` of classic control or MuJoCo environments) is put back there: the next rollout is the same to the
+    bit. Any other starts new episodes, from a seed that depends on the run's seed and on how many rollouts were played:
+    what follows is repeatable, but not what would have followed, and the unfinished episodes are not counted.
     """
 
-    world: Static[VectorWorld]
-    steps: Static[int]
+    envs: Static[VectorEnv]
+    rollout_length: Static[int]
     seed: Static[int]
     device: Static[torch.device]
     obs: Obs
@@ -52,21 +52,26 @@ class RolloutSource:
 
     @classmethod
     def build(
-        cls, world: VectorWorld, policy: Explorer, steps: int, seed: int, device: torch.device | None = None
+        cls,
+        envs: VectorEnv,
+        policy: ExplorationPolicy,
+        rollout_length: int,
+        seed: int,
+        device: torch.device | None = None,
     ) -> "RolloutSource":
         """Resets the world. Rollouts are stored on `device`, where the policy is."""
-        if steps < 1:
-            raise ConfigError("source.steps", "a rollout needs steps", got=steps, expected="at least 1")
+        if rollout_length < 1:
+            raise ConfigError("source.steps", "a rollout needs steps", got=rollout_length, expected="at least 1")
         device = device or torch.device("cpu")
-        obs = _copied(world.reset(derived_seed(seed, "rollout")), device)
-        carry = _detached(policy.initial(world.count), device)
-        standing = world.save() if isinstance(world, Saving) else {}
-        log = EpisodeLog.empty(world.count)
-        source = cls(world, steps, seed, device, obs, carry, stream(seed, "explore"), standing, log)
+        obs = _copied(envs.reset(derived_seed(seed, "rollout")), device)
+        carry = _detached(policy.initial(envs.count), device)
+        standing = envs.save() if isinstance(envs, Resumable) else {}
+        log = EpisodeLog.empty(envs.count)
+        source = cls(envs, rollout_length, seed, device, obs, carry, stream(seed, "explore"), standing, log)
         source._note_place()
         return source
 
-    def next(self, policy: Explorer) -> Rollout:
+    def next(self, policy: ExplorationPolicy) -> Rollout:
         """The next T steps: facts, and how likely the policy held what it did.
 
         Whatever ends it early, nothing of it is left in what a checkpoint holds: the same steps can be played again.
@@ -82,14 +87,14 @@ class RolloutSource:
             raise
 
     @torch.no_grad()
-    def _play(self, policy: Explorer) -> Rollout:
+    def _play(self, policy: ExplorationPolicy) -> Rollout:
         anew = not self._in_place() and self._follow(policy)
-        storage = RolloutStorage(self.steps, self.obs, self.device)
-        player = player_of(policy, self.steps, self.world.count, self.explore, self.device)
+        storage = RolloutStorage(self.rollout_length, self.obs, self.device)
+        player = rollout_actor(policy, self.rollout_length, self.envs.count, self.explore, self.device)
         before = carry = self.carry
-        for t in range(self.steps):
-            sent, carry = player.play(t, storage.seen(t), carry)
-            step = self.world.step(sent)
+        for t in range(self.rollout_length):
+            env_action, carry = player.play(t, storage.seen(t), carry)
+            step = self.envs.step(env_action)
             storage.put(t, step)
             carry = self._carried(policy, carry, step)
         self.carry = carry
@@ -98,8 +103,8 @@ class RolloutSource:
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())
-        if isinstance(self.world, Saving) and self.standing:
-            self.standing = self.world.save()
+        if isinstance(self.envs, Resumable) and self.standing:
+            self.standing = self.envs.save()
         self._note_place()
         return rollout
 
@@ -111,14 +116,14 @@ class RolloutSource:
         """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
         return self.log.ask()
 
-    def _carried(self, policy: Explorer, carry: Carry, step: Step) -> Carry:
+    def _carried(self, policy: ExplorationPolicy, carry: Carry, step: Step) -> Carry:
         """What the policy still remembers: nothing where another episode begins."""
         if not carry:
             return carry
         begins = (step.terminated | step.truncated | ~step.valid).to(self.device)
         if not bool(begins.any()):
             return carry
-        fresh = policy.initial(self.world.count)
+        fresh = policy.initial(self.envs.count)
         return tuple(torch.where(_wide(begins, old), new, old) for old, new in zip(carry, fresh, strict=True))
 
     def _note_place(self) -> None:
@@ -127,16 +132,16 @@ class RolloutSource:
     def _in_place(self) -> bool:
         return self.place[0] == self.rollouts and torch.equal(self.place[1], self.explore.get_state())
 
-    def _follow(self, policy: Explorer) -> bool:
+    def _follow(self, policy: ExplorationPolicy) -> bool:
         """Put the world where the restored state says, or, if it cannot be put there, at the start of new episodes.
 
         True in the second case.
         """
-        if isinstance(self.world, Saving) and self.standing:
-            self.obs = _copied(self.world.load(self.standing), self.device)
+        if isinstance(self.envs, Resumable) and self.standing:
+            self.obs = _copied(self.envs.load(self.standing), self.device)
             return False
-        self.obs = _copied(self.world.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
-        self.carry = _detached(policy.initial(self.world.count), self.device)
+        self.obs = _copied(self.envs.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
+        self.carry = _detached(policy.initial(self.envs.count), self.device)
         self.log.forget_unfinished()
         return True
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry
-from understudy.envs.vector import Block, Step
+from understudy.envs.vector.contract import Block, Step
 
 
 @final

@@ -18,7 +18,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.normalizer import Normalizer
 from understudy.nn.running_normalizer import RunningNormalizer
@@ -61,7 +61,7 @@ def compare(policy: Deployed, portable: Portable, run: Runner, where: str) -> Pa
     At each step both are given the live policy's carry: a difference is of this step, not of all before it.
     """
     rng, worst, rows = stream(0, "export"), 0.0, 0
-    with torch.no_grad(), asleep(policy):
+    with torch.no_grad(), eval_mode(policy):
         for batch in BATCHES:
             carry = policy.initial(batch)
             for _ in range(STEPS if portable.carried else 2):

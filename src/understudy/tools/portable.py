@@ -16,7 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.protocols import Carry
 from understudy.core.spec import ACTION_MASK, Box, Group
 from understudy.nn.actor import Actor
-from understudy.nn.choice_density import Choices
+from understudy.nn.choice_density import MultiCategorical
 from understudy.nn.committee import Committee
 from understudy.nn.densities import Density
 from understudy.nn.deployed import Deployed
@@ -115,7 +115,7 @@ def seen_groups(policy: Deployed) -> dict[str, Group]:
 def choice_counts(policy: Deployed) -> list[int]:
     """How many choices each factor of a discrete action has."""
     if isinstance(policy, ExploringPolicy):
-        return policy.density.counts if isinstance(policy.density, Choices) else [policy.density.outputs]
+        return policy.density.counts if isinstance(policy.density, MultiCategorical) else [policy.density.outputs]
     actor = policy.a if isinstance(policy, Committee) else policy
     return [actor.head.outputs]
 
@@ -134,7 +134,7 @@ def _carry_ports(name: str, carried: Carry) -> list[Port]:
 def _action_port(policy: Deployed) -> Port:
     if isinstance(policy.spec.action, Box):
         return Port(ACTION, (policy.spec.action.size,), "float32")
-    factors = isinstance(policy, ExploringPolicy) and isinstance(policy.density, Choices)
+    factors = isinstance(policy, ExploringPolicy) and isinstance(policy.density, MultiCategorical)
     return Port(ACTION, (len(choice_counts(policy)),) if factors else (), "int64")
 
 

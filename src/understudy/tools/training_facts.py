@@ -53,7 +53,7 @@ def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
         "source": {name: value for name, value in config["source"].items() if not isinstance(value, dict)},
         "task": config.get("task"),
         "updates": updates,
-        "planned_updates": config["steps"],
+        "planned_updates": config["updates"],
         "checkpoint": checkpoint,
         "started_from": config.get("init_from"),
         "stages": [stage["algo"]["name"] for stage in config.get("stages", [])],

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.run.config import RunConfig
+from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation
 from understudy.run.loop import StoppedRunError
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.session import Run, resolve_config, train
-from understudy.run.worlds import WorldMaker
 
 
 class Trial(Protocol):
@@ -31,7 +31,7 @@ def train_trial(
     trial: Trial,
     *,
     reporter: Reporter = SILENT,
-    world: WorldMaker | None = None,
+    make_envs: MakeEnvs | None = None,
     **settings: Any,
 ) -> Run:
     """Train as `train` does, with `eval/return_mean` reported to an Optuna trial at the updates of every evaluation.
@@ -50,7 +50,7 @@ def train_trial(
         return trial.should_prune()
 
     try:
-        return train(resolved.model_copy(update={"out": out}), reporter=reporter, world=world, watch=watch)
+        return train(resolved.model_copy(update={"out": out}), reporter=reporter, make_envs=make_envs, watch=watch)
     except StoppedRunError as error:
         raise optuna.TrialPruned(str(error)) from error
 

@@ -12,7 +12,7 @@ from understudy.core.protocols import Policy
 from understudy.core.rng import stream
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.dropout import asleep
+from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import LOG_STD_MAX, LOG_STD_MIN, TanhMeanGaussian
 from understudy.sources.draws import uniform_rows
 from understudy.sources.importance.settings import BehaviourSettings
@@ -83,7 +83,7 @@ class Behaviour:
         return self._head.log_std.detach().double().cpu().exp().clamp(min=self.settings.smallest_sigma)
 
     def _mean(self, visits: Visits) -> Tensor:
-        with asleep(self.actor):
+        with eval_mode(self.actor):
             return self._head.mode(self.actor.features(self.actor.view(visits.rows.obs)))
 
     @property

@@ -23,7 +23,7 @@ from understudy.sources.offline import OfflineSource
 
 @final
 @dataclass
-class Even:
+class UniformImportance:
     """Every row counts 1, and nobody is ever asked."""
 
     timing: Static[Literal["never"]] = "never"
@@ -37,7 +37,7 @@ def choose_provider(
 ) -> Provider:
     """For the rows of `source`, with its discount; weights do not rest on `hidden` features."""
     if settings.provider == "none":
-        return Even()
+        return UniformImportance()
     if settings.provider == "column":
         return Column(source.dataset, settings.column)
     columns = telling_features(source.dataset, settings, hidden)

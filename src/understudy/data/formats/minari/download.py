@@ -13,7 +13,7 @@ from understudy.data.formats.minari.reader import check_minari_id, minari_root
 
 HOSTS = {"hf": ("HF_ENDPOINT", "https://huggingface.co"), "gcp": ("", "https://storage.googleapis.com")}
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-PATIENCE = 5.0
+STEP_TIMEOUT = 5.0
 """Seconds to wait for the host to answer at all; Minari itself would try again for minutes."""
 
 
@@ -55,7 +55,7 @@ def _reach(remote: str, where: str) -> None:
     address = urlsplit(os.environ.get(variable) or default)
     host, port = address.hostname or "", address.port or (80 if address.scheme == "http" else 443)
     try:
-        socket.create_connection((host, port), PATIENCE).close()
+        socket.create_connection((host, port), STEP_TIMEOUT).close()
     except OSError as error:
         raise DataError(
             where,

@@ -1,1 +1,0 @@
-"""What a recording holds and what is wrong with it, in one streaming pass."""

@@ -1,0 +1,1 @@
+"""Stepping from stored states: for checks of data, and for resuming to the bit."""

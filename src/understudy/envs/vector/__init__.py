@@ -1,0 +1,1 @@
+"""Environments that step together: the contract, and an adapter for each kind of simulator."""

@@ -1,0 +1,55 @@
+"""What is set about proximal policy optimisation, whichever algorithm uses it."""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from understudy.core.settings import Settings
+
+SMALLEST_RATE, LARGEST_RATE = 1e-5, 1e-2
+"""Where an adaptive step size stays."""
+
+
+class PPOSettings(Settings):
+    """How much is learned from a rollout."""
+
+    FORMER: ClassVar = {
+        "trace": "gae_lambda",
+        "largest_gradient": "max_grad_norm",
+        "entropy_weight": "entropy_coef",
+        "value_weight": "value_coef",
+        "standardise": "normalize_advantage",
+    }
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    gae_lambda: float = Field(0.95, ge=0, le=1)
+    """λ of GAE: 0 trusts the values, 1 the returns."""
+    clip: float = Field(0.2, gt=0, le=1e6)
+    """ε: beyond a ratio of 1 ± ε nothing is gained."""
+    value_clip: float | None = Field(None, gt=0)
+    """Values move at most so far in one update, in units of reward; none: freely."""
+    entropy_coef: float = Field(0.0, ge=0)
+    """η: what entropy is worth."""
+    value_coef: float = Field(1.0, gt=0)
+    """Of L_V, where policy and value share parameters; elsewhere each has its own optimiser, and it changes little."""
+    epochs: int = Field(5, ge=1)
+    """Passes over a rollout."""
+    minibatches: int = Field(4, ge=1)
+    """Gradient steps of a pass."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """Adam's step size at the start."""
+    schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
+    """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
+    policy more than twice target_kl, and multiplies it where less than half."""
+    target_kl: float = Field(0.01, gt=0)
+    """KL(before‖now) that `adaptive` aims at."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Norm that the gradient of each network is cut to."""
+    normalize_advantage: bool = True
+    """Advantages to mean 0 and deviation 1 over the rollout."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.schedule == "adaptive" and not SMALLEST_RATE <= self.learning_rate <= LARGEST_RATE:
+            raise ValueError(f"an adaptive learning_rate stays within {SMALLEST_RATE:g} and {LARGEST_RATE:g}")
+        return self

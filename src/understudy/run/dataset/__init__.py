@@ -1,1 +1,0 @@
-"""What is done with datasets before anything is learned: load, inspect, check, convert."""

@@ -1,0 +1,81 @@
+"""The worlds of a run: where rollouts are played, and where policies are evaluated. Never the same objects."""
+
+from collections.abc import Callable
+
+from understudy.algorithms import known_actions
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.spec import Spec
+from understudy.envs.gym import env_spec, make_env
+from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
+from understudy.run.config import EnvSettings, RunConfig
+
+MakeEnvs = Callable[[int], VectorEnv]
+"""Makes a world of so many environments, for simulators that only their owner's code can make."""
+
+
+def make_vector_env(
+    env: EnvSettings,
+    count: int,
+    make_envs: MakeEnvs | None = None,
+    *,
+    stagger_episodes: bool = False,
+    workers: int = 1,
+    step_timeout: float = STEP_TIMEOUT,
+) -> VectorEnv:
+    """`count` environments that step together, each of which must answer in `step_timeout` seconds."""
+    envs = _make(env, count, make_envs, stagger_episodes, workers)
+    return TimedVectorEnv(envs, env.id, step_timeout, simulator=env.simulator == "custom")
+
+
+def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_episodes: bool, workers: int) -> VectorEnv:
+    if make_envs is not None and env.simulator != "custom":
+        raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="custom")
+    if env.simulator == "envpool":
+        return EnvPoolVectorEnv(env.id, count, settings=env.settings)
+    if env.simulator == "gymnasium":
+        return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes)
+    if make_envs is None:
+        raise ConfigError(
+            "env.simulator", "no world was given", do="Pass one from Python: train(config, make_envs=lambda count: …)."
+        )
+    envs = make_envs(count)
+    if envs.count != count:
+        envs.close()
+        raise ConfigError("world", "has another number of environments", got=envs.count, expected=count)
+    return envs
+
+
+def spec_of(env: EnvSettings) -> Spec:
+    """What an environment emits and accepts, with names for its columns; or an error if it cannot be learned from."""
+    if env.simulator == "gymnasium":
+        single = make_env(env.id)
+        try:
+            return env_spec(single, env.id).with_segments(env.segments)
+        finally:
+            single.close()
+    envs = make_vector_env(env, 1)
+    try:
+        return envs.spec.with_segments(env.segments)
+    finally:
+        envs.close()
+
+
+def check_actions(spec: Spec, config: RunConfig) -> None:
+    """The algorithm knows what to do with such actions."""
+    if not isinstance(spec.action, known_actions(config.algo)):
+        raise ConfigError(
+            f"environment '{config.env.id}'",
+            f"its actions are not for {config.algorithm}",
+            got=spec.action.describe(),
+        )
+
+
+def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:
+    """The environment emits and accepts what the data holds."""
+    if not env.fits(data):
+        raise DataError(
+            f"dataset '{name}'", f"does not fit environment '{env_id}'", got=data.describe(), expected=env.describe()
+        )

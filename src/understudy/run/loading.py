@@ -1,0 +1,225 @@
+"""From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.files import sha256_bytes
+from understudy.core.spec import ActionSpace, Box, Discrete
+from understudy.core.wording import counted
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Episode, Precision
+from understudy.data.formats.readers import Origin, open_recording
+from understudy.data.recipes import Recipe
+from understudy.data.recording import Recording
+from understudy.data.stores.recorder import Recorder, settle
+from understudy.data.stores.store import is_store, open_store, store_recipe
+from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
+from understudy.envs.gym import env_spec, make_env
+from understudy.run.config import DataSettings
+from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
+from understudy.run.progress import SILENT, Reporter
+from understudy.sources.collect import collect, play, recipe_spec
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run learns from, and what it is measured on besides."""
+
+    train: Dataset
+    validation: Dataset | None
+
+    @property
+    def fingerprint(self) -> str:
+        """Of both: what is held out decides what evaluations tell."""
+        if self.validation is None:
+            return self.train.fingerprint
+        return sha256_bytes(f"{self.train.fingerprint} {self.validation.fingerprint}".encode())
+
+
+def load_dataset(
+    origin: Origin,
+    *,
+    env: str | None = None,
+    action_space: ActionSpace | None = None,
+    transforms: Transforms | None = None,
+    precision: Precision = "float32",
+    reporter: Reporter = SILENT,
+) -> Dataset:
+    """A dataset from a path, a Minari id or a list of episodes, mended and chosen from as `transforms` says.
+
+    The action space is that of `env`, or `action_space`, or what the file itself says.
+    """
+    space = space_of_env(env) if env is not None else action_space
+    return prepare(origin, space, transforms or Transforms(), precision, reporter).train
+
+
+def prepare(
+    origin: Origin, space: ActionSpace | None, transforms: Transforms, precision: Precision, reporter: Reporter
+) -> Prepared:
+    """Read, mend, choose."""
+    if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
+        return choose_from(open_store(Path(origin)), transforms)
+    recording = open_recording(origin, episode_steps=transforms.episode_steps)
+    space = space or space_of(recording)
+    recording = mend(recording, transforms, space)
+    for note in recording.notes:
+        reporter.say(f"{Path(recording.name).name}: {note}")
+    return choose_from(read(recording, space, precision, reporter), transforms)
+
+
+def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
+    """A recording in memory, if it fits there."""
+    check_memory(recording, f"Make it a store first: understudy dataset convert {recording.name} FOLDER")
+    with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
+        # One by one: what the file held in wider numbers is let go as soon as it is converted.
+        episodes = _counted(recording.episodes(), advance)
+        return Dataset.from_episodes(episodes, space, name=recording.name, env=recording.env, precision=precision)
+
+
+def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+    steps = 0
+    for episode in episodes:
+        yield episode
+        steps += len(episode)
+        advance(steps, "")
+
+
+def check_memory(recording: Recording, do: str) -> None:
+    """Two fifths of the machine's memory are a recording's limit, as joining its episodes takes over twice its size."""
+    first = next(recording.episodes(), None)
+    if first is None or not len(first):
+        return
+    arrays = [*first.observations.values(), first.actions, first.rewards, *first.extra.values()]
+    if first.mask is not None:
+        arrays.append(first.mask)
+    size = sum(np.asarray(array).nbytes for array in arrays) / len(first) * recording.steps
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 0.4
+    if size > limit:
+        raise DataError(
+            f"dataset '{recording.name}'",
+            "too large to be read into memory",
+            got=f"about {size / 1e9:.1f} GB",
+            expected=f"at most {limit / 1e9:.1f} GB",
+            do=do,
+        )
+
+
+def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
+    """Best, some, held out, as whole episodes."""
+    if not choosing.chooses():
+        return Prepared(dataset, None)
+    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
+    recording = dataset.recording()
+    kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
+    do = "Choose fewer episodes (max_episodes, best_episodes), or have `dataset convert` write a store of their own."
+    check_memory(replace(recording, steps=int(kept.sum())), do)
+    parts = [
+        Dataset.from_episodes(
+            pick(recording, numbers).episodes(),
+            dataset.spec.action,
+            name=dataset.name,
+            env=dataset.env,
+            precision="source",
+        )
+        for numbers in (choice.train, choice.validation)
+        if len(numbers)
+    ]
+    return Prepared(parts[0], parts[1] if len(parts) > 1 else None)
+
+
+def space_of_env(env_id: str) -> ActionSpace:
+    env = make_env(env_id)
+    try:
+        return env_spec(env, env_id).action
+    finally:
+        env.close()
+
+
+def box_of(origin: Origin, low: float | None, high: float | None, episode_steps: int | None = None) -> Box | None:
+    """Bounds given by hand, the same for every dimension of a recording's actions; None if none are given."""
+    if low is None and high is None:
+        return None
+    if low is None or high is None or not low < high:
+        raise ConfigError("action bounds", "wrong", got=f"{low} to {high}", expected="--action-low below --action-high")
+    first = next(open_recording(origin, episode_steps=episode_steps).episodes(), None)
+    size = 1 if first is None or np.ndim(first.actions) == 1 else np.asarray(first.actions).shape[1]
+    return Box((low,) * size, (high,) * size)
+
+
+def space_of(recording: Recording) -> ActionSpace:
+    """What the recording says of its actions; whole numbers speak for themselves."""
+    if recording.space is not None:
+        return recording.space
+    highest = -1
+    for episode in recording.episodes():
+        actions = np.asarray(episode.actions)
+        if actions.dtype.kind not in "iu" or actions.size != len(actions):
+            break
+        choices = 0 if episode.mask is None or np.ndim(episode.mask) != 2 else np.shape(episode.mask)[1]
+        highest = max(highest, int(actions.max()) if actions.size else -1, choices - 1)
+    else:
+        if highest >= 0:
+            return Discrete(highest + 1)
+    raise DataError(
+        f"dataset '{recording.name}'",
+        "its action space is not known",
+        do="Give the environment (env='…', --env) or bounds (action_space=Box(low, high), --action-low and -high).",
+    )
+
+
+def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
+    """Play a recipe; levels of runs mean what they mean now, `resolve_recipe` tells what that is."""
+    recipe = resolve_recipe(recipe)
+    policies = recipe_policies(recipe, recipe_spec(recipe))
+    torch.set_num_threads(1)  # a policy's last bits depend on it, and so would the dataset's
+    with reporter.task("collecting", recipe.episodes, "episodes") as advance:
+        return collect(recipe, policies, advance)
+
+
+def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Dataset:
+    """Play a recipe into a store; what a killed collection left at `path` is kept, and the rest is played."""
+    recipe = resolve_recipe(recipe)
+    facts = recipe.model_dump(mode="json")
+    if settle(path) and store_recipe(path) == facts:  # killed when all but the clearing away was done
+        return open_store(path)
+    spec = recipe_spec(recipe)
+    policies = recipe_policies(recipe, spec)
+    torch.set_num_threads(1)
+    with (
+        Recorder(path, spec.action, recipe=facts) as recorder,
+        reporter.task("collecting", recipe.episodes, "episodes", recorder.episodes) as advance,
+    ):
+        if recorder.episodes:
+            reporter.say(f"{path}: going on after {counted(recorder.episodes, 'episode')}")
+        for episode in play(recipe, policies, advance, first=recorder.episodes):
+            recorder.add(episode)
+    return open_store(path)
+
+
+def resolve_dataset(settings: DataSettings, env_id: str, reporter: Reporter = SILENT) -> Prepared:
+    """The dataset a config names; if it names a fingerprint, the content must have it."""
+    if settings.recipe is not None:
+        played = make_dataset(settings.recipe, reporter)
+        if settings.mends():
+            mended = mend(played.recording(), settings, played.spec.action)
+            played = Dataset.from_episodes(mended.episodes(), played.spec.action, name=played.name)
+        prepared = choose_from(played, settings)
+    else:
+        prepared = prepare(settings.path, space_of_env(env_id), settings, "float32", reporter)
+    found = prepared.fingerprint
+    if settings.fingerprint and settings.fingerprint != found:
+        origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
+        raise DataError(
+            "data.fingerprint",
+            f"{origin} other content than this run was started with",
+            got=found[:16] + "…",
+            expected=settings.fingerprint[:16] + "…",
+            do="Nothing was changed. Bring back the data (or the versions that made it), or start a new run.",
+        )
+    return prepared

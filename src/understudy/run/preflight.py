@@ -1,0 +1,69 @@
+"""The birth of a run: it and its stages are built once before the first step, so that nothing is found wrong later."""
+
+from contextlib import closing
+from pathlib import Path
+
+from understudy.run.build import build_learner
+from understudy.run.config import RunConfig
+from understudy.run.environments import MakeEnvs
+from understudy.run.learner import Learner
+from understudy.run.loading import Prepared
+from understudy.run.offline import OfflineLearner
+from understudy.run.progress import Reporter
+from understudy.run.stages import stage_folder
+from understudy.run.warm_start import check_warm_start, load_ancestor, policy_fingerprint
+
+
+def preflight(
+    config: RunConfig, reporter: Reporter, prepared: Prepared | None, make_envs: MakeEnvs | None = None
+) -> tuple[RunConfig, Learner]:
+    """The config with fingerprints of its data and its ancestor written in, and the learner.
+
+    Each policy fits the one it starts from.
+    """
+    learner = build_learner(config, reporter, prepared, make_envs)
+    try:
+        return _with_stages(config, learner, reporter, make_envs), learner
+    except BaseException:
+        learner.close()
+        raise
+
+
+def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None) -> RunConfig:
+    """The sealed config, once every stage has been built and found to fit the one before."""
+    ancestor = load_ancestor(config.init_from, config.init_fingerprint) if config.init_from else None
+    where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else policy_fingerprint(ancestor)
+    sealed = []
+    for number, stage in enumerate(config.stages):
+        with closing(build_learner(stage, reporter, shared_data(learner, stage, config), make_envs)) as begun:
+            if ancestor is not None:
+                check_warm_start(begun.policy, ancestor, where)
+            ancestor, where = begun.policy, f"stages.{number}"
+            sealed.append(_sealed(stage, begun))
+    if ancestor is not None:
+        check_warm_start(learner.policy, ancestor, where)
+    return _sealed(config, learner).model_copy(update={"stages": tuple(sealed), "init_fingerprint": fingerprint})
+
+
+def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:
+    """The stages as runs of their own inside a run's directory, each starting where the one before ends."""
+    runs: list[RunConfig] = []
+    for number, stage in enumerate(config.stages, 1):
+        origin, fingerprint = (runs[-1].out, "") if runs else (config.init_from, config.init_fingerprint)
+        place = {"out": str(stage_folder(run, number, stage.algorithm)), "init_from": origin}
+        runs.append(stage.model_copy(update={**place, "init_fingerprint": fingerprint}))
+    return runs
+
+
+def shared_data(learner: Learner, stage: RunConfig, config: RunConfig) -> Prepared | None:
+    """The run's data where a stage learns from the same, so that they need be in memory only once."""
+    if not isinstance(learner, OfflineLearner) or (stage.env.id, stage.data) != (config.env.id, config.data):
+        return None
+    return learner.prepared
+
+
+def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
+    if not isinstance(learner, OfflineLearner):
+        return config
+    data = config.logged.model_copy(update={"fingerprint": learner.prepared.fingerprint})
+    return config.model_copy(update={"data": data})

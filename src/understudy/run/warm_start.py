@@ -1,0 +1,159 @@
+"""Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
+
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from understudy.core.errors import CheckpointError
+from understudy.core.files import json_bytes, sha256_bytes
+from understudy.core.protocols import Algorithm, OnPolicy
+from understudy.core.settings import Settings
+from understudy.core.state import State, capture, restore
+from understudy.nn.actor import Actor
+from understudy.nn.committee import Committee
+from understudy.nn.deployed import Deployed
+from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.parts.target import Target
+from understudy.run.policies import load_policy
+from understudy.run.progress import Reporter
+
+TRUNK = "trunk."
+Single = Actor | ExploringPolicy
+"""A policy of one."""
+STREAM = ".stream"
+"""Random streams (dropout's) belong to a run, not to its policy."""
+
+
+def load_ancestor(origin: str, fingerprint: str = "") -> Deployed:
+    """The policy that a run starts from; it must have the fingerprint, if one is given."""
+    policy = load_policy(origin)
+    found = policy_fingerprint(policy)
+    if fingerprint and fingerprint != found:
+        raise CheckpointError(
+            f"init_from '{origin}'",
+            "holds another policy than this run was started from",
+            got=found[:16] + "…",
+            expected=fingerprint[:16] + "…",
+            do="Nothing was changed. Bring back that policy, or start a new run without init_fingerprint.",
+        )
+    return policy
+
+
+def policy_fingerprint(policy: Deployed) -> str:
+    """sha256 of what a policy hands on, and of its shape: equal for the same policy, wherever it lies."""
+    state = {path: leaf for path, leaf in sorted(capture(policy).items()) if not path.endswith(STREAM)}
+    tensors = save_tensors({path: leaf for path, leaf in state.items() if isinstance(leaf, Tensor)})
+    shape = {
+        "spec": policy.spec.to_json(),
+        "settings": policy.settings.model_dump(mode="json"),
+        "scalars": {path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor)},
+    }
+    return sha256_bytes(json_bytes(shape) + tensors)
+
+
+def warm_start(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter, fingerprint: str = "") -> None:
+    """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included.
+
+    The other one must have the fingerprint, if one is given. Both policies of a committee start from the same one, or
+    each from its own if the other is a committee, too.
+    """
+    heir = algorithm.policy
+    assert isinstance(heir, Deployed)
+    where = f"init_from '{origin}'"
+    for member, ancestor in _pairs(heir, load_ancestor(origin, fingerprint), where):
+        taken, mine = _taken(member, ancestor, where), capture(member)
+        for policy in (member, *_target_policies(algorithm, member)):
+            restore(policy, {**mine, **taken}, where)
+        kept = sorted(mine.keys() - taken.keys())
+        left = sorted(capture(ancestor).keys() - taken.keys())
+        told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
+        reporter.say(f"{where}: {len(taken)} tensors taken over{told}")
+
+
+def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:
+    """An error unless the heir can take over a whole trunk from the ancestor."""
+    for member, origin in _pairs(heir, ancestor, where):
+        _taken(member, origin, where)
+
+
+def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:
+    """Who inherits from whom."""
+    heirs, ancestors = _members(heir), _members(ancestor)
+    if len(ancestors) > len(heirs):
+        raise CheckpointError(where, "is a committee of two policies, and one policy cannot start from both")
+    return list(zip(heirs, ancestors * (len(heirs) // len(ancestors)), strict=True))
+
+
+def _members(policy: Deployed) -> list[Single]:
+    return [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
+
+
+def _taken(heir: Single, ancestor: Single, where: str) -> State:
+    """What the heir can take over, by path; an error unless its whole trunk is among it."""
+    if not heir.spec.fits(ancestor.spec):
+        raise CheckpointError(
+            where, "is a policy of something else", got=ancestor.spec.describe(), expected=heir.spec.describe()
+        )
+    if type(heir) is not type(ancestor):
+        raise CheckpointError(
+            where, "is a policy of another kind", got=type(ancestor).__name__, expected=type(heir).__name__
+        )
+    if isinstance(heir, ExploringPolicy) and isinstance(ancestor, ExploringPolicy):
+        _check_alike(heir, ancestor, where)
+    mine, theirs = capture(heir), capture(ancestor)
+    handed_on = {path: leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
+    taken = {path: leaf for path, leaf in handed_on.items() if path in mine and _fits(mine[path], leaf)}
+    missing = sorted(
+        path for path in mine if path.startswith(TRUNK) and path not in taken and not path.endswith(STREAM)
+    )
+    if missing:
+        raise CheckpointError(
+            where,
+            f"its network has another shape ({', '.join(missing)})",
+            got=_shape(ancestor),
+            expected=_shape(heir),
+            do="Give this run the same algo.actor settings.",
+        )
+    return taken
+
+
+def _check_alike(heir: ExploringPolicy, ancestor: ExploringPolicy, where: str) -> None:
+    """Tensors of one shape mean something else behind other eyes."""
+    for name in ("sees", "normalize", "encoders", "memory", "trunk", "density"):
+        here, there = getattr(heir.settings, name), getattr(ancestor.settings, name)
+        if name == "density":
+            here, there = here.kind, there.kind
+        if here != there:
+            raise CheckpointError(
+                where,
+                f"its {name} are not the ones of algo.actor",
+                got=_shown(there),
+                expected=_shown(here),
+                do="Give this run the same algo.actor settings.",
+            )
+
+
+def _shown(setting: object) -> object:
+    return setting.model_dump(mode="json") if isinstance(setting, Settings) else setting
+
+
+def _shape(policy: Single) -> str:
+    settings = policy.settings
+    if isinstance(settings, ExplorerSettings):
+        return f"trunk {list(settings.trunk.hidden)}, memory {settings.memory.kind}, density {settings.density.kind}"
+    return f"hidden {list(settings.hidden)}, head {settings.head}"
+
+
+def _fits(mine: object, theirs: object) -> bool:
+    return isinstance(mine, Tensor) and isinstance(theirs, Tensor) and mine.shape == theirs.shape
+
+
+def _told(names: list[str], what: str) -> str:
+    return f"; {what}: {', '.join(names)}" if names else ""
+
+
+def _target_policies(algorithm: Algorithm | OnPolicy, policy: Single) -> list[Actor]:
+    """Target networks of a policy: they are equal to it at birth. They lie beside it, in the algorithm or a branch."""
+    groups = [part for part in vars(algorithm).values() if isinstance(part, dict)]
+    owners = [vars(owner) for owner in (algorithm, *(branch for group in groups for branch in group.values()))]
+    beside = [part for owner in owners if owner.get("policy") is policy for part in owner.values()]
+    return [target.network for target in beside if isinstance(target, Target) and isinstance(target.network, Actor)]

@@ -1,0 +1,111 @@
+"""Policies for the length of one rollout, in which nothing about them changes."""
+
+from typing import Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.protocols import Carry, ExplorationPolicy
+from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.gaussian_density import Gaussian, normal_log_prob
+from understudy.nn.small_policy import SmallPolicy, is_small
+
+
+class RolloutActor(Protocol):
+    """Plays T steps in order, and then tells what it did."""
+
+    def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        """What is sent to N environments at step t [N, …], and what is remembered."""
+
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """Actions in policy space [T, N, …] and their log-probabilities [T, N], after observations [T, N, …]."""
+
+
+@final
+class SamplingActor:
+    """Any explorer: it is asked at every step."""
+
+    def __init__(self, policy: ExplorationPolicy, rng: torch.Generator, device: torch.device) -> None:
+        self._policy, self._rng, self._device = policy, rng, device
+        self._actions: list[Tensor] = []
+        self._log_probs: list[Tensor] = []
+
+    def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        drawn = self._policy.draw(obs, carry, self._rng)
+        self._actions.append(drawn.action.to(self._device, copy=True))
+        self._log_probs.append(drawn.log_prob.to(self._device, torch.float32, copy=True))
+        return drawn.env_action, drawn.carry
+
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        return torch.stack(self._actions), torch.stack(self._log_probs)
+
+
+@final
+class GaussianActor:
+    """A Gaussian policy whose σ is the same in every state: noise of all steps is drawn in one call before the first,
+    and log-probabilities are computed in one after the last. Both cost more than the network if done at each step."""
+
+    def __init__(
+        self, policy: ExploringPolicy, density: Gaussian, steps: int, count: int, rng: torch.Generator
+    ) -> None:
+        self._policy, self._perception = policy, policy.perception
+        self._log_std = density.log_std.clamp(density.low, density.high)
+        noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
+        self._mean, self._action = torch.empty_like(noise), torch.empty_like(noise)
+        self._steps = list(zip(*(whole.unbind(0) for whole in (noise, self._mean, self._action)), strict=True))
+
+    def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        noise, mean, action = self._steps[t]
+        seen, carry = self._perception.step(obs, carry)
+        mean.copy_(self._policy.trunk.outputs(seen))
+        return self._policy.send(torch.add(mean, noise, out=action)), carry
+
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        return self._action, normal_log_prob(self._mean, self._log_std, self._action)
+
+
+@final
+class SmallGaussianActor:
+    """The same for small policies without memory: their means come from NumPy (nn.small_policy). Log-probabilities are
+    what torch thinks of the actions, in one call, as whoever learns from them will think."""
+
+    def __init__(
+        self, policy: ExploringPolicy, density: Gaussian, steps: int, count: int, rng: torch.Generator
+    ) -> None:
+        self._policy, self._small = policy, SmallPolicy(policy, count)
+        self._log_std = density.log_std.clamp(density.low, density.high)
+        noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
+        self._action = torch.empty_like(noise)
+        self._steps = list(zip(noise.numpy(), self._action.numpy(), strict=True))
+        ranges = policy.action_centre, policy.action_half_range, policy.action_low, policy.action_high
+        self._centre, self._half_range, self._low, self._high = (one.numpy() for one in ranges)
+
+    def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        noise, action = self._steps[t]
+        np.add(self._small.means(obs), noise, out=action)
+        units = np.multiply(action, self._half_range)
+        units += self._centre
+        np.minimum(np.maximum(units, self._low, out=units), self._high, out=units)
+        return torch.from_numpy(units), carry
+
+    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        policy = self._policy
+        means = policy.trunk.outputs(policy.perception.look(obs).flatten(0, 1)).view_as(self._action)
+        return self._action, normal_log_prob(means, self._log_std, self._action)
+
+
+def scaled_noise(shape: tuple[int, ...], log_std: Tensor, rng: torch.Generator) -> Tensor:
+    """σ·z, z of a unit normal."""
+    return torch.randn(shape, generator=rng).to(log_std).mul_(log_std.exp())
+
+
+def rollout_actor(
+    policy: ExplorationPolicy, steps: int, count: int, rng: torch.Generator, device: torch.device
+) -> RolloutActor:
+    """The quickest that plays this policy."""
+    if isinstance(policy, ExploringPolicy) and isinstance(policy.density, Gaussian):
+        kind = SmallGaussianActor if is_small(policy, count) else GaussianActor
+        return kind(policy, policy.density, steps, count, rng)
+    return SamplingActor(policy, rng, device)

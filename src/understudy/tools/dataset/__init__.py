@@ -1,0 +1,1 @@
+"""What is done with datasets before anything is learned: inspect, check, convert, corrupt."""

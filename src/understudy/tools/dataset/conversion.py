@@ -1,0 +1,151 @@
+"""From any recording to any format we write, mended and chosen from on the way, in bounded memory."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+from understudy.core.drafts import working_folder
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.siblings import sweep
+from understudy.core.spec import ActionSpace
+from understudy.data import finals
+from understudy.data.corruption import corruption_facts
+from understudy.data.dataset import Dataset
+from understudy.data.episode import Episode, Precision
+from understudy.data.formats.d4rl_writer import write_d4rl
+from understudy.data.formats.minari.writer import write_minari
+from understudy.data.formats.npz_writer import write_npz
+from understudy.data.formats.readers import open_recording
+from understudy.data.recording import Recording
+from understudy.data.stores.recorder import record
+from understudy.data.stores.store import open_store
+from understudy.data.transforms import Transforms, choose, episode_returns, mend, pick
+from understudy.run.loading import space_of
+from understudy.run.progress import SILENT, Reporter
+
+FORMATS = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl", "": "store"}
+LEARNING = ("reward", "normalize_observations", "hide_columns")
+
+
+@final
+@dataclass(frozen=True)
+class Converted:
+    path: Path
+    episodes: int
+    steps: int
+    fingerprint: str
+
+
+def convert(
+    source: str,
+    target: Path,
+    *,
+    space: ActionSpace | None = None,
+    transforms: Transforms | None = None,
+    precision: Precision = "source",
+    minari_id: str = "",
+    env: str = "",
+    drop_unknown_finals: bool = False,
+    reporter: Reporter = SILENT,
+) -> Converted:
+    """Write `source` as a store, an .npz, a D4RL .hdf5 (by the target's ending) or, with an id, a Minari dataset.
+
+    With `minari_id`, `target` is the folder of Minari datasets. `env` is the environment's name, if the source does
+    not tell it. With `drop_unknown_finals` a last step whose successor is not known is left out.
+    """
+    kind = target_kind(target, minari_id)
+    transforms = transforms or Transforms()
+    recording = _chain(open_recording(source, episode_steps=transforms.episode_steps), space, transforms)
+    recording = replace(recording, env=env or recording.env)
+    if drop_unknown_finals:
+        recording = replace(recording, play=_whole(recording))
+    for note in recording.notes:
+        reporter.say(f"{Path(recording.name).name}: {note}")
+    return write_recording(recording, target, kind, precision=precision, minari_id=minari_id, reporter=reporter)
+
+
+def target_kind(target: Path, minari_id: str) -> str:
+    """What is to be written there: `store`, `npz`, `d4rl` or `minari`. What exists is refused."""
+    kind = "minari" if minari_id else FORMATS.get(target.suffix, "")
+    if not kind:
+        raise ConfigError(
+            str(target),
+            "unknown format",
+            got=target.suffix,
+            expected="a folder, .npz or .hdf5",
+            do="Or give --minari ID.",
+        )
+    if not minari_id and target.exists():
+        sweep(target.parent)  # it may have been killed when all but this was done
+        raise DataError(str(target), "already exists", do="Choose another name or remove it first.")
+    return kind
+
+
+def write_recording(
+    recording: Recording,
+    target: Path,
+    kind: str,
+    *,
+    precision: Precision = "source",
+    minari_id: str = "",
+    recipe: Mapping[str, Any] | None = None,
+    doing: str = "reading",
+    reporter: Reporter = SILENT,
+) -> Converted:
+    """A recording whose action space is known, in one of the formats; only a store keeps a recipe."""
+    recipe = corruption_facts(recording.facts) if recipe is None else recipe
+    with _as_store(recording, target, kind, precision, recipe, doing, reporter) as dataset:
+        path = target
+        if kind == "minari":
+            path = write_minari(dataset, minari_id, target)
+        elif kind != "store":
+            writers: dict[str, Callable[[Dataset, Path], None]] = {"npz": write_npz, "d4rl": write_d4rl}
+            writers[kind](dataset, target)
+        return Converted(path, dataset.episodes, dataset.steps, dataset.fingerprint)
+
+
+def _chain(recording: Recording, space: ActionSpace | None, transforms: Transforms) -> Recording:
+    """Everything that changes what the data is; what is done for learning stays with the run."""
+    for name in LEARNING:
+        if name in transforms.model_fields_set:
+            raise ConfigError(name, "is done while learning, not to files", do=f"Give it to the run: data.{name}=…")
+    if transforms.validation > 0:
+        raise ConfigError("validation", "is held out while learning, not in files", do="Give it to the run.")
+    known = space or space_of(recording)
+    mended = mend(recording, transforms, known)
+    if transforms.chooses():
+        choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'")
+        mended = pick(mended, choice.train)
+    return replace(mended, space=known)
+
+
+def _whole(recording: Recording) -> Callable[[], Iterator[Episode]]:
+    return lambda: finals.drop_unknown_finals(recording.episodes())
+
+
+@contextmanager
+def _as_store(
+    recording: Recording,
+    target: Path,
+    kind: str,
+    precision: Precision,
+    recipe: Mapping[str, Any],
+    doing: str,
+    reporter: Reporter,
+) -> Iterator[Dataset]:
+    """The recording streamed into a store: the target itself, or one beside it that is removed afterwards."""
+    assert recording.space is not None
+    with ExitStack() as stack:
+        store = target if kind == "store" else stack.enter_context(working_folder(target, "store")) / "store"
+        with reporter.task(f"{doing} {Path(recording.name).name}", recording.steps, "steps") as advance:
+            record(
+                recording,
+                store,
+                recording.space,
+                precision=precision,
+                recipe=recipe,
+                on_steps=lambda steps: advance(steps, ""),
+            )
+        yield open_store(store, verify=False)

@@ -1,0 +1,127 @@
+"""Do the episodes of a dataset end as those of an environment do?"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from understudy.core.wording import counted
+from understudy.envs.physics.agreement import Terminals
+from understudy.tools.dataset.findings import Finding, Level
+from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
+from understudy.tools.dataset.reference_env import World
+from understudy.tools.dataset.survey import Survey
+
+FEW = 0.1
+"""A smaller share of denied terminals may be a matter of rounding at the threshold."""
+JOINED = 0.25
+"""Where episodes were joined, all joints break but those whose observations hide part of the state."""
+
+
+def end_findings(
+    survey: Survey, world: World, terminals: Terminals | None, joined: int | None = None, *, late: bool = False
+) -> list[Finding]:
+    """`terminals` is what a replay says of the sampled ones, `joined` after how many steps it says that
+    episodes which are too long were joined (0: they were not).
+
+    Where rewards are `late`, an episode may have a row more than steps: for the last reward (d4rl-pybullet).
+    """
+    if late and world.time_limit is not None and survey.lengths.max() == world.time_limit + 1:
+        world = replace(world, time_limit=world.time_limit + 1)
+    return [*_longer(survey, world, joined), *_terminals(survey, world, terminals), *_missed(survey, world, terminals)]
+
+
+def joints(survey: Survey, world: World, replay: Replay | None) -> int | None:
+    """After how many steps too long episodes were joined; 0: they were not, None: no replay says."""
+    if replay is None or replay.physics.grade == "different" or world.time_limit is None:
+        return None
+    shares: dict[int, float] = {}
+    for lost in LOST:
+        suspected = np.isin(replay.sample.numbers, suspected_ends(survey, world.time_limit, lost))
+        if suspected.any():
+            shares[world.time_limit - lost] = suspected[list(replay.physics.breaks)].sum() / suspected.sum()
+    if not shares:
+        return None
+    likeliest = max(shares, key=lambda steps: shares[steps])
+    return likeliest if shares[likeliest] >= JOINED else 0
+
+
+def ends_are_settled(world: World, terminals: Terminals | None) -> bool:
+    """Nothing has to be guessed from lengths: the environment itself has spoken."""
+    return world.can_terminate is False or (terminals is not None and terminals.confirmed + terminals.denied > 0)
+
+
+def _longer(survey: Survey, world: World, joined: int | None) -> Iterator[Finding]:
+    """Longer than the environment lasts: several in one, if they break there or nothing marks a time limit."""
+    limit = world.time_limit
+    longer = int((survey.lengths > limit).sum()) if limit is not None else 0
+    if not longer:
+        return
+    message = (
+        f"dataset '{survey.name}': {longer:,} of {counted(survey.episodes, 'episode')} "
+        f"{'lasts' if longer == 1 else 'last'} longer than {world.env_id}: got up to "
+        f"{counted(int(survey.lengths.max()), 'step')}, expected at most {limit:,}."
+    )
+    if joined == 0:
+        told = f" {world.env_id} goes on from there: they were recorded under another limit."
+        yield Finding("warning", "longer-than-limit", message + told)
+    elif joined or not _delimited(survey):
+        why = f"they break off every {joined:,} steps" if joined else "no step is marked as a time limit"
+        told = f" They are several in one, for {why}: values would be learned across resets."
+        yield Finding("error", "longer-than-limit", message + told, f"episode_steps={joined or limit}")
+    else:
+        fix = f"Recorded under another limit? If boundaries were lost: data.episode_steps={limit}"
+        yield Finding("warning", "longer-than-limit", message, fix)
+
+
+def _delimited(survey: Survey) -> bool:
+    """Something marks ends that are no terminals: time limits, or numbers of episodes."""
+    other = ~survey.terminated
+    return bool(survey.truncated.any()) or int(other.sum()) > 1  # the last one may only end with the file
+
+
+def _terminals(survey: Survey, world: World, terminals: Terminals | None) -> Iterator[Finding]:
+    ended = survey.lengths[survey.terminated]
+    at_limit = int((ended == world.time_limit).sum())
+    judged = terminals.confirmed + terminals.denied if terminals is not None else 0
+    level: Level = "error"
+    if not len(ended):
+        return
+    if world.can_terminate is False:
+        reason = f"{world.env_id} never terminates"
+    elif terminals is not None and judged:
+        if terminals.denied == 0 or (terminals.denied <= FEW * judged and at_limit < 2):
+            return
+        reason = f"{world.env_id} goes on after {terminals.denied:,} of {judged:,} of them that were replayed"
+    elif at_limit:
+        reason = f"{at_limit:,} of them at step {world.time_limit:,}, the time limit of {world.env_id}"
+        level = "error" if at_limit > 1 or at_limit == len(ended) else "warning"
+    else:
+        return
+    fix = _limit_fix(ended, at_limit, world)
+    what = "a time limit is stored as terminal" if fix.startswith("time_limit") else "terminals that are none"
+    message = (
+        f"dataset '{survey.name}': {what}: {len(ended):,} of "
+        f"{counted(survey.episodes, 'episode')} {'is' if len(ended) == 1 else 'are'} marked terminated, "
+        f"but {reason}. Values would be cut off there."
+    )
+    yield Finding(level, "time-limit-as-terminal", message, fix)
+
+
+def _limit_fix(ended: "np.ndarray[tuple[int], np.dtype[np.int64]]", at_limit: int, world: World) -> str:
+    lengths, counts = np.unique(ended, return_counts=True)
+    commonest, count = int(lengths[counts.argmax()]), int(counts.max())
+    if at_limit:
+        return f"time_limit={world.time_limit}"
+    if count > 1 or len(ended) == 1:
+        return f"time_limit={commonest}"
+    return "Mark only true ends as terminal; ends for other reasons are truncations."
+
+
+def _missed(survey: Survey, world: World, terminals: Terminals | None) -> Iterator[Finding]:
+    if terminals is not None and terminals.missed:
+        message = (
+            f"dataset '{survey.name}': {world.env_id} ends after {counted(terminals.missed, 'replayed step')} that "
+            f"{'is' if terminals.missed == 1 else 'are'} not marked terminal: values would go on beyond the end."
+        )
+        yield Finding("warning", "missed-terminals", message, "Are `terminals` missing, or of another rule?")

@@ -1,0 +1,180 @@
+"""What a replay says of a dataset: whether the physics agree, and what actions and rewards really mean."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from understudy.core.spec import Box
+from understudy.core.wording import counted
+from understudy.envs.physics.agreement import MUCH, Errors, Physics
+from understudy.tools.dataset.action_tally import BoxActions
+from understudy.tools.dataset.findings import Finding
+from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
+from understudy.tools.dataset.reference_env import World
+from understudy.tools.dataset.survey import Survey
+
+
+def replay_findings(survey: Survey, world: World, replay: Replay) -> list[Finding]:
+    physics = replay.physics
+    found = [*_grade(survey, replay)]
+    if physics.grade != "different":
+        found += [*_scale(survey, world, replay), *_rewards(survey, replay), *_breaks(survey, world, replay)]
+    return found
+
+
+def settled_kinds(replay: Replay) -> set[str]:
+    """Suspicions that need no guess any more."""
+    physics = replay.physics
+    if physics.grade == "different":
+        return set()
+    kinds = {"action-scale", "declared-space"}
+    if physics.reach is not None:
+        kinds.add("out-of-range")
+    if physics.rewards in ("recorded", "late"):
+        kinds.add("late-rewards")
+    return kinds
+
+
+def _where(survey: Survey) -> str:
+    return f"dataset '{survey.name}'"
+
+
+def _quantiles(errors: Errors) -> str:
+    return f"{errors.median:.1g} (median), {errors.most:.1g} (90%), {errors.worst:.1g} (worst)"
+
+
+def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
+    physics, errors = replay.physics, replay.physics.best.observation
+    same = [env_id for env_id, grade in replay.others.items() if grade == "exact"]
+    reward = physics.best.reward
+    rewards = (
+        f"; rewards by {reward.median:.1g} (median)" if reward is not None and physics.rewards == "recorded" else ""
+    )
+    fix = f"It repeats exactly in {' and '.join(same)}: use --env {same[0]}" if same else ""
+    if physics.grade == "different" and _hardly_moves(physics):
+        message = (
+            f"{_where(survey)}: hardly moves, so {physics.env_id} can neither be told from it nor confirmed: replayed "
+            f"steps are off by {_quantiles(errors)}, while most move {physics.step:.1g}."
+        )
+        yield Finding("warning", "physics", message, fix)
+    elif physics.grade == "different":
+        message = (
+            f"{_where(survey)}: does not match {physics.env_id}: stepped from "
+            f"{counted(physics.replayed, 'stored state')}, it ends up {errors.median:.2g} away from what was recorded "
+            f"(median), while a step moves {physics.step:.2g}."
+        )
+        told = fix or "Is it the right environment? Were observations normalised or filtered when they were recorded?"
+        yield Finding("error", "physics", message, told)
+    elif physics.grade == "close":
+        message = (
+            f"{_where(survey)}: is close to {physics.env_id}, not equal: probably another simulator version. Replayed "
+            f"steps are off by {_quantiles(errors)}, {errors.median / max(physics.step, 1e-12):.1%} of a step."
+        )
+        yield Finding("warning", "physics", message, fix)
+    else:
+        message = (
+            f"{_where(survey)}: repeats in {physics.env_id}: {physics.replayed:,} of "
+            f"{counted(physics.rows, 'sampled step')} replayed, off by {_quantiles(errors)}{rewards}."
+        )
+        yield Finding("note", "physics", message)
+
+
+def _hardly_moves(physics: Physics) -> bool:
+    """Most steps stay within 0.2 % of the observations' size, and so do the errors: contacts decide, not the model."""
+    return max(physics.step, physics.best.observation.median) < 200 * physics.tolerance
+
+
+def _scale(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
+    physics, actions, reach = replay.physics, survey.actions, replay.physics.reach
+    if reach is None or not isinstance(actions, BoxActions) or not isinstance(world.spec.action, Box):
+        return
+    range_ = f"[{-reach:g}, {reach:g}]"
+    message = (
+        f"{_where(survey)}: actions were recorded in {range_}, and {physics.env_id} takes "
+        f"{_bounds(world.spec.action)}: read so, its steps repeat to {physics.best.observation.median:.1g} (median); "
+        f"as they are, to {physics.readings['recorded'].observation.median:.1g}."
+    )
+    yield Finding("error", "action-scale", message, f"actions_from={range_}")
+    if outside := replay.sample.beyond(reach):
+        message = (
+            f"{_where(survey)}: {outside:,} of {counted(survey.steps, 'action')} ({outside / survey.steps:.1%}) "
+            f"{'lies' if outside == 1 else 'lie'} outside the range they were recorded in: got up to "
+            f"{actions.largest:,.6g}, expected {range_}."
+        )
+        yield Finding("error", "out-of-range", message, "actions=clip")
+
+
+def _bounds(box: Box) -> str:
+    if len(set(box.low)) == len(set(box.high)) == 1:
+        return f"[{box.low[0]:g}, {box.high[0]:g}]"
+    return f"up to {max(map(abs, (*box.low, *box.high))):g}, by dimension"
+
+
+def _rewards(survey: Survey, replay: Replay) -> Iterator[Finding]:
+    physics, reading = replay.physics, replay.physics.best
+    if reading.reward is None:
+        return
+    if physics.rewards == "late" and reading.late_reward is not None:
+        message = (
+            f"{_where(survey)}: rewards are late by one row: those of {physics.env_id} agree with the next row's to "
+            f"{reading.late_reward.median:.1g} (median), with the own row's to {reading.reward.median:.1g}."
+        )
+        yield Finding("error", "late-rewards", message, "late_rewards=true")
+    elif _cut_after_rewarding(replay):
+        message = (
+            f"{_where(survey)}: rewards agree with {physics.env_id} except where actions lie at their bounds (off by "
+            f"{reading.reward.median:.1g}, median): actions were cut after they had been rewarded. The motion "
+            "is the same."
+        )
+        yield Finding("warning" if physics.rewards == "different" else "note", "rewards", message)
+    elif physics.rewards == "different":
+        message = (
+            f"{_where(survey)}: rewards are not those of {physics.env_id}: off by {_quantiles(reading.reward)}, though "
+            "the motion agrees. Returns do not compare with the environment's."
+        )
+        yield Finding(
+            "warning", "rewards", message, "Another version, or a reward of one's own? Learning takes what is recorded."
+        )
+
+
+def _cut_after_rewarding(replay: Replay) -> bool:
+    """Rewards are right where no action touches its bounds, and not elsewhere: the cost was that of larger actions."""
+    whole, inner = replay.physics.best.reward, replay.inner_rewards
+    return whole is not None and inner is not None and MUCH * max(inner.most, replay.physics.tolerance) < whole.most
+
+
+def _breaks(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
+    """Those at the time limit of episodes that are too long are told as such."""
+    steps = replay.sample.numbers[np.asarray(replay.physics.breaks, np.int64)]
+    for lost in LOST:
+        steps = np.setdiff1d(steps, suspected_ends(survey, world.time_limit, lost))
+    if not len(steps):
+        return
+    last = np.cumsum(survey.lengths) - 1
+    episode = int(np.searchsorted(last, steps[0]))
+    row = int(steps[0] - (last[episode] - survey.lengths[episode] + 1))
+    ends = int(np.isin(steps, last).sum())
+    told = f" ({ends:,} at the end of an episode)" if ends else ""
+    message = (
+        f"{_where(survey)}: {counted(len(steps), 'replayed step')} of {replay.physics.replayed + len(steps):,} "
+        f"{'leads' if len(steps) == 1 else 'lead'} elsewhere than to the observation stored next{told}. The first: "
+        f"episode {survey.numbers[episode]}, row {row}."
+    )
+    fix = (
+        "Are boundaries right? Where final observations are lost, leave `next_observations` out: they count as unknown."
+    )
+    yield Finding("warning", "breaks", message, fix)
+
+
+def judged_excess(finding: Finding, physics: Physics) -> Finding:
+    """Of several ways to mend actions out of range, the replay knows the right one, or that cutting is not it."""
+    if physics.cutting is None:
+        return finding
+    if physics.cutting == "different":
+        told = f"{finding.message} Cut to the bounds, such steps do not lead in {physics.env_id} where they led."
+        fix = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
+        return replace(finding, message=told, fix=fix)
+    itself = f"{physics.env_id} cuts them itself"
+    how = "They were cut before they were played" if physics.actions == "clipped" else itself
+    return replace(finding, message=f"{finding.message} {how}: `clip` changes no motion.", fix="actions=clip")

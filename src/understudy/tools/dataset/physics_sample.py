@@ -1,0 +1,202 @@
+"""Some steps of a recording to replay, in the precision they were recorded in, picked from one pass over all of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.spec import Box, Discrete
+from understudy.data.assemble import outside_box
+from understudy.data.episode import Array
+from understudy.data.recording import Recording
+from understudy.envs.physics.agreement import Errors, Grade, Physics, Steps, compare, sample_rows
+from understudy.envs.physics.stepping import Stepper, find_stepper, replayable
+from understudy.tools.dataset.action_tally import BoxActions, chosen
+from understudy.tools.dataset.blocks import Block, Faults, blocks_of
+from understudy.tools.dataset.reference_env import quiet_versions
+from understudy.tools.dataset.survey import Survey
+
+GROUP = "state"
+"""Every environment that can set its state shows it in this group."""
+SAMPLE = 500
+OUTSIDE = 50
+"""So many steps with actions out of range are replayed, chosen or not: to see what the environment makes of them."""
+LOST = (0, 1)
+"""Steps that recorders lose at a time limit: those that wait for the next observation lose one."""
+OPEN_ENDS = 50
+"""So many last steps of episodes that did not terminate are replayed besides the terminal ones."""
+
+
+@final
+@dataclass(frozen=True)
+class Sample:
+    """N steps, and where each stands."""
+
+    steps: Steps
+    numbers: NDArray[np.int64]
+    """[N] counted through the whole recording."""
+    reach: NDArray[np.float32]
+    """The largest |component| of every action of the recording, not only of these."""
+
+    def beyond(self, reach: float) -> int:
+        """Of all steps of the recording: those with an action outside [-reach, reach]."""
+        return int((self.reach > reach * (1 + 1e-5)).sum())
+
+
+@final
+@dataclass(frozen=True)
+class Replay:
+    """What the environment says of the sample."""
+
+    physics: Physics
+    """Judged without the steps that do not follow at all; `breaks` names those."""
+    sample: Sample
+    inner_rewards: Errors | None
+    """Errors of rewards where no action touches its bounds; absent where rewards are right anyway."""
+    others: Mapping[str, Grade]
+    """Other versions of the environment, where this one does not repeat the data exactly."""
+
+
+def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...], limit: int | None = None) -> Sample | None:
+    """About SAMPLE steps without the dropped columns; None if there is no step at all. `limit`: the environment's."""
+    suspected = [suspected_ends(survey, limit, lost) for lost in LOST]
+    wanted = np.unique(np.concatenate([wanted_steps(survey), *suspected]))
+    parts: list[dict[str, Array]] = []
+    numbers, reaches = [], []
+    seen, missing = 0, _missing(survey)
+    for block in blocks_of(recording, Faults()):
+        first, last = np.searchsorted(wanted, [seen, seen + len(block.actions)])
+        beyond = _outside(block, survey)[:missing] if missing else np.empty(0, np.intp)
+        rows = np.union1d(wanted[first:last] - seen, beyond).astype(np.int64)
+        if len(rows):
+            parts.append(_rows(block, rows))
+            numbers.append(rows + seen)
+        reaches.append(_reach(block))
+        missing -= len(beyond)
+        seen += len(block.actions)
+    if not parts:
+        return None
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    for name in ("observations", "next_observations"):
+        columns[name] = np.delete(columns[name], list(dropped), axis=1)
+    for name in ("rewards", "following_rewards"):
+        columns[name] = np.where(np.isfinite(columns[name]), columns[name], np.nan)
+    if isinstance(survey.space, Discrete):
+        columns["actions"] = chosen(columns["actions"], survey.space.count)[0]
+    if survey.facts.get("rewards") == "absent":
+        del columns["rewards"], columns["following_rewards"]
+    return Sample(Steps(**columns), np.concatenate(numbers), np.concatenate(reaches))
+
+
+def wanted_steps(survey: Survey) -> NDArray[np.int64]:
+    """Steps chosen by chance, and ends: terminal ones first, for they are what is most often wrong."""
+    last = np.cumsum(survey.lengths) - 1
+    open_ends = last[~survey.terminated & survey.final_known]
+    some = (
+        open_ends[np.unique(np.linspace(0, len(open_ends) - 1, OPEN_ENDS).astype(int))] if len(open_ends) else last[:0]
+    )
+    rows = sample_rows(survey.steps, last[survey.terminated], SAMPLE - len(some))
+    return np.union1d(rows, some).astype(np.int64)
+
+
+def suspected_ends(survey: Survey, limit: int | None, lost: int = 0) -> NDArray[np.int64]:
+    """In episodes longer than the limit: steps after which an episode ended, if several were joined to one.
+
+    `lost`: so many steps at the end of each were not written.
+    """
+    if limit is None or limit <= lost:
+        return np.empty(0, np.int64)
+    period = limit - lost
+    starts = (np.cumsum(survey.lengths) - survey.lengths)[survey.lengths > limit]
+    inner = (survey.lengths[survey.lengths > limit] - 1) // period
+    first = np.repeat(np.cumsum(inner) - inner, inner)
+    ends = np.repeat(starts, inner) + period * (np.arange(len(first)) - first + 1) - 1
+    return ends[np.unique(np.linspace(0, len(ends) - 1, OPEN_ENDS).astype(int))] if len(ends) else ends
+
+
+def _rows(block: Block, rows: NDArray[np.int64]) -> dict[str, Array]:
+    """These steps of a block; what does not exist is NaN."""
+    values, slots = block.observations[GROUP], block.step_slots[rows]
+    after = np.asarray(values[np.minimum(slots + 1, len(values) - 1)], np.float64)
+    after[np.isin(rows, block.last_steps[~block.final_known])] = np.nan
+    following = np.asarray(block.rewards[np.minimum(rows + 1, len(block.rewards) - 1)], np.float64)
+    following[np.isin(rows, block.last_steps)] = np.nan
+    return {
+        "observations": np.asarray(values[slots], np.float64),
+        "actions": block.actions[rows],
+        "next_observations": after,
+        "rewards": np.asarray(block.rewards[rows], np.float64),
+        "following_rewards": following,
+        "terminated": np.isin(rows, block.last_steps[block.terminated]),
+    }
+
+
+def _reach(block: Block) -> NDArray[np.float32]:
+    actions = block.actions.reshape(len(block.actions), -1)
+    if actions.dtype.kind != "f":
+        return np.zeros(len(actions), np.float32)
+    return np.asarray(np.abs(actions).max(axis=1, initial=0.0), np.float32)
+
+
+def _missing(survey: Survey) -> int:
+    """How many steps with actions out of range have to be looked for, since chance brings too few."""
+    actions = survey.actions
+    outside = actions.outside if isinstance(actions, BoxActions) else 0
+    return OUTSIDE if 0 < outside * SAMPLE < OUTSIDE * survey.steps else 0
+
+
+def _outside(block: Block, survey: Survey) -> NDArray[np.intp]:
+    """Steps of a block with an action outside the space."""
+    space = survey.space
+    if not isinstance(space, Box) or block.actions.dtype.kind != "f":
+        return np.empty(0, np.intp)
+    return np.flatnonzero(outside_box(block.actions.reshape(len(block.actions), -1), space))
+
+
+def replay(stepper: Stepper, sample: Sample) -> Replay | None:
+    """The environment's verdict; None if no sampled observation holds a whole state."""
+    with quiet_versions():
+        physics = compare(stepper, sample.steps)
+        if physics is None:
+            return None
+        physics = _without_breaks(stepper, sample.steps, physics)
+        inner = _inner_rewards(stepper, sample.steps) if _rewards_are_off(physics) else None
+        return Replay(physics, sample, inner, _others(sample.steps, physics) if physics.grade != "exact" else {})
+
+
+def _rewards_are_off(physics: Physics) -> bool:
+    reward = physics.best.reward
+    return physics.rewards != "late" and reward is not None and reward.most > physics.tolerance
+
+
+def _without_breaks(stepper: Stepper, steps: Steps, physics: Physics) -> Physics:
+    """Ends are sampled more often than others: where all of them are lost, the physics may still be exact."""
+    kept = np.setdiff1d(np.arange(len(steps.observations)), physics.breaks)
+    again = compare(stepper, steps.take(kept)) if physics.breaks else None
+    if again is None:
+        return physics
+    return replace(
+        again, rows=physics.rows, cutting=physics.cutting, terminals=physics.terminals, breaks=physics.breaks
+    )
+
+
+def _inner_rewards(stepper: Stepper, steps: Steps) -> Errors | None:
+    space = stepper.action_space
+    if isinstance(space, Discrete):
+        return None
+    actions = steps.actions.reshape(len(steps.actions), -1)
+    inside = np.flatnonzero(((actions > space.low) & (actions < space.high)).all(axis=1))
+    inner = compare(stepper, steps.take(inside)) if 0 < len(inside) < len(actions) else None
+    return inner.best.reward if inner is not None else None
+
+
+def _others(steps: Steps, physics: Physics) -> dict[str, Grade]:
+    grades: dict[str, Grade] = {}
+    for env_id in replayable(physics.env_id):
+        other = find_stepper(env_id) if env_id != physics.env_id else None
+        if other is not None and steps.observations.shape[1] >= other.columns:
+            judged = compare(other, steps)
+            grades |= {env_id: judged.grade} if judged is not None else {}
+    return grades
