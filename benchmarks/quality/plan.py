@@ -23,7 +23,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Plan:
-    steps: int
+    updates: int
     batch_size: int
     sets: dict[str, dict[str, Any]]
     methods: dict[str, dict[str, Any]]
@@ -45,7 +45,7 @@ class Plan:
             f"env.reference=[{world['low']}, {world['high']}]",
             f"source.batch_size={self.batch_size}",
             f"seed={trial.seed}",
-            f"steps={self.steps}",
+            f"updates={self.updates}",
             "log_every=1000",
             "eval_every=5000",
             "eval_episodes=10",

@@ -56,7 +56,7 @@ def _page(plan: Plan, entries: list[Entry]) -> str:
     rows += [[f"*{what}*", *(str(known.get(name, "–")) for name in plan.sets)] for what, known in plan.data.items()]
     return f"""# Quality, on the same files as the peers
 
-Made by `python benchmarks/quality`. {plan.steps:,} updates of batch {plan.batch_size}, the last checkpoint,
+Made by `python benchmarks/quality`. {plan.updates:,} updates of batch {plan.batch_size}, the last checkpoint,
 deterministic actions, 10 episodes, D4RL-normalised scores. Ours: mean over seeds, the 95 % bootstrap interval over
 them, and their number. Peers: one seed each, or both. Settings: plan.yaml; every run: scores.jsonl.
 

@@ -148,7 +148,7 @@ TOO_MUCH = {
     (
         "ppo",
         "source.rollout_length=1000000000000",
-    ): "source: a rollout of 3 environments × 1,000,000,000,000 updates would need more",
+    ): "source: a rollout of 3 environments × 1,000,000,000,000 steps would need more",
     (
         "ppo",
         "source.num_envs=1000000000",

@@ -42,7 +42,7 @@ def brute_advantage(time: int, rollout: dict[str, Tensor], gamma: float, gae_lam
     return total
 
 
-@pytest.mark.parametrize(("gamma", "trace"), [(0.99, 0.95), (0.9, 0.0), (0.9, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize(("gamma", "gae_lambda"), [(0.99, 0.95), (0.9, 0.0), (0.9, 1.0), (1.0, 1.0)])
 def test_advantages_are_those_of_their_definition(gamma: float, gae_lambda: float) -> None:
     steps, envs = 37, 4
     reward, value, next_value = torch.randn(3, steps, envs, generator=GENERATOR, dtype=torch.float64)

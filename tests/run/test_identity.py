@@ -91,7 +91,7 @@ def test_what_decides_no_byte_may_be_edited(tmp_path: Path) -> None:
 def refuses_steps(run: Path, old: int, new: int, told: str) -> None:
     """Edited by hand; the sentence says how to do it."""
     original = (run / "config.yaml").read_text()
-    edit(run / "config.yaml", f"\nsteps: {old}\n", f"\nsteps: {new}\n")
+    edit(run / "config.yaml", f"\nupdates: {old}\n", f"\nupdates: {new}\n")
     assert refusal(run) == (
         f"run '{run}': config.yaml was edited by hand: {told}. "
         f"Restore config.yaml; to change updates: understudy resume {run} updates={new}\n"
@@ -112,7 +112,7 @@ def test_steps_edited_by_hand_are_noticed(tmp_path: Path) -> None:
     forks().run("resume", run, "updates=16", stop_at=1, stop_signal=signal.SIGKILL)
     refuses_steps(run, 16, 12, "the seal in its first line does not fit")
     refuses_steps(run, 16, 20, "updates is 20 in config.yaml and 12 in the checkpoint")
-    edit(run / "config.yaml", "\nsteps: 16\n", "\nsteps: 20\n")
+    edit(run / "config.yaml", "\nupdates: 16\n", "\nupdates: 20\n")
     assert forks().run("resume", run, "updates=20", no_plots=True).code == 0
     assert json.loads((run / "result.json").read_text())["updates"] == 20
 
@@ -122,7 +122,7 @@ def test_a_finished_run_with_edited_steps_goes_on_as_told(tmp_path: Path) -> Non
     edited, asked = tmp_path / "edited", tmp_path / "asked"
     for run in (edited, asked):
         finish(short_config(tmp_path, name=run.name), run, no_plots=True)
-    edit(edited / "config.yaml", "\nsteps: 12\n", "\nsteps: 16\n")
+    edit(edited / "config.yaml", "\nupdates: 12\n", "\nupdates: 16\n")
     assert refusal(edited).startswith(f"run '{edited}': is finished. To train on, give more: understudy resume ")
     for run in (edited, asked):
         assert forks().run("resume", run, "updates=16", no_plots=True).code == 0

@@ -128,7 +128,7 @@ def train(out: Path, given: str, **changes: Any) -> us.Run:
     return us.train(parse_config(short_settings("ppo", out, env=env, **changes)), make_envs=GIVEN.get(given))
 
 
-@pytest.mark.parametrize("custom", ["", *GIVEN])
+@pytest.mark.parametrize("given", ["", *GIVEN])
 def test_seeds_fit_into_31_bits_and_evaluations_draw_nothing_from_training(given: str, tmp_path: Path) -> None:
     """Wherever training and evaluation draw from the same generators: with and without evaluations, the same run."""
     often, never = (train(tmp_path / str(every), given, eval_every=every) for every in (1, 4))

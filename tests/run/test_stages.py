@@ -135,7 +135,7 @@ def test_a_stage_that_went_on_alone_is_another_stage(tmp_path: Path) -> None:
     ending = go_on(config, run)
     assert (ending.code, ending.err) == (
         1,
-        f"{told}steps is 8 in config.yaml and 10 in the checkpoint. To train it again, remove its folder.\n",
+        f"{told}updates is 8 in config.yaml and 10 in the checkpoint. To train it again, remove its folder.\n",
     )
     shutil.rmtree(run / "stages" / "1-bc")
     finish(config, run, no_plots=True)

@@ -117,6 +117,6 @@ def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) ->
     for source, name in (({"workers": 2}, "workers"), ({"stagger_episodes": True}, "spread")):
         told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": "custom"})
         with pytest.raises(
-            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*given"
+            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*custom"
         ):
             parse_config(told)

@@ -66,7 +66,7 @@ class Config(WeightingSettings):
     actor_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for π, at the start of its schedule."""
     actor_schedule: Literal["cosine", "constant"] = "cosine"
-    """`cosine` decays the actor's learning rate to 0 over the run's `steps`."""
+    """`cosine` decays the actor's learning rate to 0 over the run's `updates`."""
     critic_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for Q."""
     value_learning_rate: float = Field(3e-4, gt=0)

@@ -227,12 +227,12 @@ def test_a_process_that_was_stopped_does_not_blame_the_environment() -> None:
     """Stopped for much longer than the patience in the middle of a call that then goes on."""
     script = """
 import time
-from understudy.envs.vector.step_timeout import Patience
+from understudy.envs.vector.step_timeout import StepTimeout
 def work():
     print("begun", flush=True)
     time.sleep(0.3)
     time.sleep(0.1)
-Patience(1.0, "here").call(work)
+StepTimeout(1.0, "here").call(work)
 """
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -248,11 +248,11 @@ Patience(1.0, "here").call(work)
 
 NATIVE = """
 import ctypes, os, threading
-from understudy.envs.vector.step_timeout import Patience
+from understudy.envs.vector.step_timeout import StepTimeout
 library, mutex = ctypes.CDLL(None), (ctypes.c_uint8 * 64)()
 library.pthread_mutex_lock(mutex)
 threading.Timer(2.0, os._exit, [9]).start()
-Patience(0.3, "environment 'C'", lambda: " (environment 4)").call(library.pthread_mutex_lock, mutex)
+StepTimeout(0.3, "environment 'C'", lambda: " (environment 4)").call(library.pthread_mutex_lock, mutex)
 """
 
 

@@ -161,7 +161,7 @@ FAULTS = {
     "reward": (RunError, "the reward of environment 1 is not finite: got inf"),
     "raise": (
         RunError,
-        r"environment 1 failed in its step \(ZeroDivisionError: wheels, at \S*vector_worlds\.py:\d+\)\.",
+        r"environment 1 failed in its step \(ZeroDivisionError: wheels, at \S*vector_envs\.py:\d+\)\.",
     ),
 }
 

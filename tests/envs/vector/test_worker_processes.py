@@ -83,10 +83,10 @@ def check_steps(
     [
         (CHEETAH, 2, {}),
         (CARTPOLE, 5, {}),
-        (PENDULUM, 3, {"spread": True}),
+        (PENDULUM, 3, {"stagger_episodes": True}),
         (BATTLE, 2, {}),
         ("UnderstudyWindyPoint-v0", 2, {"extras": ("reward_effort", "nothing")}),
-        ("UnderstudyWindyThrusters-v0", 2, {"spread": True}),
+        ("UnderstudyWindyThrusters-v0", 2, {"stagger_episodes": True}),
         ("UnderstudyCartPolePixels-v0", 2, {}),
         ("FrozenLake-v1", 3, {}),
     ],
@@ -287,7 +287,7 @@ import ctypes, sys, time
 import numpy as np
 from gymnasium import spaces
 import gymnasium, torch
-from understudy.envs.vector.local import LocalVector
+from understudy.envs.vector.local import LocalVectorEnv
 
 class Busy(gymnasium.Env):
     observation_space, action_space = spaces.Box(-1.0, 1.0, (1,), np.float32), spaces.Discrete(2)
@@ -306,10 +306,10 @@ class Busy(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 made = iter([0, 2, 1])
-worlds = [LocalVector("Busy", 2, workers=2, make=lambda name: Busy(next(made)))]
+worlds = [LocalVectorEnv("Busy", 2, workers=2, make=lambda name: Busy(next(made)))]
 worlds[0].reset(0)
 made = iter([0, 1, 1])
-worlds.append(LocalVector("Busy", 3, workers=3, make=lambda name: Busy(next(made))))
+worlds.append(LocalVectorEnv("Busy", 3, workers=3, make=lambda name: Busy(next(made))))
 worlds[0].step(torch.zeros(2, dtype=torch.int64))
 """
 
