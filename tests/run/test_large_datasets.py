@@ -149,7 +149,7 @@ def test_a_hundred_million_steps_in_bounded_memory(tmp_path: Path) -> None:
     _, usual = run("dataset", "inspect", few)
     told, used = run("dataset", "inspect", many, "--json")
     found = json.loads(told)
-    assert (found["updates"], found["distinct_states"], found["duplicate_steps"]) == (MANY, MANY, 0)
+    assert (found["steps"], found["distinct_states"], found["duplicate_steps"]) == (MANY, MANY, 0)
     assert found["columns"]["extra.weight"]["mean"] == [pytest.approx(0.5, abs=1e-12)]
     assert found["columns"]["reward"]["maximum"] == [1008.0]
     assert used - usual < 100 + flags + hashes
@@ -160,9 +160,7 @@ def test_a_hundred_million_steps_in_bounded_memory(tmp_path: Path) -> None:
 
     kept = 256  # the smallest columns, read once
     tables = of_every_step(8 + 8)  # and the weights they are made of
-    chosen = of_every_step(
-        50
-    )  # chosen episodes are read into memory: their columns, 17 bytes a step, mapped and copied
+    chosen = of_every_step(50)  # episodes that are chosen are read: their columns, 17 bytes a step, mapped and copied
     _, usual = learned(tmp_path / "few", few)
     for name, way, most in (
         ("uniform", {}, flags + kept),
@@ -173,7 +171,7 @@ def test_a_hundred_million_steps_in_bounded_memory(tmp_path: Path) -> None:
         evaluation, used = learned(tmp_path / name, many, **way)
         assert used - usual < 100 + most, name
     assert np.isfinite(evaluation["eval/validation_error"])
-    assert json.loads((tmp_path / "held out" / "meta.json").read_text())["dataset"]["updates"] == 0.98 * MANY
+    assert json.loads((tmp_path / "held out" / "meta.json").read_text())["dataset"]["steps"] == 0.98 * MANY
 
 
 def stored(path: Path, steps: int) -> Path:
