@@ -6,20 +6,22 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from understudy import Dataset, RunConfig, Transitions
+from nobody import Nobody
+from understudy import Dataset, Transitions
 from understudy.algorithms import find_algorithm
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import MAIN, BuildContext, Demand, Metrics
 from understudy.core.settings import Settings
 from understudy.core.spec import Spec
 from understudy.core.state import State
+from understudy.data.experience import LoggedExperience
+from understudy.data.transforms import Transforms
 from understudy.nn.mlp import NetworkSettings
-from understudy.run.build import build_learner
-from understudy.run.offline import OfflineLearner
-from understudy.run.progress import SILENT, Reporter
+from understudy.sources import SourceInputs, find_source
 from understudy.sources.offline import OfflineSource
 from worlds import random_choices, random_dataset, takes_boxes
 
 CPU, META = torch.device("cpu"), torch.device("meta")
+NORMALIZED = Transforms(normalize_observations=True)
 
 
 @final
@@ -33,7 +35,7 @@ class Learning:
     def update(self, times: int = 1) -> Metrics:
         metrics: Metrics = {}
         for _ in range(times):
-            metrics = self.algorithm.update(self.batch())
+            metrics = self.algorithm.update(self.batch()).metrics
         return metrics
 
     def batch(self) -> Transitions:
@@ -64,22 +66,32 @@ def start(
     """A fresh algorithm on a dataset, as `build_learner` would make it."""
     name = config.model_dump()["name"]
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
-    algorithm: Any = find_algorithm(name).build(config, Blueprint(data.spec, data.moments(), updates, seed, CPU))
-    return Learning(algorithm, OfflineSource.build(data, algorithm.demand, batch_size, seed, CPU))
+    context = BuildContext(data.spec, updates, seed, CPU, data={MAIN: LoggedExperience.of(data, NORMALIZED)})
+    algorithm: Any = find_algorithm(name).build(config, context)
+    return Learning(algorithm, offline_source(data, algorithm.demand, batch_size, seed))
 
 
-def outlined(config: Settings, spec: Spec, environments: int = 0) -> Any:
+def source_of(kind: str, dataset: Dataset, demand: Demand | None = None, seed: int = 0, **settings: Any) -> Any:
+    """A source of a dataset, as a run would build it for somebody who asks for this."""
+    module = find_source(kind)
+    data = {MAIN: LoggedExperience.of(dataset)}
+    inputs = SourceInputs(dataset.spec, seed, CPU, demand or Demand(), Nobody(), data=data)
+    return module.build(module.Config.parse({"kind": kind, **settings}, "source"), inputs)
+
+
+def offline_source(
+    dataset: Dataset, demand: Demand | None = None, batch_size: int = 32, seed: int = 0, **settings: Any
+) -> OfflineSource:
+    source = source_of("offline", dataset, demand, seed, batch_size=batch_size, **settings)
+    assert isinstance(source, OfflineSource)
+    return source
+
+
+def outlined(config: Settings, spec: Spec, num_envs: int = 0) -> Any:
     """An algorithm on torch's `meta` device, where tensors have shapes and no numbers."""
     with META:
-        blueprint = Blueprint(spec, {}, 100, 0, META, environments=environments)
-        return find_algorithm(config.model_dump()["name"]).build(config, blueprint)
-
-
-def offline_learner(config: RunConfig, reporter: Reporter = SILENT) -> OfflineLearner:
-    """What a run that learns from data moves."""
-    learner = build_learner(config, reporter)
-    assert isinstance(learner, OfflineLearner)
-    return learner
+        context = BuildContext(spec, 100, 0, META, num_envs=num_envs)
+        return find_algorithm(config.model_dump()["name"]).build(config, context)
 
 
 def networks(algorithm: Any) -> dict[str, nn.Module]:

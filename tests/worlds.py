@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from understudy import Box, Dataset, Discrete, Episode, Recipe, RunConfig
-from understudy.algorithms import Origin, algorithm_names, find_algorithm, known_actions, learns_from
+from understudy.algorithms import algorithm_names, find_algorithm
+from understudy.core.protocols import Needs
 from understudy.run.config import parse_config
 
 SHARED_DATA = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -81,16 +82,22 @@ def random_choices(
 
 def takes_boxes(algorithm: str) -> bool:
     """Whether an algorithm learns continuous actions; others are tried with discrete ones."""
-    return Box in known_actions(find_algorithm(algorithm).Config)
+    return Box in usual_needs(algorithm).actions
 
 
 def takes_choices(algorithm: str) -> bool:
-    return Discrete in known_actions(find_algorithm(algorithm).Config)
+    return Discrete in usual_needs(algorithm).actions
 
 
-def learning_from(origin: Origin) -> list[str]:
-    """Algorithms that learn from a dataset, or from rollouts."""
-    return [name for name in sorted(algorithm_names()) if learns_from(find_algorithm(name).Config) == origin]
+def usual_needs(algorithm: str) -> Needs:
+    """What an algorithm asks for with the settings that it has by default."""
+    module = find_algorithm(algorithm)
+    return module.needs(module.Config())
+
+
+def learning_from(kind: str) -> list[str]:
+    """Algorithms whose usual source is of this kind."""
+    return [name for name in sorted(algorithm_names()) if usual_needs(name).sources[0] == kind]
 
 
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_the_actor_moves_when_it_is_its_turn_and_the_critics_always(name: str, d
 def test_a_restored_learner_knows_whose_turn_it_is(name: str, done: int) -> None:
     old, new = fresh(name), fresh(name)
     old.update(done)
-    new.algorithm.updates, new.source.drawn = old.algorithm.updates, old.source.drawn
+    new.algorithm.updates, new.source.sampler.drawn = old.algorithm.updates, old.source.sampler.drawn
     assert old.algorithm.turn().__name__ == new.algorithm.turn().__name__
     assert "updates" in capture(old.algorithm)
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 def state_after(name: str, updates: int, *, compiled: bool, **settings: Any) -> State:
     learning = start(tiny_algorithm(name, **settings))
-    update = compile_update(learning.algorithm.update, CPU) if compiled else learning.algorithm.update
+    update = compile_update(learning.algorithm, CPU) if compiled else learning.algorithm.update
     for _ in range(updates):
         update(learning.batch())
     return capture(learning.algorithm)

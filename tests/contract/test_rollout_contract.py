@@ -49,7 +49,7 @@ def test_going_back_and_replaying_gives_the_same(name: str, shape: str) -> None:
 
 def test_an_outline_has_the_shape_of_everything_and_takes_no_memory(name: str, shape: str) -> None:
     learner = rolling(name, shape)
-    outline = outlined(learner.config.algo, learner.policy.spec, learner.source.envs.count)
+    outline = outlined(learner.algorithm.config, learner.policy.spec, learner.source.envs.count)
     check_fits(outline, capture(learner.algorithm), "test")
     assert all(part.is_meta for part in (*outline.policy.parameters(), *outline.value.parameters()))
 

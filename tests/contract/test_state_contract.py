@@ -35,7 +35,7 @@ def test_an_outline_has_the_shape_of_everything_and_takes_no_memory(name: str, n
     """So a checkpoint, and the memory there is, can be compared before anything is built."""
     config = tiny_algorithm(name, network)
     learning = start(config)
-    outline = outlined(config, learning.source.dataset.spec)
+    outline = outlined(config, learning.source.data.spec)
     check_fits(outline, capture(learning.algorithm), "test")
     parameters = [part for role in networks(outline).values() for part in role.parameters()]
     assert parameters

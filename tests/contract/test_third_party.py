@@ -1,50 +1,104 @@
-"""An algorithm of another distribution is found by its entry point, and runs."""
+"""What another distribution registers by entry points is found, and trains, resumes, evaluates and exports like ours."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-MODULE = '''
-"""Cloning, by somebody else."""
-from typing import Literal
-from understudy.algorithms import bc
+import pytest
 
-class Config(bc.Config):
-    """Cloning by somebody else."""
-    name: Literal["parrot"] = "parrot"
-    """The algorithm."""
+PACKAGE = "stranger"
+METADATA = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n"
+ENTRY_POINTS = """
+[understudy.algorithms]
+parrot = stranger.parrot
+iql = stranger.parrot
 
-build = bc.build
-'''
-ASK = """
-from understudy.algorithms import algorithm_names, find_algorithm
-from learners import start, tiny_algorithm
-
-assert algorithm_names()["parrot"] == "parrot_package"
+[understudy.sources]
+mixture = stranger.mixture
+"""
+SETTINGS = """
+def settings(name, **changes):
+    recipe = {"env": "Pendulum-v1", "episodes": 2, "seed": 1, "behaviours": [{"policy": "random"}]}
+    return parse_config({
+        "algo": {"name": "parrot", "actor": {"hidden": [8]}}, "data": {"recipe": recipe}, "env": {"id": "Pendulum-v1"},
+        "updates": 30, "log_every": 5, "eval_every": 15, "eval_episodes": 1, "save_every": 10, "tensorboard": False,
+        "out": str(folder / name), **changes,
+    })
+"""
+HEAD = """
+import sys
+from pathlib import Path
+import torch
+import understudy as us
+from understudy.algorithms import algorithm_names
+from understudy.run.checkpoint import newest_checkpoint
+from understudy.run.config import parse_config
+from understudy.run.loop import StoppedRunError
+folder = Path({folder!r})
+torch.set_num_threads(1)
+"""
+FIRST = """
+import stranger.mixture
+assert algorithm_names()["parrot"] == "stranger.parrot"
 assert algorithm_names()["iql"] == "understudy.algorithms.iql", "our own names cannot be taken over"
-learning = start(tiny_algorithm("parrot"))
-print("loss", float(learning.update(2)["loss/actor"]))
+whole = us.train(settings("whole"))
+assert len(stranger.mixture.ASLEEP) == 3, "two steps at a time, and a batch is eight: three times nothing yet"
+assert whole.metrics()[-1]["env_steps"] == 2 * (30 + 3)
+assert whole.config.source_kind == "mixture"
+try:
+    us.train(settings("halves"), watch=lambda updates, evaluation: True)
+except StoppedRunError:
+    pass
+taught = us.train(settings("taught", algo={"name": "parrot", "teacher_weight": 10.0, "actor": {"hidden": [8]}},
+                           policies={"teacher": {"path": str(folder / "whole")}}))
+assert taught.config.policies["teacher"].fingerprint
+plain = us.train(settings("plain", source={"kind": "offline", "batch_size": 8}))
+"""
+SECOND = """
+halves = us.resume(folder / "halves")
+states = [newest_checkpoint(folder / name / "checkpoints")[0].state for name in ("whole", "halves")]
+assert states[0].keys() == states[1].keys()
+for path, leaf in states[0].items():
+    same = torch.equal(leaf, states[1][path]) if isinstance(leaf, torch.Tensor) else leaf == states[1][path]
+    assert same, path
+assert "source.ring.priority" in states[0]
+run = us.Run(folder / "whole")
+assert run.metrics() == halves.metrics()
+assert len(run.evaluate(2).returns) == 2
+obs = [[1.0, 0.0, 0.5]] * 4
+assert (run.predict(obs) == us.load_policy(folder / "whole" / "policy" / "final").act(
+    {"state": torch.tensor(obs)}, (), greedy=True)[0].numpy()).all()
+from understudy.cli.main import main
+sys.argv = ["understudy", "export", str(folder / "whole"), "--out", str(folder / "exported")]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+assert any((folder / "exported").iterdir())
+gap = [float((us.Run(folder / name).predict(obs) - run.predict(obs)).__abs__().mean()) for name in ("taught", "plain")]
+assert gap[0] < gap[1], f"a teacher that is listened to is nearer: {gap}"
 """
 
 
-def install(site: Path, entry_points: str) -> None:
-    """What pip leaves behind: a module and a .dist-info folder."""
-    info = site / "parrot_package-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(METADATA.format(name="parrot_package"), encoding="utf-8")
-    (info / "entry_points.txt").write_text(f"[understudy.algorithms]\n{entry_points}\n", encoding="utf-8")
-    (site / "parrot_package.py").write_text(MODULE, encoding="utf-8")
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip leaves behind: a package and a .dist-info folder."""
+    place = tmp_path_factory.mktemp("site")
+    info = place / f"{PACKAGE}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(METADATA, encoding="utf-8")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+    (place / PACKAGE).symlink_to(Path(__file__).parent / PACKAGE)
+    return place
 
 
-def ask(site: Path) -> subprocess.CompletedProcess[str]:
-    tests = str(Path(__file__).parents[1])
-    code = f"import sys; sys.path[:0] = {[str(site), tests]!r}\nimport torch; torch.set_num_threads(1)\n{ASK}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+def ask(site: Path, code: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.path[:0] = [{str(site)!r}]\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_an_entry_point_is_found(tmp_path: Path) -> None:
-    install(tmp_path / "site", "parrot = parrot_package\niql = parrot_package")
-    answer = ask(tmp_path / "site")
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("loss ")
+def test_a_strangers_algorithm_and_source_train_resume_evaluate_and_export(site: Path, tmp_path: Path) -> None:
+    head = HEAD.format(folder=str(tmp_path)) + SETTINGS
+    for part in (FIRST, SECOND):
+        answer = ask(site, head + part)
+        assert answer.returncode == 0, answer.stderr

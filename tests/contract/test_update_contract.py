@@ -98,7 +98,7 @@ def test_the_demand_is_enough(name: str) -> None:
     assert isinstance(demand, Demand)
     batch = learning.batch()
     assert set(batch.extra) == set(demand.columns)
-    check_metrics(learning.algorithm.update(batch))
+    check_metrics(learning.algorithm.update(batch).metrics)
 
 
 def test_updates_touch_no_global_generator(name: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from learners import CPU
 from understudy import Dataset, Discrete, Episode
 from understudy.algorithms.ciql import Config, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 from understudy.losses.conservative import exact_gap
 from understudy.losses.value import expectile_loss, squared_error
 from understudy.losses.weights import awr_weights
@@ -67,7 +67,7 @@ def test_the_whole_algorithm(alpha: float, policy: list[float]) -> None:
     shape = {"hidden": [16]}
     rates = dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "value_learning_rate"), 1e-2)
     setting = {"alpha": 2 * alpha, "expectile": EXPECTILE, "beta": BETA, "polyak": 0.1, "actor": shape, "critic": shape}
-    algorithm = build(Config.parse({**setting, **rates}), Blueprint(dataset.spec, {}, 1200, 0, CPU))
+    algorithm = build(Config.parse({**setting, **rates}), BuildContext(dataset.spec, 1200, 0, CPU))
     batch = dataset.rows(torch.arange(dataset.steps), algorithm.demand)
     for _ in range(1200):
         algorithm.update(batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learners import CPU
 from understudy.algorithms.discrete_cql import Config, DiscreteCQL, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 from understudy.core.spec import ACTION_MASK
 from understudy.losses.action_values import double_dqn_value, softmax_climb
 from understudy.losses.conservative import exact_gap
@@ -115,11 +115,11 @@ def learned(**changes: Any) -> DiscreteCQL:
     network: dict[str, Any] = {"hidden": [32]}
     rates = {"critic_learning_rate": 1e-2, "actor_learning_rate": 1e-2}
     config = Config.parse({"gamma": GAMMA, "polyak": 0.1, "actor": network, "critic": network, **rates, **changes})
-    algorithm = build(config, Blueprint(dataset.spec, {}, UPDATES, 0, CPU))
+    algorithm = build(config, BuildContext(dataset.spec, UPDATES, 0, CPU))
     batch = dataset.rows(torch.arange(dataset.steps), algorithm.demand)
     assert not bool(batch.extra["next_mask"][batch.terminated].any())
     for _ in range(UPDATES):
-        metrics = algorithm.update(batch)
+        metrics = algorithm.update(batch).metrics
     assert all(math.isfinite(float(value)) for value in metrics.values())
     return algorithm
 

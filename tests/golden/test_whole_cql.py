@@ -9,7 +9,7 @@ import torch
 from learners import CPU
 from understudy import Box, Dataset, Episode
 from understudy.algorithms.cql import CQL, Config, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 
 UPDATES = 800
 GRID = torch.linspace(-1.0, 1.0, 201).unsqueeze(1)
@@ -41,11 +41,11 @@ def learned(weight: float) -> tuple[CQL, float]:
     rates = dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "entropy_learning_rate"), 5e-3)
     broad = {"entropy_target": 0.5, "sampled_actions": 20}  # few samples of a narrow policy see little of the integral
     settings = {**broad, "penalty_weight": weight, "polyak": 0.05, "actor": network, "critic": network}
-    algorithm = build(Config.parse({**settings, **rates}), Blueprint(dataset.spec, {}, UPDATES, 0, CPU))
+    algorithm = build(Config.parse({**settings, **rates}), BuildContext(dataset.spec, UPDATES, 0, CPU))
     batch = dataset.rows(torch.arange(dataset.steps), algorithm.demand)
     gap = 0.0
     for update in range(UPDATES):
-        metrics = algorithm.update(batch)
+        metrics = algorithm.update(batch).metrics
         gap += float(metrics["penalty/gap"]) / 200 if update >= UPDATES - 200 else 0.0
     return algorithm, gap
 

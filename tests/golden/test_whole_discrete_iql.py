@@ -8,7 +8,7 @@ from t30 import GAMMA, t30_choices
 
 from learners import CPU
 from understudy.algorithms.iql import IQL, Config, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 
 STATES = torch.eye(3)
 LEGAL = torch.tensor([True, True, False]).expand(3, 3)
@@ -21,7 +21,7 @@ def iql() -> IQL:
     dataset, network = t30_choices(), {"hidden": [32]}
     settings: dict[str, Any] = {"gamma": GAMMA, "polyak": 0.1, "actor": network, "critic": network}
     rates = dict.fromkeys(("actor_learning_rate", "critic_learning_rate", "value_learning_rate"), 1e-2)
-    algorithm = build(Config.parse({**settings, **rates}), Blueprint(dataset.spec, {}, UPDATES, 0, CPU))
+    algorithm = build(Config.parse({**settings, **rates}), BuildContext(dataset.spec, UPDATES, 0, CPU))
     batch = dataset.rows(torch.arange(dataset.steps), algorithm.demand)
     for _ in range(UPDATES):
         algorithm.update(batch)

@@ -10,7 +10,7 @@ from torch import Tensor
 from learners import CPU
 from understudy import Dataset
 from understudy.algorithms.iql import IQL, Config, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 
 STATES = torch.eye(3)
 UPDATES = 2500
@@ -23,7 +23,7 @@ def learned(dataset: Dataset) -> IQL:
     config = Config.parse(
         {"expectile": 0.7, "beta": 3.0, "gamma": GAMMA, "polyak": 0.1, "actor": network, "critic": network, **rates}
     )
-    algorithm = build(config, Blueprint(dataset.spec, {}, UPDATES, 0, CPU))
+    algorithm = build(config, BuildContext(dataset.spec, UPDATES, 0, CPU))
     batch = dataset.rows(torch.arange(dataset.steps), algorithm.demand)
     for _ in range(UPDATES):
         algorithm.update(batch)

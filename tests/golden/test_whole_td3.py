@@ -10,7 +10,7 @@ import torch
 from learners import CPU
 from understudy import Box, Dataset, Episode, Transitions
 from understudy.algorithms import find_algorithm
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 
 SHAPE: dict[str, Any] = {"hidden": [16], "init": "default", "layer_norm": False}
 ACTIONS = (-0.3, 0.5)
@@ -30,7 +30,7 @@ def algorithm(name: str, dataset: Dataset, **changes: Any) -> tuple[Any, Transit
     """The class, and all of the data as one batch; so only the fixed point decides."""
     settings = {"actor": SHAPE, "critic": SHAPE, "policy_delay": 1, "polyak": 0.2, "target_noise": 0.0, **changes}
     module = find_algorithm(name)
-    built: Any = module.build(module.Config.parse(settings), Blueprint(dataset.spec, {}, 1, 0, CPU))
+    built: Any = module.build(module.Config.parse(settings), BuildContext(dataset.spec, 1, 0, CPU))
     return built, dataset.rows(torch.arange(dataset.steps), built.demand)
 
 
@@ -121,5 +121,5 @@ def test_rewards_in_other_units_give_the_same_actor_loss(name: str, factor: floa
     for scale in (1.0, factor):
         built, batch = algorithm(name, one_state(reward=scale), **STILL)
         linear_critics(built, (3.0 * scale, 2.0 * scale), (4.0 * scale, -1.0 * scale))
-        found.append((float(built.update(batch)["loss/actor"]), action_after(built, batch, 20)))
+        found.append((float(built.update(batch).metrics["loss/actor"]), action_after(built, batch, 20)))
     assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 
 from understudy.core.protocols import Metrics
 from understudy.run import loop
-from understudy.run.offline import OfflineLearner
-from understudy.run.on_policy import OnPolicyLearner
+from understudy.run.learner import Learner
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import LogFile
 
@@ -133,17 +132,16 @@ def _stop_at(update: int, number: int, hurry_at: int) -> None:
     def send() -> None:
         os.kill(os.getpid(), number)
 
-    def stopping(before: Callable[[Any], Metrics]) -> Callable[[Any], Metrics]:
-        def stopped(learner: object) -> Metrics:
+    def stopping(before: Callable[..., Metrics]) -> Callable[..., Metrics]:
+        def stopped(learner: object, *asked: object) -> Metrics:
             nonlocal left
             left -= 1
             if left == 0:
                 if hurry_at:
                     _at(hurry_at, send, CHANGES)
                 send()
-            return before(learner)
+            return before(learner, *asked)
 
         return stopped
 
-    for learner in (OfflineLearner, OnPolicyLearner):
-        put(learner, "update", stopping(learner.update))
+    put(Learner, "update", stopping(Learner.update))

@@ -59,7 +59,7 @@ def warm_up() -> None:
     versions()
     for name in algorithm_names():
         find_algorithm(name)
-        sources(name)
+        sources(algorithm_names()[name])
     sys.argv = ["understudy", "list", "algorithms"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         understudy()

@@ -13,7 +13,7 @@ from small import SHORT, short_config
 from understudy.core.rng import stream
 from understudy.core.state import nonfinite
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
-from understudy.sources.offline import BLOCK_BATCHES
+from understudy.sources.sampling.blocks import BLOCK_BATCHES
 
 ROWS, BATCH, SEED, POISONED = 200, 4, 0, 77
 

@@ -16,13 +16,13 @@ from understudy import Box, Dataset, Episode
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Demand
 from understudy.data.episode import Array
+from understudy.data.experience import LoggedExperience
 from understudy.data.recording import Recording
 from understudy.data.stores.recorder import record
 from understudy.data.stores.store import open_store
 from understudy.run.build import build_learner
 from understudy.run.loading import Prepared
-from understudy.run.offline import OfflineLearner, some_rewards
-from understudy.sources.draws import Draw, choose_draw
+from understudy.sources.sampling.draws import Draw, choose_draw
 from worlds import random_dataset, tiny_config
 
 WORLD = "MountainCarContinuous-v0"
@@ -99,9 +99,8 @@ def test_more_steps_than_float32_can_count_are_learned_from_and_watched_to_the_l
     dataset = Dataset.from_episodes(episodes(ABOVE, length), Box((-1.0,), (1.0,)), name="large")
     assert dataset.steps == ABOVE
     check_dataset(dataset, length, *draws(dataset, {}, {"replacement": False}))
-    learner = build_learner(tiny_config("iql", tmp_path, **settings()), prepared=Prepared(dataset, None))
-    assert isinstance(learner, OfflineLearner)
-    watched = steps_of(learner.monitor.rows.obs["state"])
+    learner: Any = build_learner(tiny_config("iql", tmp_path, **settings()), ready={"main": Prepared(dataset, None)})
+    watched = steps_of(learner.probes[0].rows.obs["state"])
     assert watched[[0, -1]].tolist() == [0, ABOVE - 1]
     assert set(watched.diff().tolist()) == {(ABOVE - 1) // 511, (ABOVE - 1) // 511 + 1}
     learner.update()
@@ -110,8 +109,8 @@ def test_more_steps_than_float32_can_count_are_learned_from_and_watched_to_the_l
 
 def test_concerns_are_about_all_rewards_or_evenly_chosen_ones() -> None:
     dataset = random_dataset(count=6, steps=20)
-    assert torch.equal(some_rewards(dataset), dataset.rewards)
-    assert torch.equal(some_rewards(dataset, most=50), dataset.rewards[::3])
+    assert torch.equal(LoggedExperience.of(dataset).rewards(), dataset.rewards)
+    assert torch.equal(LoggedExperience.of(dataset).rewards(most=50), dataset.rewards[::3])
 
 
 CHILD = """

@@ -11,34 +11,34 @@ from rich.console import Console
 from small import short_settings
 
 import understudy as us
-from learners import differences, offline_learner
+from learners import differences
 from understudy.algorithms.td3bc import TD3BC
 from understudy.core.protocols import Demand
 from understudy.core.state import capture
 from understudy.data.rewards import RewardTransform
 from understudy.nn.actor import Actor
 from understudy.nn.heads import Categorical, SquashedGaussian, forbid
+from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.monitor import largest_return
-from understudy.run.offline import OfflineLearner
 from understudy.run.progress import Reporter
 from worlds import CARTPOLE_RECIPE, learning_from, random_dataset, takes_boxes, tiny_config
 
 
-def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> OfflineLearner:
-    return offline_learner(tiny_config(algorithm, folder, **changes))
+def tiny_learner(algorithm: str, folder: Path, **changes: Any) -> Any:
+    return build_learner(tiny_config(algorithm, folder, **changes))
 
 
-def looked(learner: OfflineLearner) -> dict[str, float]:
-    return {name: float(value) for name, value in learner.monitor.metrics(learner.algorithm).items()}
+def looked(learner: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in learner.probes[0].metrics(learner.algorithm).items()}
 
 
 @pytest.mark.parametrize("algorithm", [*filter(takes_boxes, learning_from("offline"))])
 def test_looking_changes_nothing(algorithm: str, tmp_path: Path) -> None:
     """With dropout, whose stream must not move."""
     settings = short_settings(algorithm, tmp_path)
-    one, other = (offline_learner(parse_config(settings)) for _ in range(2))
-    monitor = one.monitor
+    one, other = (build_learner(parse_config(settings)) for _ in range(2))
+    monitor = one.probes[0]
     for _ in range(3):
         one.update()
         other.update()
@@ -52,7 +52,7 @@ def test_values_are_those_of_the_critics(tmp_path: Path) -> None:
     recipe = {"env": "Pendulum-v1", "episodes": 2, "seed": 0, "behaviours": [{"policy": "random"}]}
     learner = tiny_learner("td3bc", tmp_path, data={"recipe": recipe})
     learner.update()
-    seen, algorithm, dataset = looked(learner), learner.algorithm, learner.dataset
+    seen, algorithm, dataset = looked(learner), learner.algorithm, learner.data["main"].recorded
     assert isinstance(algorithm, TD3BC)
     rows = dataset.rows(torch.arange(dataset.steps), Demand())
     chosen = torch.as_tensor(us.predict(learner.policy, rows.obs["state"])) / 2.0

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from learners import offline_learner
+from understudy.run.build import build_learner
 from understudy.run.progress import Reporter
 from worlds import tiny_config
 
@@ -19,7 +19,7 @@ def told(folder: Path, **data: Any) -> str:
     np.savez(folder / "play.npz", **columns, rewards=np.ones(200), terminals=ends)
     console = Console(record=True, width=400)
     config = tiny_config("iql", folder / "run", data={"path": str(folder / "play.npz"), **data})
-    offline_learner(config, Reporter(console=console))
+    build_learner(config, Reporter(console=console))
     return console.export_text()
 
 

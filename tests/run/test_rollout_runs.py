@@ -24,7 +24,8 @@ from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.build import build_learner, check_config
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
-from understudy.run.config import EnvSettings, RolloutSettings, RunConfig, parse_config
+from understudy.run.config import EnvSettings, RunConfig, parse_config
+from understudy.sources import rollout
 
 
 def settings(out: Path, **changes: Any) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ),
         ({"source": "offline"}, r"source: wrong value: got 'offline', expected a group of settings"),
         ({"compile": True}, r"compile: ppo has no compiled update"),
-        ({"data": {"path": "x.npz"}}, r"data: ppo learns from its own rollouts"),
+        ({"data": {"path": "x.npz"}}, r"data: ppo learns from source.kind=rollout, which reads no dataset"),
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
         ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
         ({"env": {"id": SHORT, "simulator": "custom"}}, r"no world was given"),
@@ -123,7 +124,7 @@ def test_divergence_between_two_logs_is_divergence_not_the_worlds_fault(tmp_path
 
 def test_a_config_made_in_python_has_the_source_of_its_algorithm(tmp_path: Path) -> None:
     config = RunConfig(algo=ppo.Config(), env=EnvSettings(id=SHORT), out=str(tmp_path))
-    assert isinstance(config.source, RolloutSettings)
+    assert isinstance(config.source, rollout.Config)
 
 
 def test_one_of_many_is_no_image(tmp_path: Path) -> None:
@@ -288,7 +289,8 @@ def test_two_resumes_of_an_inexact_world_are_the_same(tmp_path: Path) -> None:
 def test_discrete_masked_and_many_choices_train(tmp_path: Path) -> None:
     for world in ("CartPole-v1", "UnderstudyBattle-v0", "UnderstudyWindyThrusters-v0"):
         run = train(tmp_path / world, env={"id": world}, updates=2)
-        obs = build_learner(run.config).source.obs  # type: ignore[union-attr]
+        learner: Any = build_learner(run.config)
+        obs = learner.source.obs
         actions = us.predict(run.policy(), {name: values.numpy() for name, values in obs.items()})
         assert actions.dtype == np.int64
         assert len(actions) == 3

@@ -13,7 +13,8 @@ import understudy as us
 from learners import differences
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.state import capture
-from understudy.run.config import OfflineSettings, RunConfig, parse_config, read_resolved
+from understudy.run.config import RunConfig, parse_config, read_resolved
+from understudy.sources import offline
 from worlds import PENDULUM_RECIPE, tiny_config
 
 CLONE = {"algo": {"name": "bc"}, "updates": 8}
@@ -39,7 +40,7 @@ def test_it_is_what_two_runs_by_hand_are(tmp_path: Path) -> None:
 
 
 def batch_size(config: RunConfig) -> int:
-    assert isinstance(config.source, OfflineSettings)
+    assert isinstance(config.source, offline.Config)
     return config.source.batch_size
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import understudy as us
-from learners import offline_learner
 from understudy.core.errors import ConfigError
 from understudy.data.stores.store import write_store
 from understudy.nn.committee import Memoryless
+from understudy.run.build import build_learner
 from understudy.run.validation import validation_error
 from worlds import PENDULUM_RECIPE, random_dataset, real_data, tiny_config
 
@@ -41,10 +41,10 @@ def test_a_column_that_is_not_there_cannot_be_hidden(tmp_path: Path, columns: di
 
 
 def test_held_out_episodes_are_measured_and_not_learned_from(tmp_path: Path) -> None:
-    learner = offline_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "validation": 0.5}))
-    assert learner.validation is not None
-    assert (learner.dataset.episodes, learner.validation.episodes) == (2, 2)
-    together = sorted([*learner.dataset.returns(), *learner.validation.returns()])
+    learner: Any = build_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "validation": 0.5}))
+    assert learner.data["main"].held_out
+    assert (learner.data["main"].recorded.episodes, learner.data["main"].held_out[0].episodes) == (2, 2)
+    together = sorted([*learner.data["main"].recorded.returns(), *learner.data["main"].held_out[0].returns()])
     assert together == sorted(us.make_dataset(us.Recipe.parse(PENDULUM_RECIPE)).returns())
     run = trained(tmp_path / "x", validation=0.5)
     assert [line["eval/validation_error"] > 0 for line in run.evaluations()] == [True, True]
@@ -70,20 +70,20 @@ def test_the_chain_is_kept_with_the_policy(tmp_path: Path) -> None:
 
 
 def test_returns_stay_raw_whatever_is_learned_from(tmp_path: Path) -> None:
-    learner = offline_learner(
+    learner: Any = build_learner(
         tiny_config("iql", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, "reward": "antmaze_cql"})
     )
-    assert learner.dataset.returns().max() < 0
+    assert learner.data["main"].recorded.returns().max() < 0
     rows = torch.arange(4)
-    transformed = learner.source.dataset.rows(rows, learner.algorithm.demand).reward
-    torch.testing.assert_close(transformed, 10 * learner.dataset.rewards[rows] - 5)
+    transformed = learner.data["main"].dataset.rows(rows, learner.algorithm.demand).reward
+    torch.testing.assert_close(transformed, 10 * learner.data["main"].recorded.rewards[rows] - 5)
 
 
 def test_another_choice_is_other_data(tmp_path: Path) -> None:
     prints = {
-        offline_learner(
-            tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, **words})
-        ).dataset.fingerprint
+        build_learner(tiny_config("bc", tmp_path / "x", data={"recipe": PENDULUM_RECIPE, **words}))
+        .data["main"]
+        .recorded.fingerprint
         for words in ({}, {"best_episodes": 0.5}, {"max_episodes": 3}, {"actions": "clip"})
     }
     assert len(prints) == 3  # nothing was outside, so clipping changed nothing
@@ -91,8 +91,8 @@ def test_another_choice_is_other_data(tmp_path: Path) -> None:
 
 def test_a_wrong_scale_is_mended_on_the_way_to_the_learner(tmp_path: Path) -> None:
     path = str(real_data("pendulum_medium.npz"))
-    learner = offline_learner(tiny_config("bc", tmp_path / "x", data={"path": path, "actions_from": [-1, 1]}))
-    assert 1.9 < float(learner.dataset.actions.abs().max()) <= 2.0
+    learner: Any = build_learner(tiny_config("bc", tmp_path / "x", data={"path": path, "actions_from": [-1, 1]}))
+    assert 1.9 < float(learner.data["main"].recorded.actions.abs().max()) <= 2.0
     assert float(learner.source.next(learner.policy).action.abs().max()) <= 1.0
 
 

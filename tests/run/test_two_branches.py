@@ -13,14 +13,15 @@ from rich.console import Console
 from small import content, short_config
 
 import understudy as us
-from learners import differences, offline_learner
+from learners import differences
 from understudy.core.errors import CheckpointError, ConfigError, DataError, DivergenceError
 from understudy.core.state import capture
 from understudy.nn.committee import Committee
+from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.warm_start import warm_start
-from understudy.sources.importance.weighed import WeighedSource
+from understudy.sources.offline import OfflineSource
 from worlds import tiny_config
 
 NETWORK: dict[str, Any] = {"hidden": [16, 16]}
@@ -39,7 +40,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> us.Run:
 
 
 def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, tmp_path: Path) -> None:
-    learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO))
+    learner = build_learner(tiny_config("iact", tmp_path, algo=TWO))
     warm_start(learner.algorithm, str(single.path), SILENT)
     expected = capture(single.policy())
     branches = learner.algorithm.branches.values()  # type: ignore[attr-defined]
@@ -49,7 +50,7 @@ def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, t
 
 
 def test_each_branch_starts_from_its_own(double: us.Run, tmp_path: Path) -> None:
-    learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO, seed=5))
+    learner = build_learner(tiny_config("iact", tmp_path, algo=TWO, seed=5))
     warm_start(learner.algorithm, str(double.path), SILENT)
     assert differences(capture(double.policy()), capture(learner.policy)) == []
 
@@ -100,9 +101,10 @@ def test_halves_with_weights_are_the_whole(provider: str, tmp_path: Path) -> Non
 
 def test_weights_reach_the_update_and_change_it(tmp_path: Path) -> None:
     weighed = {"batch_size": 16, "importance": {"provider": "elite", "elite_share": 0.5, "rows": 50}}
-    plain = offline_learner(tiny_config("iact", tmp_path / "plain", algo=TWO))
-    learner = offline_learner(tiny_config("iact", tmp_path / "weighed", algo=TWO, source=weighed))
-    assert isinstance(learner.source, WeighedSource)
+    plain = build_learner(tiny_config("iact", tmp_path / "plain", algo=TWO))
+    learner = build_learner(tiny_config("iact", tmp_path / "weighed", algo=TWO, source=weighed))
+    assert isinstance(learner.source, OfflineSource)
+    assert learner.source.weighing
     metrics = learner.update() | learner.update()
     assert float(metrics["importance/batch_effective_share"]) < 1.0
     plain.update(), plain.update()
@@ -111,8 +113,8 @@ def test_weights_reach_the_update_and_change_it(tmp_path: Path) -> None:
 
 def test_weights_are_refused_where_nobody_uses_them(tmp_path: Path) -> None:
     config = tiny_config("td3bc", tmp_path, source={"importance": {"provider": "elite"}})
-    with pytest.raises(ConfigError, match="td3bc does not use importance weights"):
-        offline_learner(config)
+    with pytest.raises(ConfigError, match="does not use importance weights"):
+        build_learner(config)
 
 
 def test_rare_rewards_are_told_before_the_first_step(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_rare_rewards_are_told_before_the_first_step(tmp_path: Path) -> None:
     for chosen in (True, False):
         algo = {**TWO, "teaching": {"keep": 0.8, "score": "td", "select_critic": chosen}}
         config = tiny_config("iact", tmp_path / "run", algo=algo, data={"path": str(tmp_path / "rare.npz")})
-        offline_learner(config, Reporter(console=console))
+        build_learner(config, Reporter(console=console))
         assert ("95% of all rewards are nearly the same number" in console.export_text()) == chosen
 
 
@@ -136,10 +138,10 @@ def test_a_run_that_diverges_while_choosing_keeps_its_last_finite_state(tmp_path
 
 
 def test_the_monitor_looks_at_both_branches(tmp_path: Path) -> None:
-    learner = offline_learner(tiny_config("iact", tmp_path, algo=TWO))
+    learner = build_learner(tiny_config("iact", tmp_path, algo=TWO))
     with torch.no_grad():
         learner.algorithm.branches["b"].critic.mlp.flat.mul_(1e3)  # type: ignore[attr-defined]
-    found = learner.monitor.metrics(learner.algorithm)
+    found = learner.probes[0].metrics(learner.algorithm)
     assert float(found["alarm/diverging"]) == 1.0
 
 
@@ -157,10 +159,9 @@ def told_weights(tmp_path: Path, column: NDArray[np.floating[Any]], **changes: A
     importance = {"provider": "elite", "elite_share": 0.3, "rows": 200}
     data = {"path": str(tmp_path / "rows.npz"), **changes}
     source = {"batch_size": 16, "importance": importance}
-    learner = offline_learner(tiny_config("iact", tmp_path / "run", algo=TWO, data=data, source=source))
+    learner = build_learner(tiny_config("iact", tmp_path / "run", algo=TWO, data=data, source=source))
     learner.update()
-    assert isinstance(learner.source, WeighedSource)
-    return {name: float(value) for name, value in learner.source.statistics().items()}
+    return {name: float(value) for name, value in learner.source.metrics().items()}
 
 
 def test_hidden_columns_are_hidden_from_weights(tmp_path: Path) -> None:

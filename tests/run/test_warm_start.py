@@ -12,9 +12,10 @@ from rich.console import Console
 from small import content, short_config, short_settings, write_settings
 
 import understudy as us
-from learners import differences, offline_learner
+from learners import differences
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
+from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import SILENT, Reporter
@@ -36,7 +37,7 @@ def heir(out: Path, **changes: Any) -> us.RunConfig:
 def test_it_starts_as_the_other_ended(cloned: us.Run, tmp_path: Path) -> None:
     """On other data, whose normaliser would be another one."""
     recipe = pendulum_recipe(seed=99).model_dump(mode="json")
-    learner = offline_learner(heir(tmp_path, data={"recipe": recipe}))
+    learner = build_learner(heir(tmp_path, data={"recipe": recipe}))
     before = us.predict(learner.policy, OBSERVATIONS)
     warm_start(learner.algorithm, str(cloned.path), SILENT)
     np.testing.assert_array_equal(us.predict(learner.policy, OBSERVATIONS), cloned.predict(OBSERVATIONS))
@@ -118,7 +119,7 @@ def test_a_config_that_names_its_ancestor_takes_no_other(
 
 def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     console = Console(record=True, width=500)
-    learner = offline_learner(heir(tmp_path))
+    learner = build_learner(heir(tmp_path))
     warm_start(learner.algorithm, str(cloned.path), Reporter(console=console))
     assert "tensors taken over" in console.export_text()
 
@@ -131,7 +132,7 @@ def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     ],
 )
 def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    learner = offline_learner(heir(tmp_path, **changes))
+    learner = build_learner(heir(tmp_path, **changes))
     before = capture(learner.algorithm)
     with pytest.raises(CheckpointError, match=told):
         warm_start(learner.algorithm, str(cloned.path), SILENT)
@@ -140,7 +141,7 @@ def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[
 
 def test_a_policy_of_another_world_is_refused(cloned: us.Run, tmp_path: Path) -> None:
     recipe = {"env": "MountainCarContinuous-v0", "episodes": 1, "behaviours": [{"policy": "random"}]}
-    learner = offline_learner(heir(tmp_path, data={"recipe": recipe}, env={"id": "MountainCarContinuous-v0"}))
+    learner = build_learner(heir(tmp_path, data={"recipe": recipe}, env={"id": "MountainCarContinuous-v0"}))
     with pytest.raises(CheckpointError, match="is a policy of something else"):
         warm_start(learner.algorithm, str(cloned.path), SILENT)
 

@@ -17,7 +17,7 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array, Episode
-from understudy.sources.draws import (
+from understudy.sources.sampling.draws import (
     SHUFFLED,
     SPAN,
     Draw,

@@ -8,16 +8,17 @@ import torch
 from drift_world import SIGMA, Steady, correlation, lazy_play, true_ratio
 from numpy.typing import NDArray
 from torch import Tensor
-from weighing import after_refresh, weighed
+from weighing import after_refresh, weighed, weighing, weights_of
 
 from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.state import capture
 from understudy.ratios.visitation import DualDice, dual_dice
-from understudy.sources.importance import ImportanceSettings, coptd, dualdice
+from understudy.sources.importance import coptd, dualdice
 from understudy.sources.importance.behaviour import Behaviour
 from understudy.sources.importance.coptd import Coptd
 from understudy.sources.importance.fitting import StateRatio, fit_states
+from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.importance.states import Visits
 
 WALL = 0.8
@@ -37,7 +38,7 @@ def test_followed_by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = relative(true_ratio(OPEN, 0.8))
     source = weighed(OPEN, provider="coptd", rows=500)
     assert correlation(after_refresh(source, Steady(0.8)), truth) > 0.85
-    assert float(source.weights.max()) < 2.5
+    assert float(weights_of(source).max()) < 2.5
     monkeypatch.setattr(Behaviour, "ratios", uninformed)
     assert correlation(after_refresh(weighed(OPEN, provider="coptd", rows=500), Steady(0.8)), truth) < 0.3
 
@@ -98,13 +99,14 @@ def test_dual_dice_is_asked_the_right_question(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(dualdice, "dual_dice", look)
     source = weighed(data, provider="dualdice", rows=60)
     after_refresh(source, policy)
-    assert isinstance(source.provider, dualdice.DualDiceProvider)
-    visits = source.provider.states.some(60, "1/rows")
+    provider = weighing(source).provider
+    assert isinstance(provider, dualdice.DualDiceProvider)
+    visits = provider.states.some(60, "1/rows")
     assert 0 < int(visits.ends.sum()) < int((~visits.known | visits.ends).sum()) == 12
     assert torch.equal(asked[0]["ends"], visits.ends)
     assert torch.equal(asked[0]["mass"], visits.known.double())
     assert torch.equal(policy.seen[0], visits.rows.next_obs["state"])
-    assert torch.equal(policy.seen[1], source.provider.states.initial(60, "1/initial").rows.obs["state"])
+    assert torch.equal(policy.seen[1], provider.states.initial(60, "1/initial").rows.obs["state"])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -129,7 +131,7 @@ def behaviour_of(source: object) -> Behaviour:
 def test_the_behaviour_model_finds_who_acted() -> None:
     source = weighed(OPEN, provider="coptd", behaviour={"updates": 300, "hidden": (32,)})
     after_refresh(source, Steady(0.0))
-    model = behaviour_of(source.provider)
+    model = behaviour_of(weighing(source).provider)
     state = torch.linspace(-1, 1, 9)[:, None]
     action, _ = model.actor.act({"state": state}, (), greedy=True)
     assert float(action.abs().max()) < 0.5  # in [-2, 2]: nothing, whatever the state
@@ -138,7 +140,7 @@ def test_the_behaviour_model_finds_who_acted() -> None:
 
 def test_action_ratios_are_those_of_two_gaussians() -> None:
     source = weighed(OPEN, provider="coptd")
-    model = behaviour_of(source.provider)
+    model = behaviour_of(weighing(source).provider)
     visits = model.states.some(200, "test")
     mean, _ = model.actor.act(visits.rows.obs, (), greedy=True)
     sigma = float(model.sigma)
@@ -153,7 +155,7 @@ def test_action_ratios_are_those_of_two_gaussians() -> None:
 
 def test_it_learns_once_and_only_when_asked() -> None:
     source = weighed(OPEN, provider="coptd", every=3)
-    model = behaviour_of(source.provider)
+    model = behaviour_of(weighing(source).provider)
     before = [tensor.clone() for tensor in model.actor.parameters()]
     for _ in range(3):
         source.next(Steady(0.5))
@@ -172,4 +174,4 @@ def test_a_policy_out_of_this_world_is_told_not_weighed_evenly() -> None:
     source = weighed(OPEN, provider="coptd", behaviour={"updates": 1})
     with pytest.raises(DataError, match=r"provider coptd: nothing to follow.*smallest_sigma"):
         after_refresh(source, Steady(200.0))
-    assert torch.equal(source.weights, torch.ones(OPEN.steps))
+    assert torch.equal(weights_of(source), torch.ones(OPEN.steps))

@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 import torch
 from drift_world import GAMMA, Steady, lazy_play, states_of
-from nobody import Nobody
 from torch import Tensor
-from weighing import CPU, after_refresh, weighed
+from weighing import after_refresh, weighed, weights_of
 
+from learners import offline_source
+from nobody import Nobody
 from understudy.core.errors import CheckpointError, ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.sources.importance import ImportanceSettings, WeighedSource
+from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.offline import OfflineSource
 from worlds import random_choices, random_dataset
 
@@ -29,11 +30,11 @@ def trusted(values: Any = None, name: str = "trust") -> Dataset:
     return dataset.with_extra(name, torch.arange(120) / 60 if values is None else torch.as_tensor(values))
 
 
-def drawn(source: WeighedSource, batches: int, pushes: float = 0.01) -> list[dict[str, Tensor]]:
+def drawn(source: OfflineSource, batches: int, pushes: float = 0.01) -> list[dict[str, Tensor]]:
     """So many batches, while the policy changes with every one."""
     found = []
     for _ in range(batches):
-        policy = Steady(pushes * source.inner.drawn)
+        policy = Steady(pushes * source.sampler.drawn)
         found.append(dict(source.next(policy).extra))
     return found
 
@@ -47,39 +48,31 @@ def same(one: list[dict[str, Tensor]], two: list[dict[str, Tensor]]) -> bool:
 def test_none_weighs_nothing_and_asks_nobody() -> None:
     source = weighed(DRIFT, every=1, provider="none", estimator="kliep", column="trust")
     for _ in range(20):
-        assert torch.equal(source.next(Nobody()).extra["importance"], torch.ones(32))
+        assert "importance" not in source.next(Nobody()).extra
+    assert source.metrics() == {}
 
 
 def test_batches_are_those_of_the_plain_source() -> None:
     demand = Demand(("td_valid", "importance"), 2, GAMMA)
     source = weighed(trusted(), demand, provider="column", column="trust")
-    plain = OfflineSource.build(trusted(), Demand(("td_valid", "row"), 2, GAMMA), 32, 0, CPU)
+    plain = offline_source(trusted(), Demand(("td_valid", "row"), 2, GAMMA))
     for _ in range(40):
         batch, other = source.next(Nobody()), plain.next(Nobody())
         assert torch.equal(batch.reward, other.reward)
         assert torch.equal(batch.next_obs["state"], other.next_obs["state"])
         assert set(batch.extra) == {"td_valid", "row", "importance"}
-        assert torch.equal(batch.extra["importance"], source.weights[other.extra["row"]])
+        assert torch.equal(batch.extra["importance"], weights_of(source)[other.extra["row"]])
         assert batch.extra["importance"].dtype == torch.float32
-
-
-def test_it_shows_what_a_plain_source_shows() -> None:
-    source = weighed(DRIFT, Demand(("td_valid", "row"), gamma=GAMMA), provider="elite")
-    assert source.dataset is DRIFT
-    assert source.device == CPU
-    assert source.demand == Demand(("td_valid", "row"), gamma=GAMMA)
-    rows = DRIFT.rows(torch.arange(9), Demand())
-    assert torch.equal(source.into_policy_space(rows).action, rows.action / 2)
 
 
 def test_a_column_is_clipped_and_averages_one() -> None:
     source = weighed(trusted(), provider="column", column="trust", low=0.5, high=1.5)
     source.next(Nobody())
     clipped = (torch.arange(120) / 59.5).clamp(0.5, 1.5)
-    torch.testing.assert_close(source.weights, clipped / clipped.mean())
-    told = source.statistics()
+    torch.testing.assert_close(weights_of(source), clipped / clipped.mean())
+    told = source.metrics()
     assert set(told) == {f"importance/{name}" for name in ("effective_share", "largest", "smallest", "clipped_share")}
-    weights = source.weights.double()
+    weights = weights_of(source).double()
     assert {value.shape for value in told.values()} == {torch.Size([])}
     assert float(told["importance/effective_share"]) == pytest.approx(1 / float(weights.square().mean()))
     assert float(told["importance/largest"]) == pytest.approx(float(weights.max()))
@@ -88,7 +81,7 @@ def test_a_column_is_clipped_and_averages_one() -> None:
 
 
 def test_before_the_first_refresh_all_rows_are_alike() -> None:
-    told = weighed(DRIFT, provider="coptd").statistics()
+    told = weighed(DRIFT, provider="coptd").metrics()
     assert {name.split("/")[1]: float(value) for name, value in told.items()} == {
         "effective_share": 1.0,
         "largest": 1.0,
@@ -104,17 +97,17 @@ def test_before_the_first_refresh_all_rows_are_alike() -> None:
 def test_refreshes_come_on_time_also_within_a_block(provider: str, refreshed: list[int]) -> None:
     """A block has 16 batches: each batch has the weights of its own time, not of its block's."""
     source, policy = weighed(DRIFT, provider=provider, **QUICK), Steady(0.5)
-    before, changed = source.weights, []
+    before, changed = weights_of(source), []
     for number in range(14):
         policy.push += 0.02
         batch = source.next(policy)
-        if not torch.equal(source.weights, before):
+        if not torch.equal(weights_of(source), before):
             changed.append(number)
-        before = source.weights
-        assert torch.equal(batch.extra["importance"], source.weights[batch.extra["row"]])
+        before = weights_of(source)
+        assert torch.equal(batch.extra["importance"], weights_of(source)[batch.extra["row"]])
         assert number >= refreshed[0] or torch.equal(batch.extra["importance"], torch.ones(32))
     assert changed == refreshed
-    assert source.inner.block[0] == 0
+    assert source.sampler.block[0] == 0
     assert (policy.asked > 0) == (provider != "batch_seed")
 
 
@@ -123,11 +116,11 @@ def test_what_does_not_depend_on_the_policy_is_found_once(provider: str) -> None
     settings: dict[str, Any] = {"column": "trust"} if provider == "column" else {}
     source = weighed(trusted(), provider=provider, every=1, **settings)
     first = source.next(Nobody()).extra["importance"]
-    weights = source.weights
+    weights = weights_of(source)
     assert not torch.equal(first, torch.ones(32))
     for _ in range(20):
         source.next(Nobody())
-    assert source.weights is weights
+    assert weights_of(source) is weights
 
 
 @pytest.mark.parametrize("provider", ["coptd", "dualdice", "elite", "column", "batch_seed"])
@@ -147,17 +140,19 @@ def test_a_restored_source_goes_on_with_the_same_bits(provider: str) -> None:
         if stop == 8:  # one that was elsewhere already
             drawn(resumed, 9, pushes=-0.02)
         restore(resumed, state, "x")
-        assert all(torch.equal(value, resumed.statistics()[name]) for name, value in stopped.statistics().items())
+        assert all(torch.equal(value, resumed.metrics()[name]) for name, value in stopped.metrics().items())
         assert same(drawn(resumed, 20 - stop), straight[stop:])
 
 
 def test_the_inventory() -> None:
-    plain = {"inner.drawn", "refreshes", "weights"}
-    facts = {f"facts.importance/{name}" for name in ("effective_share", "largest", "smallest", "clipped_share")}
+    plain = {"sampler.drawn", "weighing.0.refreshes", "weighing.0.weights"}
+    facts = {
+        f"weighing.0.facts.importance/{name}" for name in ("effective_share", "largest", "smallest", "clipped_share")
+    }
     assert set(capture(weighed(trusted(), provider="column", column="trust"))) == plain | facts
     followed = set(capture(weighed(DRIFT, provider="coptd")))
-    assert "provider.behaviour.learned" in followed
-    assert any(name.startswith("provider.behaviour.actor.trunk") for name in followed)
+    assert "weighing.0.provider.behaviour.learned" in followed
+    assert any(name.startswith("weighing.0.provider.behaviour.actor.trunk") for name in followed)
 
 
 def test_weights_of_other_data_do_not_fit() -> None:
@@ -170,8 +165,8 @@ def test_seeds_differ_and_repeat() -> None:
     one, again, other = (weighed(DRIFT, seed=seed, provider="elite") for seed in (1, 1, 2))
     for source in (one, again, other):
         source.next(Nobody())
-    assert torch.equal(one.weights, again.weights)
-    assert not torch.equal(one.weights, other.weights)
+    assert torch.equal(weights_of(one), weights_of(again))
+    assert not torch.equal(weights_of(one), weights_of(other))
 
 
 def test_elite_prefers_the_states_of_good_episodes() -> None:
@@ -179,10 +174,10 @@ def test_elite_prefers_the_states_of_good_episodes() -> None:
     source = weighed(DRIFT, provider="elite", elite_share=0.2, rows=600)
     source.next(Nobody())
     best = np.repeat(DRIFT.returns() >= np.sort(DRIFT.returns())[-8], DRIFT.index.lengths)
-    weights, states = source.weights.numpy(), states_of(DRIFT)
+    weights, states = weights_of(source).numpy(), states_of(DRIFT)
     assert weights[best].mean() > 1.3 * weights[~best].mean()
     assert np.corrcoef(weights, states)[0, 1] > 0.6
-    assert abs(float(source.weights.double().mean()) - 1) < 1e-6
+    assert abs(float(weights_of(source).double().mean()) - 1) < 1e-6
 
 
 def test_elite_goes_by_true_rewards() -> None:
@@ -190,7 +185,7 @@ def test_elite_goes_by_true_rewards() -> None:
     plain = weighed(DRIFT, provider="elite")
     changed.next(Nobody())
     plain.next(Nobody())
-    assert torch.equal(changed.weights, plain.weights)
+    assert torch.equal(weights_of(changed), weights_of(plain))
 
 
 def test_elite_and_columns_know_discrete_actions() -> None:
@@ -200,7 +195,7 @@ def test_elite_and_columns_know_discrete_actions() -> None:
     for settings in ways:
         source = weighed(choices, **settings)
         source.next(Nobody())
-        assert float(source.weights.std()) > 0
+        assert float(weights_of(source).std()) > 0
 
 
 def test_a_sample_against_itself_warns_and_is_wrong() -> None:
@@ -208,7 +203,7 @@ def test_a_sample_against_itself_warns_and_is_wrong() -> None:
         source = weighed(DRIFT, provider="batch_seed")
     source.next(Nobody())
     rare = np.abs(states_of(DRIFT)) > 1.0
-    assert float(source.weights[rare].mean()) < 0.8 * float(source.weights[~rare].mean())
+    assert float(weights_of(source)[rare].mean()) < 0.8 * float(weights_of(source)[~rare].mean())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +269,7 @@ def test_a_column_of_the_weights_own_name_is_used_or_refused() -> None:
         weighed(named, provider="elite")
     source = weighed(named, provider="column", column="importance", low=0.0)
     source.next(Nobody())
-    torch.testing.assert_close(source.weights, torch.arange(120) / 59.5)
+    torch.testing.assert_close(weights_of(source), torch.arange(120) / 59.5)
 
 
 def level_play(state: np.ndarray, rewards: float | None = None) -> Dataset:

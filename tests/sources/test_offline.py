@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nobody import Nobody
 from torch import Tensor
 
-from learners import offline_learner
+from learners import offline_source
+from nobody import Nobody
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.core.rng import stream
@@ -18,6 +18,7 @@ from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.stores.store import open_store, write_store
+from understudy.run.build import build_learner
 from understudy.sources.offline import OfflineSource
 from worlds import random_dataset, random_episodes, tiny_config
 
@@ -27,7 +28,7 @@ GOLDEN = [68, 111, 84, 81, 17, 108, 96, 92]
 
 
 def source(seed: int = 0, demand: Demand | None = None, dataset: Dataset | None = None, **wishes: Any) -> OfflineSource:
-    return OfflineSource.build(dataset or random_dataset(), demand or Demand(("row",)), 32, seed, CPU, **wishes)
+    return offline_source(dataset or random_dataset(), demand or Demand(("row",)), 32, seed, **wishes)
 
 
 def rows(source: OfflineSource, batches: int) -> Tensor:
@@ -60,13 +61,13 @@ def large_rows(values: int) -> Dataset:
 def test_a_restored_source_goes_on(dataset: Dataset, already: int, elsewhere: int) -> None:
     """In the middle of a block and between two, into a new source and into one that is ahead or behind."""
     original, other = source(dataset=dataset), source(dataset=dataset)
-    original.drawn = already
+    original.sampler.drawn = already
     state = capture(original)
     rest = rows(original, 20)
     if elsewhere:
         rows(other, elsewhere)
     restore(other, state, "x")
-    assert state == {"drawn": already}
+    assert state == {"sampler.drawn": already}
     assert torch.equal(rows(other, 20), rest)
     restore(original, state, "x")
     assert torch.equal(rows(original, 20), rest)
@@ -75,10 +76,10 @@ def test_a_restored_source_goes_on(dataset: Dataset, already: int, elsewhere: in
 def test_the_state_counts_what_was_handed_out() -> None:
     original, other = source(), source()
     before = rows(original, 37)
-    assert capture(original) == {"drawn": 37}
+    assert capture(original) == {"sampler.drawn": 37}
     rest = rows(original, 20)
     assert torch.equal(rows(other, 57), torch.cat([before, rest]))
-    other.drawn = 37
+    other.sampler.drawn = 37
     assert torch.equal(rows(other, 20), rest)
 
 
@@ -88,9 +89,9 @@ def test_blocks_do_not_repeat_and_batches_are_whole(values: int, batches: int) -
     drawn = [several.next(Nobody()) for _ in range(3 * batches)]
     assert {(len(batch.reward), len(batch.obs["state"]), len(batch.action)) for batch in drawn} == {(32, 32, 32)}
     assert len({tuple(batch.extra["row"].tolist()) for batch in drawn}) == 3 * batches
-    number, block = several.block
+    number, block = several.sampler.block
     assert number == 2
-    assert len(block) == batches == several.block_batches
+    assert len(block) == batches == several.sampler.block_batches
 
 
 @pytest.mark.parametrize("columns", [("row",), ("row", "next_action", "td_valid", "discount")])
@@ -190,7 +191,7 @@ def test_every_kind_of_source_goes_on_where_it_was(wishes: dict[str, Any], alrea
     state = capture(original)
     rows(other, 7)
     restore(other, state, "x")
-    assert state == {"drawn": already}
+    assert state == {"sampler.drawn": already}
     assert torch.equal(rows(other, 40), whole[already * 32 :])
     assert torch.equal(rows(original, 40), whole[already * 32 :])
 
@@ -227,14 +228,14 @@ def test_choices_are_not_normalised() -> None:
 
 def test_a_run_hears_of_bad_weights_before_its_first_step(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"column 'priority': no such column to weigh rows by"):
-        offline_learner(tiny_config("bc", tmp_path, source={"batch_size": 32, "weights": "priority"}))
+        build_learner(tiny_config("bc", tmp_path, source={"batch_size": 32, "weights": "priority"}))
     with pytest.raises(ConfigError, match=r"source: rows drawn by weight may be drawn again"):
         tiny_config("bc", tmp_path, source={"weights": "priority", "replacement": False})
 
 
 def test_a_run_may_draw_without_replacement(tmp_path: Path) -> None:
-    learner = offline_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
-    assert isinstance(learner.source, OfflineSource)
-    learner.source.demand = Demand(("row",))
-    assert learner.dataset.steps == 800
-    assert torch.equal(rows(learner.source, 16).sort().values, torch.arange(800))
+    learner: Any = build_learner(tiny_config("bc", tmp_path, source={"batch_size": 50, "replacement": False}))
+    data = learner.data["main"]
+    assert data.steps == 800
+    drawn = torch.cat([learner.source.next(learner.policy).reward for _ in range(16)])
+    assert torch.equal(drawn.sort().values, data.dataset.rewards.sort().values)

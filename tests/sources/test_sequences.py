@@ -8,17 +8,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nobody import Nobody
 
-from understudy.core.batch import Transitions
-from understudy.core.errors import ConfigError, DataError
-from understudy.core.protocols import Demand, Source
+from learners import source_of
+from nobody import Nobody
+from understudy.core.batch import Sequences
+from understudy.core.errors import ConfigError
+from understudy.core.protocols import Demand
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import capture, restore
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.stores.store import open_store, write_store
-from understudy.sources.sequences import SequenceSource, Starts
+from understudy.sources.sequences import SequenceSource
 from worlds import random_dataset
 
 CPU = torch.device("cpu")
@@ -40,19 +41,26 @@ def numbered(lengths: list[int]) -> Dataset:
 
 
 def sequences(dataset: Dataset, batch: int = 8, length: int = 4, seed: int = 0, **wishes: object) -> SequenceSource:
-    demand = Demand(("row", "td_valid"))
-    return SequenceSource.build(dataset, demand, batch, length, seed, CPU, **wishes)  # type: ignore[arg-type]
+    return asking(dataset, Demand(("row", "td_valid")), seed, batch_size=batch, length=length, **wishes)
 
 
-def drawn(source: Source, batches: int) -> Transitions:
+def asking(dataset: Dataset, demand: Demand, seed: int = 0, **settings: object) -> SequenceSource:
+    source = source_of("sequences", dataset, demand, seed, **settings)
+    assert isinstance(source, SequenceSource)
+    return source
+
+
+def drawn(source: SequenceSource, batches: int) -> Sequences:
     """Several batches as one."""
     parts = [source.next(Nobody()) for _ in range(batches)]
-    return Transitions(
+    return Sequences(
         {"state": torch.cat([part.obs["state"] for part in parts])},
         torch.cat([part.action for part in parts]),
         torch.cat([part.reward for part in parts]),
         {"state": torch.cat([part.next_obs["state"] for part in parts])},
         torch.cat([part.terminated for part in parts]),
+        torch.cat([part.valid for part in parts]),
+        torch.cat([part.first for part in parts]),
         {name: torch.cat([part.extra[name] for part in parts]) for name in parts[0].extra},
     )
 
@@ -66,7 +74,7 @@ def drawn(source: Source, batches: int) -> Transitions:
     st.integers(0, 1000),
 )
 def test_a_sequence_is_what_a_walk_finds(
-    lengths: list[int], length: int, starts: Starts, replacement: bool, seed: int
+    lengths: list[int], length: int, starts: str, replacement: bool, seed: int
 ) -> None:
     dataset = numbered(lengths)
     batch = drawn(sequences(dataset, 16, length, seed, starts=starts, replacement=replacement), 3)
@@ -76,8 +84,8 @@ def test_a_sequence_is_what_a_walk_finds(
         batch.reward.tolist(),
         batch.obs["state"][..., 0].tolist(),
         batch.next_obs["state"][..., 0].tolist(),
-        batch.extra["valid"].tolist(),
-        batch.extra["first"].tolist(),
+        batch.valid.tolist(),
+        batch.first.tolist(),
         batch.terminated.tolist(),
         strict=True,
     ):
@@ -102,19 +110,13 @@ def test_shapes_and_types() -> None:
     assert {name: (value.dtype, value.shape) for name, value in batch.extra.items()} == {
         "row": (torch.int64, (5, 7)),
         "td_valid": (torch.bool, (5, 7)),
-        "valid": (torch.bool, (5, 7)),
-        "first": (torch.bool, (5, 7)),
     }
-
-
-def test_a_memory_may_name_the_marks_in_its_demand() -> None:
-    source = SequenceSource.build(random_dataset(), Demand(("valid", "first", "row")), 4, 5, 0, CPU)
-    assert set(source.next(Nobody()).extra) == {"row", "valid", "first"}
+    assert all((mark.dtype, mark.shape) == (torch.bool, (5, 7)) for mark in (batch.valid, batch.first))
 
 
 def test_windows_of_several_steps_stay_inside_too() -> None:
     dataset = numbered([3, 5])
-    source = SequenceSource.build(dataset, Demand(("row",), horizon=3, gamma=1.0), 16, 4, 0, CPU)
+    source = asking(dataset, Demand(("row",), horizon=3, gamma=1.0), batch_size=16, length=4)
     batch = source.next(Nobody())
     rewards = dataset.rewards.tolist()
     for row, reward in zip(batch.extra["row"].flatten().tolist(), batch.reward.flatten().tolist(), strict=True):
@@ -122,7 +124,7 @@ def test_windows_of_several_steps_stay_inside_too() -> None:
 
 
 @pytest.mark.parametrize(("starts", "count"), [("step", 120), ("episode", 6)])
-def test_starts_are_drawn_uniformly(starts: Starts, count: int) -> None:
+def test_starts_are_drawn_uniformly(starts: str, count: int) -> None:
     first = drawn(sequences(random_dataset(), 64, 4, starts=starts), 400).extra["row"][:, 0]
     counts = np.bincount(first, minlength=120)[:: 120 // count]
     expected = 400 * 64 / count
@@ -155,7 +157,7 @@ def test_a_restored_source_goes_on(already: int, replacement: bool) -> None:
     rest = drawn(original, 20)
     drawn(other, 5)
     restore(other, state, "x")
-    assert state == {"drawn": already}
+    assert state == {"sampler.drawn": already}
     again = drawn(other, 20)
     assert torch.equal(again.extra["row"], rest.extra["row"])
     assert torch.equal(again.obs["state"], rest.obs["state"])
@@ -164,23 +166,23 @@ def test_a_restored_source_goes_on(already: int, replacement: bool) -> None:
 def test_long_sequences_are_gathered_in_smaller_blocks() -> None:
     dataset = random_dataset(count=2, steps=50, state=1000)
     source = sequences(dataset, batch=32, length=16)
-    assert source.block_batches == 2
+    assert source.sampler.block_batches == 2
     assert source.next(Nobody()).obs["state"].shape == (32, 16, 1000)
-    assert sequences(dataset, batch=32, length=1).block_batches == 16
+    assert sequences(dataset, batch=32, length=1).sampler.block_batches == 16
 
 
 def test_actions_arrive_in_policy_space() -> None:
     actions = np.array([[0.0], [2.0], [4.0]], np.float32)
     episode = Episode({"state": np.zeros((4, 1))}, actions, np.zeros(3), True, False)
     dataset = Dataset.from_episodes([episode], Box((0.0,), (4.0,)))
-    batch = SequenceSource.build(dataset, Demand(), 8, 3, 0, CPU, starts="episode").next(Nobody())
+    batch = asking(dataset, Demand(), batch_size=8, length=3, starts="episode").next(Nobody())
     assert torch.equal(batch.action[..., 0], torch.tensor([-1.0, 0.0, 1.0]).expand(8, 3))
 
 
 def test_choices_stay_whole_numbers() -> None:
     episode = Episode({"state": np.zeros((4, 1))}, np.array([2, 0, 1]), np.zeros(3), True, False)
     dataset = Dataset.from_episodes([episode], Discrete(3))
-    batch = SequenceSource.build(dataset, Demand(("next_action",)), 8, 3, 0, CPU, starts="episode").next(Nobody())
+    batch = asking(dataset, Demand(("next_action",)), batch_size=8, length=3, starts="episode").next(Nobody())
     assert torch.equal(batch.action, torch.tensor([2, 0, 1]).expand(8, 3))
     assert torch.equal(batch.extra["next_action"][:, :2], torch.tensor([0, 1]).expand(8, 2))
 
@@ -190,18 +192,10 @@ def test_a_store_gives_what_memory_gives(tmp_path: Path) -> None:
     stored = open_store(write_store(dataset, tmp_path / "store"))
     one, two = (drawn(sequences(data), 40) for data in (dataset, stored))
     assert torch.equal(one.obs["state"], two.obs["state"])
-    assert torch.equal(one.extra["valid"], two.extra["valid"])
+    assert torch.equal(one.valid, two.valid)
 
 
 @pytest.mark.parametrize("length", [0, -3])
 def test_a_sequence_has_a_step(length: int) -> None:
-    with pytest.raises(ConfigError, match=f"length of sequences: too short: got {length}, expected at least 1"):
+    with pytest.raises(ConfigError, match=r"source\.length"):
         sequences(random_dataset(), length=length)
-
-
-def test_a_column_may_not_pose_as_a_mark() -> None:
-    episode = Episode(
-        {"state": np.zeros((3, 1))}, np.zeros((2, 1)), np.zeros(2), True, False, extra={"first": np.ones(2)}
-    )
-    with pytest.raises(DataError, match="column 'first': has the name of a mark that sequences carry"):
-        sequences(Dataset.from_episodes([episode], UNIT))

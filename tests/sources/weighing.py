@@ -6,24 +6,37 @@ import torch
 from drift_world import GAMMA
 from torch import Tensor
 
+from learners import offline_source
 from understudy.core.protocols import Demand, Policy
 from understudy.data.dataset import Dataset
-from understudy.sources.importance import ImportanceSettings, WeighedSource
+from understudy.sources.importance.row_weights import RowWeights
+from understudy.sources.offline import OfflineSource
 
 CPU = torch.device("cpu")
 BEHAVIOUR = {"updates": 100, "batch_size": 128, "hidden": (32,)}
 
 
-def weighed(dataset: Dataset, demand: Demand | None = None, seed: int = 0, **settings: Any) -> WeighedSource:
+def weighed(dataset: Dataset, demand: Demand | None = None, seed: int = 0, **settings: Any) -> OfflineSource:
     """Refreshed cheaply and often."""
+    asked = demand or Demand(gamma=GAMMA)
     chosen = {"every": 5, "rows": 300, "behaviour": BEHAVIOUR, **settings}
-    return WeighedSource.build(
-        dataset, demand or Demand(gamma=GAMMA), 32, seed, CPU, settings=ImportanceSettings.parse(chosen, "settings")
+    return offline_source(
+        dataset, Demand(asked.columns, asked.horizon, asked.gamma, weighed=True), 32, seed, importance=chosen
     )
 
 
-def after_refresh(source: WeighedSource, policy: Policy) -> Tensor:
+def weights_of(source: OfflineSource) -> Tensor:
+    """What each row counts now [steps]."""
+    return weighing(source).weights
+
+
+def weighing(source: OfflineSource) -> RowWeights:
+    (found,) = source.weighing
+    return found
+
+
+def after_refresh(source: OfflineSource, policy: Policy) -> Tensor:
     """The weights of all rows once the policy was looked at."""
-    source.inner.drawn = source.settings.every
+    source.sampler.drawn = weighing(source).settings.every
     source.next(policy)
-    return source.weights
+    return weights_of(source)

@@ -11,12 +11,13 @@ with β = 0 and a constant learning rate.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 from pydantic import Field
+from torch import nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Settings
 from understudy.core.spec import Box, Discrete
@@ -30,7 +31,6 @@ from understudy.parts.optim import Adam
 class Config(Settings):
     """Behaviour cloning."""
 
-    ACTIONS: ClassVar = (Box, Discrete)
     name: Literal["bc"] = "bc"
     """The algorithm."""
     learning_rate: float = Field(3e-4, gt=0)
@@ -53,7 +53,10 @@ class BC:
         masks = ("mask",) if self.policy.spec.masked else ()
         return Demand((*masks, self.config.weights) if self.config.weights else masks)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step."""
         state = self.policy.view(data.obs)
         if self.config.actor.head == "deterministic" and not self.policy.discrete:
@@ -64,10 +67,14 @@ class BC:
         weights = self.config.weights
         loss = weighted_mean(losses, data.extra[weights].float()) if weights else losses.mean()
         self.policy_optimizer.minimise(loss, self.config.learning_rate)
-        return {"loss/actor": loss.detach()}
+        return Update({"loss/actor": loss.detach()})
 
 
-def build(config: Config, blueprint: Blueprint) -> BC:
-    policy = Actor(blueprint.spec, blueprint.moments, config.actor, stream(blueprint.seed, "init/actor"))
-    policy.to(blueprint.device)
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> BC:
+    policy = Actor(context.spec, context.moments, config.actor, stream(context.seed, "init/actor"))
+    policy.to(context.device)
     return BC(config, policy, Adam.over(policy.parameters()))

@@ -33,14 +33,14 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Count
 from understudy.core.spec import Box, Discrete
@@ -70,7 +70,6 @@ from understudy.parts.target import Target
 class Config(WeightingSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
 
-    ACTIONS: ClassVar = (Box, Discrete)
     name: Literal["ciql"] = "ciql"
     """The algorithm."""
     alpha: float = Field(0.1, ge=0)
@@ -147,7 +146,10 @@ class CIQL:
         masks = ("mask",) if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "value": self.value, "critic": self.critic, "target_critic": self.target.network}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
         config = self.config
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
@@ -172,12 +174,8 @@ class CIQL:
         self.target.follow(self.critic, config.polyak)
 
         self.updates.add_(1)
-        return metrics | {
-            "loss/value": value_loss.detach(),
-            "loss/critic": critic_loss.detach(),
-            "value/q": q.detach().mean(),
-            "value/advantage": (q_target - value).mean(),
-        }
+        losses = {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
+        return Update(metrics | losses | {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()})
 
     def _extract(self, data: Transitions, state: Tensor, advantage: Tensor) -> Metrics:
         """One step of π."""
@@ -222,19 +220,23 @@ class CIQL:
         return rate if self.config.actor_delay == 0 else rate * (self.updates >= self.config.actor_delay)
 
 
-def build(config: Config, blueprint: Blueprint) -> CIQL:
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
-    spec, seed = blueprint.spec, blueprint.seed
-    refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, blueprint=blueprint)
-    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    spec, seed = context.spec, context.seed
+    refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
+    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
     critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
     for network in (policy, value, critic):
-        network.to(blueprint.device)
+        network.to(context.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
     return CIQL(
         config,
-        blueprint.updates,
+        context.updates,
         policy,
         value,
         critic,
@@ -243,6 +245,6 @@ def build(config: Config, blueprint: Blueprint) -> CIQL:
         adam[value],
         adam[critic],
         Proposals.seeded(seed),
-        behaviour_models(config.extraction, blueprint, policy.view.size, config.actor),
+        behaviour_models(config.extraction, context, policy.view.size, config.actor),
         torch.zeros((), dtype=torch.int64),
     )

@@ -20,14 +20,14 @@ subtracted (no gradient sees it), T does not divide log q, the critic steps befo
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Count, Settings, Widths
 from understudy.core.spec import Box
@@ -65,7 +65,6 @@ class CriticSettings(NetworkSettings):
 class Config(Settings):
     """Conservative Q-learning, continuous actions."""
 
-    ACTIONS: ClassVar = (Box,)
     name: Literal["cql"] = "cql"
     """The algorithm."""
     penalty: Literal["cql_h", "cql_rho"] = "cql_h"
@@ -131,7 +130,6 @@ class Config(Settings):
 @dataclass
 class CQL:
     config: Static[Config]
-    action_size: Static[int]
     policy: Actor
     critic: QEnsemble
     target: Target[QEnsemble]
@@ -149,12 +147,15 @@ class CQL:
     def demand(self) -> Demand:
         return Demand(("td_valid",), gamma=self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
         metrics = self._update_critic(data, state, next_state) | self._update_actor(data, state)
         self.updates.add_(1)
-        return metrics
+        return Update(metrics)
 
     def _update_critic(self, data: Transitions, state: Tensor, next_state: Tensor) -> Metrics:
         config = self.config
@@ -199,19 +200,19 @@ class CQL:
         loss = loss.mean()
         self.policy_optimizer.minimise(loss, config.actor_learning_rate)
         if config.entropy_learning_rate > 0:
-            target_entropy = config.entropy_target * self.action_size
+            target_entropy = config.entropy_target * self.policy.spec.box.size
             self.temperature.follow(log_prob.detach(), target_entropy, config.entropy_learning_rate)
         return {"loss/actor": loss.detach(), "policy/entropy": -log_prob.detach().mean(), "policy/temperature": alpha}
 
     def _next_value(self, next_features: Tensor, next_state: Tensor) -> Tensor:
         """What the state after is worth [B], by the target critics."""
-        order = self.config.max_backup
-        count = 1 if order == "off" else self.config.sampled_actions
-        noise = self.backup_noise.normal(count, len(next_state), self.action_size).to(next_state)
+        config = self.config
+        count = 1 if config.max_backup == "off" else config.sampled_actions
+        noise = self.backup_noise.normal(count, len(next_state), self.policy.spec.box.size).to(next_state)
         action, log_prob = SquashedGaussian.draw(next_features, noise)
         q = values_of_many(self.target.network, next_state, action)
-        value = cautious_value(q, "max_min" if order == "off" else order)
-        return value - self.temperature.value() * log_prob[0] if self.config.backup_entropy else value
+        value = cautious_value(q, "max_min" if config.max_backup == "off" else config.max_backup)
+        return value - self.temperature.value() * log_prob[0] if config.backup_entropy else value
 
     def _gap(self, q_sampled: Tensor, log_density: Tensor, q: Tensor) -> Tensor:
         """Δ [K, B]."""
@@ -220,18 +221,20 @@ class CQL:
             gap = cql_h_gap(q_sampled, log_density, q, config.penalty_temperature, **options)
         else:
             gap = cql_rho_gap(q_sampled, q, config.penalty_temperature, **options)
-        if config.clip_diff_min is None and config.clip_diff_max is None:
-            return gap
-        return gap.clamp(config.clip_diff_min, config.clip_diff_max)
+        clipped = config.clip_diff_min is not None or config.clip_diff_max is not None
+        return gap.clamp(config.clip_diff_min, config.clip_diff_max) if clipped else gap
 
 
-def build(config: Config, blueprint: Blueprint) -> CQL:
-    spec, seed, device = blueprint.spec, blueprint.seed, blueprint.device
-    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor")).to(device)
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box,), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> CQL:
+    spec, seed, device = context.spec, context.seed, context.device
+    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor")).to(device)
     critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic")).to(device)
     return CQL(
         config,
-        spec.box.size,
         policy,
         critic,
         Target.of(critic),

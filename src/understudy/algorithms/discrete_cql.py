@@ -11,31 +11,28 @@ Double DQN that also learns to rate no legal action above those in the data with
 
 The policy is greedy in mean_j Q_j over legal actions, and *is* the critics: its trunk is their network and its logits
 are mean_j Q_j/T, so what is deployed is what was learned, to the bit. Drawn from, it is softmax(Q/T), the very policy
-whose cross-entropy on the data Δ is. With `policy=softmax` a network of its own is learned instead (it can start from a
-cloned one), and the target is what that policy expects:
+whose cross-entropy on the data Δ is. With `policy=softmax` a network of its own is learned (it can start from a clone):
 
     B   = Σ_a π(a|s')·min_j Q̄_j(s',a)                                → losses.action_values.expected_value
     L_π = mean −Σ_a π(a|s)·min_j Q_j(s,a) − η·H(π)                     → losses.action_values.softmax_climb
 
-With `td_loss=quantile` each critic learns M quantiles of the return of each action (QR-DQN, arXiv:1710.10044), and Q is
-their mean:
+With `td_loss=quantile` critics learn M quantiles of each action's return (QR-DQN, arXiv:1710.10044); Q is their mean:
 
     L_Q = Σ_j mean Σ_i mean_k |τ_i − 1{u<0}|·H_κ(u)/κ, u = y_k − θ_ji   → losses.quantile.quantile_huber_loss
 
-Differs from the paper in: masks; two critics, the smaller of which counts in the target; the temporal difference is not
-halved, so that α here is 2·α of the paper; Polyak targets by default.
+Differs from the paper in: masks; two critics, the smaller of which counts in the target; no ½ of the squared error, so
+that α is twice the paper's; Polyak targets by default.
 """
 
-import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Discrete
@@ -56,6 +53,7 @@ from understudy.losses.value import bootstrap_target, huber_error, mean_over, sq
 from understudy.nn.actor import Actor, ActorSettings, ValueActorSettings
 from understudy.nn.critic import ActionValues
 from understudy.nn.mlp import NetworkSettings
+from understudy.parts.advantage_weighting import warn_if_known_to_be_wrong
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
@@ -64,7 +62,6 @@ from understudy.parts.target import Target
 class Config(Settings):
     """Conservative Q-learning for discrete actions."""
 
-    ACTIONS: ClassVar = (Discrete,)
     name: Literal["discrete_cql"] = "discrete_cql"
     """The algorithm."""
     alpha: float = Field(1.0, ge=0)
@@ -142,7 +139,10 @@ class DiscreteCQL:
         masks = ("mask", "next_mask") if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of Q, then of π if it has a network of its own, and a move of the target critics."""
         config, mask = self.config, data.extra.get("mask")
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
@@ -162,10 +162,10 @@ class DiscreteCQL:
             metrics |= self._improve_policy(state, mask)
         self.updates.add_(1)
         self.target.follow(self.critic, self._target_rate())
-
         q_mean = q.detach().mean(0)
         q_data, q_best = (taken(q_mean.unsqueeze(0), a).mean() for a in (data.action, best_action(q_mean, mask)))
-        return metrics | {"loss/critic": critic_loss.detach(), "value/q": q_data, "value/q_best_gap": q_best - q_data}
+        metrics |= {"loss/critic": critic_loss.detach(), "value/q": q_data, "value/q_best_gap": q_best - q_data}
+        return Update(metrics)
 
     @torch.no_grad()
     def _target(self, data: Transitions, next_state: Tensor) -> Tensor:
@@ -221,23 +221,23 @@ class DiscreteCQL:
         return torch.where(self.updates % self.config.target_every == 0, self.config.polyak, 0.0)
 
 
-def build(config: Config, blueprint: Blueprint) -> DiscreteCQL:
-    for setting, wrong in (("penalty", "sampled_seed"), ("target_action", "policy_argmax")):
-        if config.model_dump()[setting] == wrong:
-            warnings.warn(f"algo.{setting}={wrong} reproduces others' results and is known to be wrong", stacklevel=2)
-    spec, seed, greedy = blueprint.spec, blueprint.seed, config.policy == "greedy"
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Discrete,), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> DiscreteCQL:
+    warn_if_known_to_be_wrong(config, {"penalty": "sampled_seed", "target_action": "policy_argmax"})
+    spec, seed, greedy = context.spec, context.seed, config.policy == "greedy"
     assert isinstance(spec.action, Discrete)
-    stack = {"members": config.critics, "quantiles": config.quantiles if config.td_loss == "quantile" else 1}
-    values = {**config.critic.model_dump(), **stack, "temperature": config.temperature}
-    shape = ValueActorSettings.parse(values) if greedy else config.actor
-    policy = Actor(spec, blueprint.moments, shape, stream(seed, "init/actor"))
-    rng, quantiles = stream(seed, "init/critic"), stack["quantiles"]
-    size, count = policy.view.size, spec.action.count
-    critic = ActionValues(size, count, config.critic, rng, members=config.critics, quantiles=quantiles)
+    members, quantiles = config.critics, config.quantiles if config.td_loss == "quantile" else 1
+    stack = {"members": members, "quantiles": quantiles, "temperature": config.temperature}
+    shape = ValueActorSettings.parse({**config.critic.model_dump(), **stack}) if greedy else config.actor
+    policy, rng = Actor(spec, context.moments, shape, stream(seed, "init/actor")), stream(seed, "init/critic")
+    sizes = policy.view.size, spec.action.count
+    critic = ActionValues(*sizes, config.critic, rng, members=members, quantiles=quantiles).to(context.device)
     if greedy:
         policy.trunk = critic.mlp
-    for network in (policy, critic):
-        network.to(blueprint.device)
+    policy.to(context.device)
     return DiscreteCQL(
         config,
         policy,
@@ -246,5 +246,5 @@ def build(config: Config, blueprint: Blueprint) -> DiscreteCQL:
         Target.of(critic),
         {"critic": Adam.over(critic.parameters())} | ({} if greedy else {"policy": Adam.over(policy.parameters())}),
         Noise.named(seed, "negatives"),
-        torch.zeros((), dtype=torch.int64, device=blueprint.device),
+        torch.zeros((), dtype=torch.int64, device=context.device),
     )

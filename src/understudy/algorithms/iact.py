@@ -23,14 +23,14 @@ alone, few rows are left out, critics are twins, values are scaled, both branche
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import derived_seed, stream
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Box
@@ -51,7 +51,6 @@ from understudy.parts.td3 import TargetNoise
 class Config(Settings):
     """Importance-aware co-teaching."""
 
-    ACTIONS: ClassVar = (Box,)
     name: Literal["iact"] = "iact"
     """The algorithm."""
     base: Literal["td3bc", "sac_bc"] = "td3bc"
@@ -116,18 +115,18 @@ class IACT:
     def demand(self) -> Demand:
         return Demand(("td_valid",), gamma=self.config.gamma, weighed=True)
 
-    @property
-    def critics(self) -> list[QEnsemble]:
-        """Of both branches."""
-        return [branch.critic for branch in self.branches.values()]
-
     def concerns(self, rewards: Tensor) -> list[str]:
         """Rare rewards do not go with every setting."""
         return rare_rewards(self.config.teaching, rewards)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        learners = {**self.branches, **dict(zip(("behaviour",), self.behaviour, strict=False))}
+        inner = {f"{name}.{role}": part for name, owner in learners.items() for role, part in owner.networks().items()}
+        return {"policy": self.policy, **inner}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of all critics; at every `policy_delay`-th, of the policies and the targets too."""
-        return self.turn()(data)
+        return Update(self.turn()(data))
 
     def turn(self) -> Callable[[Transitions], Metrics]:
         """Count, and say whose turn it is."""
@@ -218,29 +217,33 @@ class IACT:
         }
 
 
-def build(config: Config, blueprint: Blueprint) -> IACT:
-    seeds = {"a": blueprint.seed, "b": derived_seed(blueprint.seed, "branch b")}
-    actors = {name: _actor(config, blueprint, seed) for name, seed in seeds.items()}
-    branches = {name: _branch(config, blueprint, seed, actors[name]) for name, seed in seeds.items()}
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box,), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> IACT:
+    seeds = {"a": context.seed, "b": derived_seed(context.seed, "branch b")}
+    actors = {name: _actor(config, context, seed) for name, seed in seeds.items()}
+    branches = {name: _branch(config, context, seed, actors[name]) for name, seed in seeds.items()}
     judges = [branch.critic for branch in branches.values()] if config.act == "max_q" else []
     shape = JudgeSettings(**dict(config.critic), members=config.critics) if judges else None
     settings = CommitteeSettings(**dict(actors["a"].settings), verdict=config.act, judges=shape)
     policy = Committee(actors["a"], actors["b"], settings, judges)
-    cloned = [_actor(config, blueprint, derived_seed(blueprint.seed, "behaviour"))] * (config.cloning.kind == "kl")
+    cloned = [_actor(config, context, derived_seed(context.seed, "behaviour"))] * (config.cloning.kind == "kl")
     behaviour = tuple(Behaviour(clone, Adam.over(clone.parameters())) for clone in cloned)
     config.teaching.warn_of_known_mistakes()
     return IACT(config, policy, branches, behaviour, torch.zeros((), dtype=torch.int64))
 
 
-def _actor(config: Config, blueprint: Blueprint, seed: int) -> Actor:
+def _actor(config: Config, context: BuildContext, seed: int) -> Actor:
     settings = ActorSettings(**dict(config.actor), head="deterministic" if config.base == "td3bc" else "squashed")
-    return Actor(blueprint.spec, blueprint.moments, settings, stream(seed, "init/actor")).to(blueprint.device)
+    return Actor(context.spec, context.moments, settings, stream(seed, "init/actor")).to(context.device)
 
 
-def _branch(config: Config, blueprint: Blueprint, seed: int, actor: Actor) -> Branch:
-    size, rng = blueprint.spec.box.size, stream(seed, "init/critic")
-    critic = QEnsemble(actor.view.size, size, config.critic, rng, members=config.critics).to(blueprint.device)
-    tether = CloningWeight.of(config.cloning, blueprint.device)
+def _branch(config: Config, context: BuildContext, seed: int, actor: Actor) -> Branch:
+    size, rng = context.spec.box.size, stream(seed, "init/critic")
+    critic = QEnsemble(actor.view.size, size, config.critic, rng, members=config.critics).to(context.device)
+    tether = CloningWeight.of(config.cloning, context.device)
     if config.base == "sac_bc":
         return soft_branch(actor, critic, tether, seed, config.entropy_weight)
     noise = TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed)

@@ -22,14 +22,14 @@ scaled only if the run asks for it (data.reward) and observations are normalised
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
@@ -52,7 +52,6 @@ from understudy.parts.target import Target
 class Config(WeightingSettings):
     """Implicit Q-learning."""
 
-    ACTIONS: ClassVar = (Box, Discrete)
     name: Literal["iql"] = "iql"
     """The algorithm."""
     expectile: float = Field(0.7, gt=0, lt=1)
@@ -99,7 +98,10 @@ class IQL:
         masks = ("mask",) if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "value": self.value, "critic": self.critic, "target_critic": self.target.network}
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
         config = self.config
         state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
@@ -123,7 +125,7 @@ class IQL:
         self.target.follow(self.critic, config.polyak)
 
         self.updates.add_(1)
-        return {
+        metrics = {
             "loss/value": value_loss.detach(),
             "loss/actor": actor_loss.detach(),
             "loss/critic": critic_loss.detach(),
@@ -132,6 +134,7 @@ class IQL:
             "weight/effective_share": effective_sample_size(weight) / len(weight),
             "weight/clipped_share": share_at_ceiling(advantage, config),
         }
+        return Update(metrics)
 
     def _actor_learning_rate(self) -> float | Tensor:
         if self.config.actor_schedule == "constant":
@@ -139,19 +142,23 @@ class IQL:
         return cosine_decay(self.config.actor_learning_rate, self.updates, self.updates_planned)
 
 
-def build(config: Config, blueprint: Blueprint) -> IQL:
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> IQL:
     warn_if_known_to_be_wrong(config)
-    spec, seed = blueprint.spec, blueprint.seed
-    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+    spec, seed = context.spec, context.seed
+    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
     value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
     one_hot = config.critic_input == "onehot"
     critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"), one_hot=one_hot)
     for network in (policy, value, critic):
-        network.to(blueprint.device)
+        network.to(context.device)
     adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
     return IQL(
         config,
-        blueprint.updates,
+        context.updates,
         policy,
         value,
         critic,

@@ -18,11 +18,13 @@ an update, so that the first ratio is 1 up to rounding.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
+
+from torch import nn
 
 from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import BuildContext, Demand, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
@@ -35,8 +37,6 @@ from understudy.parts.ppo.update import Proximal
 class Config(PPOSettings):
     """PPO."""
 
-    ACTIONS: ClassVar = (Box, Discrete, MultiDiscrete)
-    LEARNS_FROM: ClassVar = "rollout"
     name: Literal["ppo"] = "ppo"
     """The algorithm."""
     actor: ExplorerSettings = ExplorerSettings()
@@ -53,24 +53,35 @@ class PPO:
     value: ValueNetwork
     proximal: Proximal
 
-    def update(self, data: Rollout) -> Metrics:
+    @property
+    def demand(self) -> Demand:
+        return Demand(gamma=self.config.gamma)
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "value": self.value}
+
+    def update(self, data: Rollout) -> Update:
         """Some epochs of minibatches over one rollout."""
-        return self.proximal.update(data)
+        return Update(self.proximal.update(data))
 
 
-def build(config: Config, blueprint: Blueprint) -> PPO:
-    spec, seed = blueprint.spec, blueprint.seed
+def needs(config: Config) -> Needs:
+    return Needs(Rollout, actions=(Box, Discrete, MultiDiscrete), sources=("rollout",), compiles=False)
+
+
+def build(config: Config, context: BuildContext) -> PPO:
+    spec, seed = context.spec, context.seed
     policy = ExploringPolicy(spec, config.actor, stream(seed, "init/actor"), where="algo.actor")
     value = ValueNetwork(spec, config.critic, stream(seed, "init/critic"), actor=policy.perception, where="algo.critic")
-    if (policy.initial(1) or value.initial(1)) and config.minibatches > blueprint.environments:
+    if (policy.initial(1) or value.initial(1)) and config.minibatches > context.num_envs:
         raise ConfigError(
             "algo.minibatches",
             "with memory a minibatch is whole environments",
             got=config.minibatches,
-            expected=f"at most {blueprint.environments}",
+            expected=f"at most {context.num_envs}",
         )
-    policy.to(blueprint.device)
-    value.to(blueprint.device)
+    policy.to(context.device)
+    value.to(context.device)
     shuffle = stream(seed, "shuffle")
-    proximal = Proximal.of(config, policy, value, shuffle, blueprint.environments, updates=blueprint.updates)
+    proximal = Proximal.of(config, policy, value, shuffle, context.num_envs, updates=context.updates)
     return PPO(config, policy, value, proximal)

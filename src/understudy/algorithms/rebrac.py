@@ -22,14 +22,14 @@ normalised unless the run asks not to (data.normalize_observations). Continuous 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Settings, Widths
 from understudy.core.spec import Box
@@ -68,7 +68,6 @@ class CriticSettings(NetworkSettings):
 class Config(Settings):
     """Behaviour-regularised actor-critic, revisited."""
 
-    ACTIONS: ClassVar = (Box,)
     name: Literal["rebrac"] = "rebrac"
     """The algorithm."""
     actor_penalty: float = Field(0.01, ge=0)
@@ -117,9 +116,17 @@ class ReBRAC:
     def demand(self) -> Demand:
         return Demand(("td_valid", "next_action", "next_action_valid"), gamma=self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {
+            "policy": self.policy,
+            "target_policy": self.policy_target.network,
+            "critic": self.critic,
+            "target_critic": self.critic_target.network,
+        }
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        return self.turn()(data)
+        return Update(self.turn()(data))
 
     def turn(self) -> Callable[[Transitions], Metrics]:
         """Count, and say whose turn it is."""
@@ -178,12 +185,16 @@ class ReBRAC:
         return q[0] if self.config.policy_critic == "first" else q.amin(0)
 
 
-def build(config: Config, blueprint: Blueprint) -> ReBRAC:
-    spec, seed = blueprint.spec, blueprint.seed
-    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box,), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> ReBRAC:
+    spec, seed = context.spec, context.seed
+    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
     critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
     for network in (policy, critic):
-        network.to(blueprint.device)
+        network.to(context.device)
     return ReBRAC(
         config,
         policy,

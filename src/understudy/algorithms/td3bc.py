@@ -19,13 +19,14 @@ dropped from the data. Defaults are the paper's. Continuous actions only.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from pydantic import Field
+from torch import nn
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Demand, Metrics
+from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.settings import Settings
 from understudy.core.spec import Box
@@ -58,7 +59,6 @@ class CriticSettings(NetworkSettings):
 class Config(Settings):
     """TD3 with behaviour cloning."""
 
-    ACTIONS: ClassVar = (Box,)
     name: Literal["td3bc"] = "td3bc"
     """The algorithm."""
     alpha: float = Field(2.5, ge=0)
@@ -101,9 +101,17 @@ class TD3BC:
     def demand(self) -> Demand:
         return Demand(("td_valid",), gamma=self.config.gamma)
 
-    def update(self, data: Transitions) -> Metrics:
+    def networks(self) -> dict[str, nn.Module]:
+        return {
+            "policy": self.policy,
+            "target_policy": self.policy_target.network,
+            "critic": self.critic,
+            "target_critic": self.critic_target.network,
+        }
+
+    def update(self, data: Transitions) -> Update:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        return self.turn()(data)
+        return Update(self.turn()(data))
 
     def turn(self) -> Callable[[Transitions], Metrics]:
         """Count, and say whose turn it is."""
@@ -142,12 +150,16 @@ class TD3BC:
         }
 
 
-def build(config: Config, blueprint: Blueprint) -> TD3BC:
-    spec, seed = blueprint.spec, blueprint.seed
-    policy = Actor(spec, blueprint.moments, config.actor, stream(seed, "init/actor"))
+def needs(config: Config) -> Needs:
+    return Needs(Transitions, actions=(Box,), sources=("offline",))
+
+
+def build(config: Config, context: BuildContext) -> TD3BC:
+    spec, seed = context.spec, context.seed
+    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
     critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
     for network in (policy, critic):
-        network.to(blueprint.device)
+        network.to(context.device)
     return TD3BC(
         config,
         policy,

@@ -39,6 +39,35 @@ class Transitions:
 
 
 @dataclass(frozen=True, slots=True)
+class Sequences:
+    """A batch of stretches of episodes, for learners with a memory; every tensor starts with [B, L].
+
+    Columns are those of `Transitions`. What is missing at an episode's end repeats its last step, and is not `valid`.
+    """
+
+    obs: Obs
+    action: Tensor
+    reward: Tensor
+    next_obs: Obs
+    terminated: Tensor
+    valid: Tensor
+    """False where nothing is left of the episode."""
+    first: Tensor
+    """True at the first step of an episode, where a memory starts anew."""
+    extra: Mapping[str, Tensor]
+
+    def split(self, count: int) -> list["Sequences"]:
+        """The same stretches as several batches of `count` each, without copying."""
+        groups = [_split(columns, count) for columns in (self.obs, self.next_obs, self.extra)]
+        plain = (self.action, self.reward, self.terminated, self.valid, self.first)
+        columns = [torch.split(column, count) for column in plain]
+        return [
+            Sequences(obs, action, reward, next_obs, terminated, valid, first, extra)
+            for obs, next_obs, extra, action, reward, terminated, valid, first in zip(*groups, *columns, strict=False)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
     """What N environments did in T steps; every tensor starts with [T, N]. Facts only: no values, no advantages.
 

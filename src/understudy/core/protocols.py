@@ -1,14 +1,19 @@
-"""The seams: what a policy, an algorithm and a source promise each other."""
+"""The seam: what a policy, an algorithm and a source promise each other.
+
+data = source.next(algorithm.policy)
+update = algorithm.update(data)
+source.feedback(update.feedback)
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from understudy.core.batch import Obs, Rollout, Transitions
-from understudy.core.spec import Spec
+from understudy.core.batch import Obs, Rollout, Sequences, Transitions
+from understudy.core.spec import ActionSpace, Spec
 
 Metrics = dict[str, Tensor]
 """Flat names (`loss/critic`) to detached scalars; nobody reads them before the log interval."""
@@ -48,7 +53,7 @@ class ExplorationPolicy(Policy, Protocol):
 
 @dataclass(frozen=True)
 class Demand:
-    """What an algorithm needs of the data beyond (s, a, r, s', terminated)."""
+    """What an algorithm asks of the rows it is given, beyond (s, a, r, s', terminated)."""
 
     columns: tuple[str, ...] = ()
     horizon: int = 1
@@ -66,22 +71,119 @@ class Moments:
     std: Tensor
 
 
+NORMALIZER_EPSILON = 1e-3
+"""(s − μ)/(σ + 1e-3): a constant column gives 0, never a division by zero."""
+
+
+def unit_moments(shape: tuple[int, ...]) -> Moments:
+    """Moments whose normaliser is the identity, to the bit."""
+    return Moments(torch.zeros(shape), torch.full(shape, 1.0 - NORMALIZER_EPSILON))
+
+
+class Experience(Protocol):
+    """A dataset in one of the roles a run has for them (main, demonstrations, motions)."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    def moments(self) -> Mapping[str, Moments]:
+        """What normalisers are made of, by group; empty where the run asks for none."""
+
+    def rows(self, index: Tensor, demand: Demand) -> Transitions:
+        """The steps `index` [B], actions in policy space, rewards as they are learned from."""
+
+    def windows(self, start: Tensor, length: int, demand: Demand) -> Sequences:
+        """Stretches of `length` steps from the steps `start` [B] on, none of which leaves its episode."""
+
+
+MAIN = "main"
+"""The role of the dataset that a run is about."""
+
+
 @dataclass(frozen=True)
-class Blueprint:
+class Needs:
+    """What an algorithm's settings ask of a run. Nothing has a default that would be guessed from."""
+
+    consumes: type[Transitions] | type[Sequences] | type[Rollout]
+    """What `update` takes."""
+    actions: tuple[type[ActionSpace], ...]
+    """Action spaces that it knows."""
+    sources: tuple[str, ...]
+    """Kinds of sources it can learn from, by name, the usual one first; others may serve if they yield the same."""
+    data: tuple[str, ...] = ()
+    """Roles of datasets that it reads itself, beside what its source reads."""
+    policies: tuple[str, ...] = ()
+    """Roles of frozen policies (teacher, target) that it is given."""
+    compiles: bool = True
+    """Whether torch.compile can make one graph of an update."""
+
+
+@dataclass(frozen=True)
+class EnvRequest:
+    """How a source wants its environments."""
+
+    count: int
+    workers: int = 1
+    stagger_episodes: bool = False
+    step_timeout: float = 60.0
+    steps_kept: int = 1
+    """Steps of each whose observations are in memory at once."""
+
+
+@dataclass(frozen=True)
+class SourceNeeds:
+    """What a source's settings ask of a run."""
+
+    data: tuple[str, ...] = ()
+    """Roles of the datasets that it reads."""
+    envs: tuple[EnvRequest, ...] = ()
+    """The environments that it plays in; none, or one group of them."""
+    policies: tuple[str, ...] = ()
+    """Roles of frozen policies that act in it."""
+
+
+@dataclass(frozen=True)
+class BuildContext:
     """All an algorithm may know when it is built."""
 
     spec: Spec
-    moments: Mapping[str, Moments]
     updates: int
-    """Gradient steps planned: the horizon of its schedules."""
+    """Updates planned: the horizon of its schedules."""
     seed: int
     device: torch.device
-    environments: int = 0
-    """How many step together, for those who learn from rollouts."""
+    num_envs: int = 0
+    """Environments that step together in its source; 0 where there are none."""
+    data: Mapping[str, Experience] = field(default_factory=dict)
+    """Datasets by role."""
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """Frozen policies by role."""
+
+    @property
+    def moments(self) -> Mapping[str, Moments]:
+        """Of the main dataset; without one, normalisers begin with nothing."""
+        return self.data[MAIN].moments() if MAIN in self.data else {}
 
 
-class Algorithm(Protocol):
-    """Learns from batches. One update is one gradient step of everything it trains."""
+NO_FEEDBACK: Mapping[str, Tensor] = {}
+
+
+class Update(NamedTuple):
+    """What an algorithm says of one update."""
+
+    metrics: Metrics
+    feedback: Mapping[str, Tensor] = NO_FEEDBACK
+    """What it thinks of the rows it was given, [B] each (`priority`); for the source."""
+
+
+Consumed_contra = TypeVar("Consumed_contra", Transitions, Sequences, Rollout, contravariant=True)
+Yielded_co = TypeVar("Yielded_co", Transitions, Sequences, Rollout, covariant=True)
+
+
+class Algorithm(Protocol[Consumed_contra]):
+    """Learns, and knows nothing of where data came from."""
 
     @property
     def policy(self) -> Policy: ...
@@ -89,16 +191,11 @@ class Algorithm(Protocol):
     @property
     def demand(self) -> Demand: ...
 
-    def update(self, data: Transitions) -> Metrics: ...
+    def networks(self) -> Mapping[str, nn.Module]:
+        """Its networks by role: `policy`, `critic`, `value`, …; the target network of a role is `target_<role>`. Those
+        of several learners in one are `<learner>.<role>`."""
 
-
-class OnPolicy(Protocol):
-    """Learns from rollouts of its own policy. One update is all it learns from one of them."""
-
-    @property
-    def policy(self) -> ExplorationPolicy: ...
-
-    def update(self, data: Rollout) -> Metrics: ...
+    def update(self, data: Consumed_contra) -> Update: ...
 
 
 @runtime_checkable
@@ -106,12 +203,10 @@ class TakingTurns(Protocol):
     """An algorithm whose updates are of several kinds, such as one that moves its actor at every second only.
 
     `turn` counts, and returns the method that is due, which may be compiled: a graph cannot ask whose turn it is.
-    `update(data)` is `turn()(data)`.
+    `update(data)` is `Update(turn()(data))`.
     """
 
     def turn(self) -> Callable[[Transitions], Metrics]: ...
-
-    def update(self, data: Transitions) -> Metrics: ...
 
 
 @runtime_checkable
@@ -121,7 +216,30 @@ class Concerned(Protocol):
     def concerns(self, rewards: Tensor) -> list[str]: ...
 
 
-class Source(Protocol):
-    """Knows how data arrives and nothing of learning."""
+class Source(Protocol[Yielded_co]):
+    """Knows how data arrives, and nothing of learning."""
 
-    def next(self, policy: Policy) -> Transitions: ...
+    @property
+    def exact(self) -> bool:
+        """The same state gives the same bits."""
+
+    def next(self, policy: Policy) -> Yielded_co | None:
+        """What is to be learned from next, or None: nothing yet, ask again."""
+
+    def feedback(self, rows: Mapping[str, Tensor]) -> None:
+        """What the algorithm said of the rows that `next` gave last."""
+
+    def envs_moved(self) -> None:
+        """Somebody else played in its environments: they are put back before the next data."""
+
+    def counters(self) -> Mapping[str, int]:
+        """What is counted from the first update on (`env_steps`): part of every line of a log and of an evaluation."""
+
+    def metrics(self) -> Metrics:
+        """What else is worth a line in a log, measured when it is written."""
+
+    def describe(self) -> dict[str, Any]:
+        """Where experience comes from, for meta.json."""
+
+    def close(self) -> None:
+        """Let go of simulators."""

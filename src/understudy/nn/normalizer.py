@@ -3,10 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from understudy.core.protocols import Moments
-
-EPSILON = 1e-3
-"""(s − μ)/(σ + 1e-3): a constant column gives 0, never a division by zero."""
+from understudy.core.protocols import NORMALIZER_EPSILON, Moments
 
 
 class Normalizer(nn.Module):
@@ -26,14 +23,9 @@ class Normalizer(nn.Module):
     @classmethod
     def of(cls, moments: Moments) -> "Normalizer":
         """By the moments of a dataset."""
-        return cls(moments.mean.clone(), 1.0 / (moments.std + EPSILON))
+        return cls(moments.mean.clone(), 1.0 / (moments.std + NORMALIZER_EPSILON))
 
     @classmethod
     def identity(cls, shape: tuple[int, ...]) -> "Normalizer":
         """One that changes nothing: mean 0, scale exactly 1."""
         return cls(torch.zeros(shape), torch.ones(shape))
-
-
-def unit_moments(shape: tuple[int, ...]) -> Moments:
-    """Moments whose normaliser is the identity, to the bit."""
-    return Moments(torch.zeros(shape), torch.full(shape, 1.0 - EPSILON))

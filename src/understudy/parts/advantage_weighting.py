@@ -70,7 +70,7 @@ def warn_if_known_to_be_wrong(settings: Settings, wrong: Mapping[str, object] = 
     """One line for all settings that only reproduce others."""
     told = settings.model_dump()
     found = [f"algo.{name}={told[name]}" for name in wrong if told[name] == wrong[name]]
-    if told["advantage_floor"] is not None:
+    if told.get("advantage_floor") is not None:
         found.append(f"algo.advantage_floor={told['advantage_floor']}")
     if found:
         warnings.warn(f"{', '.join(found)}: known to be wrong, and kept to reproduce others' results", stacklevel=3)

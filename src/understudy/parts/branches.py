@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.state import Static
 from understudy.nn.actor import Actor
@@ -64,6 +64,14 @@ class DeterministicBranch:
     """For rows chosen at random."""
     noise: TargetNoise
 
+    def networks(self) -> dict[str, nn.Module]:
+        return {
+            "policy": self.policy,
+            "target_policy": self.policy_target.network,
+            "critic": self.critic,
+            "target_critic": self.critic_target.network,
+        }
+
     @torch.no_grad()
     def next_value(self, next_state: Tensor) -> Tensor:
         """min_j Q̄_j(s',ã') [B] of the smoothed target action."""
@@ -109,6 +117,9 @@ class SoftBranch:
     actor_noise: Noise
     entropy_weight: Static[float]
     """η, in units of reward."""
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "critic": self.critic, "target_critic": self.critic_target.network}
 
     @torch.no_grad()
     def next_value(self, next_state: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Literal, Self, final
 
 import torch
 from pydantic import Field, field_validator, model_validator
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.protocols import Metrics
 from understudy.core.settings import Settings
@@ -131,6 +131,9 @@ class Behaviour:
 
     policy: Actor
     optimizer: Adam
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy}
 
     def follow(self, state: Tensor, action: Tensor, learning_rate: float) -> Tensor:
         """One step; the loss []."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import BuildContext, Metrics
 from understudy.core.rng import stream
 from understudy.core.spec import Discrete
 from understudy.losses.action_values import best_action, expected_value
@@ -80,21 +80,21 @@ class BehaviourModel:
 
 
 def behaviour_models(
-    extraction: str, blueprint: Blueprint, inputs: int, settings: NetworkSettings
+    extraction: str, context: BuildContext, inputs: int, settings: NetworkSettings
 ) -> list[BehaviourModel]:
     """One β̂ of states of `inputs` numbers where the extraction is `greedy_support`, none elsewhere."""
     if extraction != "greedy_support":
         return []
-    space = blueprint.spec.action
+    space = context.spec.action
     if not isinstance(space, Discrete):
         raise ConfigError("algo.extraction", "greedy_support is for discrete actions", got=space.describe())
-    network = MLP(inputs, space.count, settings, stream(blueprint.seed, "init/behaviour")).to(blueprint.device)
+    network = MLP(inputs, space.count, settings, stream(context.seed, "init/behaviour")).to(context.device)
     return [BehaviourModel(network, Adam.over(network.parameters()))]
 
 
-def refuse_idle(*, raw: bool, delay: int, blueprint: Blueprint) -> None:
+def refuse_idle(*, raw: bool, delay: int, context: BuildContext) -> None:
     """Settings of a policy that could do nothing here: raw densities of choices, a delay that outlasts the run."""
-    space, steps = blueprint.spec.action, blueprint.updates
+    space, steps = context.spec.action, context.updates
     if raw and isinstance(space, Discrete):
         raise ConfigError("algo.policy", "raw_seed is for continuous actions", got=space.describe())
     if delay >= steps:

@@ -1,84 +1,189 @@
 """From a config to live objects. Everything that can be wrong is found here, before the first step."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from understudy.core.errors import ConfigError
 from understudy.core.machine_memory import check_room
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy
 from understudy.core.spec import Spec
+from understudy.core.state import capture
+from understudy.core.wording import counted
+from understudy.data.dataset import Dataset
+from understudy.data.experience import LoggedExperience
 from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
+from understudy.envs.facts import can_terminate
+from understudy.envs.vector.contract import VectorEnv
+from understudy.nn.committee import Memoryless
+from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
-from understudy.run.config import DataSettings, RolloutSettings, RunConfig
+from understudy.run.compiler import compile_update
+from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
-from understudy.run.environments import MakeEnvs, check_actions, check_fits, spec_of
-from understudy.run.loading import Prepared
-from understudy.run.offline import OfflineLearner, build_offline
-from understudy.run.on_policy import OnPolicyLearner, build_on_policy
-from understudy.run.outline import check_outline
+from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.learner import Learner, Probe
+from understudy.run.loading import Prepared, resolve_dataset
+from understudy.run.monitor import Monitor
+from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.validation import Validation
 from understudy.run.wandb_sink import import_wandb
+from understudy.run.warm_start import load_frozen
+from understudy.sources import SourceInputs, find_source
 from understudy.sources.collect import recipe_name, recipe_spec
 
 
 def build_learner(
     config: RunConfig,
     reporter: Reporter = SILENT,
-    prepared: Prepared | None = None,
+    ready: Mapping[str, Prepared] | None = None,
     make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
-) -> OfflineLearner | OnPolicyLearner:
-    """All that a run moves. `prepared`: its data, if they are in memory already. `make_envs`: a simulator of one's own.
+) -> Learner:
+    """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator.
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
-    device = check_config(config)
-    if config.data is None:
-        return build_on_policy(config, device, make_envs, checkpoint)
-    return build_offline(config, device, reporter, prepared, checkpoint)
+    device, seen = check_config(config)
+    keep_freed_memory()
+    data = _load(config, seen, device, reporter, ready or {})
+    torch.set_num_threads(config.threads)
+    policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
+    envs = _open_envs(config, make_envs)
+    try:
+        return _joined(config, data, policies, envs, device, reporter, checkpoint)
+    except BaseException:
+        for group in envs:
+            group.close()
+        raise
 
 
-def check_config(config: RunConfig) -> torch.device:
-    """What can be checked without touching data: device, environment, reference score, packages, data's place."""
+def _load(
+    config: RunConfig, seen: Spec | None, device: torch.device, reporter: Reporter, ready: Mapping[str, Prepared]
+) -> dict[str, LoggedExperience]:
+    """The run's datasets by role, each of which fits its environment."""
+    found = {}
+    for role, settings in config.data_by_role.items():
+        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter)
+        if seen is not None and role == MAIN:
+            check_fits(prepared.train.spec, prepared.train.name, seen, config.env.id)
+            _warn_of_terminals(prepared.train, config, reporter)
+        held_out = () if prepared.validation is None else (prepared.validation,)
+        found[role] = LoggedExperience.of(prepared.train, settings, device, held_out)
+    return found
+
+
+def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
+    return tuple(
+        make_vector_env(
+            config.env,
+            request.count,
+            make_envs,
+            stagger_episodes=request.stagger_episodes,
+            workers=request.workers,
+            step_timeout=request.step_timeout,
+        )
+        for request in config.source_needs.envs
+    )
+
+
+def _joined(
+    config: RunConfig,
+    data: Mapping[str, LoggedExperience],
+    policies: Mapping[str, Policy],
+    envs: tuple[VectorEnv, ...],
+    device: torch.device,
+    reporter: Reporter,
+    checkpoint: Checkpoint | None,
+) -> Learner:
+    """Algorithm and source, each given what it may know."""
+    spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
+    for group in envs:
+        check_actions(group.spec, config)
+        spec = group.spec.with_segments(config.env.segments)
+    if config.env.shared and config.eval_episodes > count:
+        raise ConfigError(
+            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
+        )
+    context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
+    algorithm = build_algorithm(config, context, checkpoint)
+    inputs = SourceInputs(
+        spec, config.seed, device, algorithm.demand, algorithm.policy, data=data, envs=envs, policies=policies
+    )
+    source = find_source(config.source_kind).build(config.source, inputs)
+    if isinstance(algorithm, Concerned) and MAIN in data:
+        for warning in algorithm.concerns(data[MAIN].rewards()):
+            reporter.say(warning)
+    learn = compile_update(algorithm, device) if config.compile else algorithm.update
+    probes, shared = _probes(config, algorithm, data), envs if config.env.shared else ()
+    learner = Learner(algorithm, source, learn, probes, data, shared)
+    capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
+    return learner
+
+
+def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
+    """What is measured beside learning, where there is data to measure it on."""
+    if MAIN not in data or not isinstance(algorithm.policy, Memoryless):
+        return ()
+    monitor = Monitor.over(data[MAIN], algorithm.demand.gamma, config.seed)
+    return (monitor, *(Validation(dataset) for dataset in data[MAIN].held_out))
+
+
+def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
+    """Time limits stored as terminals teach that the future is worth nothing; here that can be known."""
+    ended, env_id = int(dataset.index.terminated.sum()), config.env.id
+    if ended and can_terminate(env_id) is False:
+        path = "" if config.data is None else config.data.path
+        reporter.say(
+            f"{dataset.name}: {counted(ended, 'episode')} of {dataset.episodes} terminated, and {env_id} never does. "
+            f"Time limits stored as terminals? See: understudy dataset check {path or 'DATA'} --env {env_id}"
+        )
+
+
+def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
+    """What can be checked without touching data: device, environment, reference score, packages, data's place.
+
+    The spec of its environment comes back; None of a simulator of one's own, of which there may be only one: it is
+    asked when it is made.
+    """
     if isinstance(config.env.reference, str):
         reference(config.env.reference)
     if config.wandb:
         import_wandb()
-    if config.env.simulator != "custom":  # of those it is asked when they are made: there may be only one of them
-        _check_world(config)
-    if config.compile and config.data is None:
+    spec = None if config.env.simulator == "custom" else _checked_spec(config)
+    if config.compile and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
-    return pick_device(config.device)
+    return pick_device(config.device), spec
 
 
-def _check_world(config: RunConfig) -> None:
+def _checked_spec(config: RunConfig) -> Spec:
     spec = spec_of(config.env)
     check_actions(spec, config)
-    if isinstance(config.source, RolloutSettings):
-        blueprint = Blueprint(
-            spec, {}, config.updates, config.seed, torch.device("cpu"), environments=config.source.num_envs
-        )
-        check_outline(config, blueprint)
-        _check_rollout(config.source, spec)
-    if config.data is None:
-        return
-    recipe = config.data.recipe
-    if recipe is None:
-        check_origin(config.data.path)
-    elif not config.data.mends():
-        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
+    for request in config.source_needs.envs:
+        outline = BuildContext(spec, config.updates, config.seed, torch.device("cpu"), num_envs=request.count)
+        if not config.data_by_role and not config.policies:
+            check_outline(config, outline)
+        _check_memory(request, spec)
+    for data in config.data_by_role.values():
+        if data.recipe is None:
+            check_origin(data.path)
+        elif not data.mends():
+            check_fits(recipe_spec(data.recipe), recipe_name(data.recipe), spec, config.env.id)
+    return spec
 
 
-def _check_rollout(settings: RolloutSettings, spec: Spec) -> None:
-    """There is room for one; the observations of each step are there twice, and are most of it."""
+def _check_memory(request: EnvRequest, spec: Spec) -> None:
+    """There is room for what is kept; the observations of each step are there twice, and are most of it."""
     seen = sum(group.size * np.dtype(group.dtype).itemsize for group in spec.observation.values())
     check_room(
         "source",
-        f"a rollout of {settings.num_envs:,} environments × {settings.rollout_length:,} steps",
-        2 * seen * settings.num_envs * settings.rollout_length,
+        f"a rollout of {request.count:,} environments × {request.steps_kept:,} steps",
+        2 * seen * request.count * request.steps_kept,
         "Lower source.num_envs or source.rollout_length.",
     )
 
@@ -95,8 +200,12 @@ def settled_data(config: RunConfig) -> RunConfig:
     """The config with checkpoints for levels and with paths independent of the folder: what it means from now on."""
     origin = str(Path(config.init_from).resolve()) if config.init_from else ""
     stages = tuple(settled_data(stage) for stage in config.stages)
-    data = None if config.data is None else _settled(config.data)
-    return config.model_copy(update={"data": data, "init_from": origin, "stages": stages})
+    policies = {
+        role: named.model_copy(update={"path": str(Path(named.path).resolve())})
+        for role, named in config.policies.items()
+    }
+    settled = config.with_data({role: _settled(data) for role, data in config.data_by_role.items()})
+    return settled.model_copy(update={"init_from": origin, "stages": stages, "policies": policies})
 
 
 def _settled(data: DataSettings) -> DataSettings:

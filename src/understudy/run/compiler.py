@@ -12,64 +12,63 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FunctionType, MethodType
+from typing import Any, TypeVar
 
 import torch
 
 from understudy.core.batch import Transitions
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Metrics, TakingTurns
+from understudy.core.protocols import Algorithm, Metrics, TakingTurns, Update
 from understudy.core.stopping import stoppable
 
-Update = Callable[[Transitions], Metrics]
+Told = TypeVar("Told")
 COMPILERS = ("g++", "clang++", "c++")
 PROCESSES = Path("/proc")
 LAST_SECONDS = 1.0
 """For compilers that were told to end to remove what they wrote half of."""
 
 
-def compile_update(update: Update, device: torch.device) -> Update:
-    """`update`, compiled at its first call; what cannot be compiled is told before any parameter moves."""
+def compile_update(algorithm: Algorithm[Any], device: torch.device) -> Callable[[Any], Update]:
+    """Its `update`, compiled at its first call; what cannot be compiled is told before any parameter moves."""
     if not os.environ.get("CXX") and not any(shutil.which(name) for name in COMPILERS):
         raise ConfigError("compile", "no C++ compiler found", do="Install g++ or clang++, or use compile=false.")
     try:
         torch._dynamo.config.trace_autograd_ops = True
     except AttributeError as error:
         raise ConfigError("compile", f"torch {torch.__version__} is too old for it", do="Use compile=false.") from error
-    assert isinstance(update, MethodType)
-    owner = update.__self__
-    return _by_turns(owner, device) if isinstance(owner, TakingTurns) else _compiled(update, device)
+    return _by_turns(algorithm, device) if isinstance(algorithm, TakingTurns) else _compiled(algorithm.update, device)
 
 
-def _by_turns(owner: TakingTurns, device: torch.device) -> Update:
+def _by_turns(algorithm: TakingTurns, device: torch.device) -> Callable[[Transitions], Update]:
     """Each kind of update is a graph of its own, compiled when it is first due."""
-    graphs: dict[str, Update] = {}
+    graphs: dict[str, Callable[[Transitions], Metrics]] = {}
 
-    def step(data: Transitions) -> Metrics:
-        due = owner.turn()
+    def step(data: Transitions) -> Update:
+        due = algorithm.turn()
         if due.__name__ not in graphs:
             graphs[due.__name__] = _compiled(due, device)
-        return graphs[due.__name__](data)
+        return Update(graphs[due.__name__](data))
 
     return step
 
 
-def _compiled(method: Update, device: torch.device) -> Update:
+def _compiled(method: Callable[[Any], Told], device: torch.device) -> Callable[[Any], Told]:
     options: dict[str, str | int | bool | Callable[..., object]] = {"guard_filter_fn": _no_guards}
     if device.type == "cpu":
         options["cpp_wrapper"] = True
     compiled = torch.compile(_of_its_own(method), fullgraph=True, options=options)
     fresh = True
 
-    def step(data: Transitions) -> Metrics:
+    def step(data: Any) -> Told:
         nonlocal fresh
         if fresh:
             with _compiling():
-                metrics = first(data)
+                told = first(data)
             fresh = False
-            return metrics
+            return told
         return compiled(data)
 
-    def first(data: Transitions) -> Metrics:
+    def first(data: Any) -> Told:
         try:
             return compiled(data)
         except (torch._dynamo.exc.TorchDynamoException, torch._inductor.exc.InductorError) as error:
@@ -128,7 +127,7 @@ def _no_guards(guards: Sequence[object]) -> list[bool]:
     return [False] * len(guards)
 
 
-def _of_its_own(method: Update) -> Update:
+def _of_its_own(method: Callable[[Any], Told]) -> Callable[[Any], Told]:
     """The same method with its own code object: compiled code is remembered by it, and is this run's alone."""
     assert isinstance(method, MethodType)
     function = method.__func__

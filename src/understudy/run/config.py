@@ -17,82 +17,25 @@ from pydantic import (
     model_validator,
 )
 
-from understudy.algorithms import Origin, algorithm_names, find_algorithm, learns_from
+from understudy.algorithms import needs_of
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.settings import Count, Settings
+from understudy.core.protocols import MAIN, Needs, SourceNeeds
+from understudy.core.settings import Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
-from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.run.packaged import config_names, read_packaged
+from understudy.run.parts import asked_roles, check_roles, parse_parts
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
-from understudy.sources.draws import BY_WEIGHT
-from understudy.sources.importance.settings import ImportanceSettings
+from understudy.sources import find_source
 
-
-class OfflineSettings(Settings):
-    """Batches from a fixed dataset."""
-
-    kind: Literal["offline"] = "offline"
-    """`offline`: batches drawn from a fixed dataset."""
-    batch_size: int = Field(256, ge=1)
-    """Rows per gradient step."""
-    weights: str = ""
-    """A further column of the dataset: rows are drawn in proportion to it. Empty: every row is as likely."""
-    replacement: bool = True
-    """False: every row exactly once per epoch, in an order of the epoch's own."""
-    importance: ImportanceSettings = ImportanceSettings()
-    """How much each row counts, for algorithms that ask: see docs/importance.md."""
-
-    @model_validator(mode="after")
-    def _weights_need_replacement(self) -> Self:
-        if self.weights and not self.replacement:
-            raise ValueError(f"{BY_WEIGHT}. Leave out one of weights and replacement=false")
-        return self
-
-
-class RolloutSettings(Settings):
-    """Rollouts of the policy that learns, in environments that step together."""
-
-    FORMER: ClassVar = {
-        "envs": "num_envs",
-        "steps": "rollout_length",
-        "spread": "stagger_episodes",
-        "patience": "step_timeout",
-    }
-    kind: Literal["rollout"] = "rollout"
-    """`rollout`: one update learns from num_envs × rollout_length transitions."""
-    num_envs: Count = 16
-    """Environments that step together."""
-    rollout_length: int = Field(128, ge=1)
-    """Steps of each of them in one rollout."""
-    workers: int = Field(1, ge=1, le=256)
-    """Processes that share the environments; any number gives the same run."""
-    stagger_episodes: bool = False
-    """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
-    step_timeout: float = Field(STEP_TIMEOUT, gt=0, le=1e6)
-    """Seconds after which an environment that does not answer is an error."""
-
-    @model_validator(mode="after")
-    def _everybody_has_work(self) -> Self:
-        if self.workers > self.num_envs:
-            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
-        return self
-
-
-SOURCES: dict[Origin, type[OfflineSettings] | type[RolloutSettings]] = {
-    "offline": OfflineSettings,
-    "rollout": RolloutSettings,
-}
 MOST_EPISODES = 10_000
 """Of one evaluation: they are played side by side, each in an environment of its own."""
 MOST_THREADS = 1024
 """More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
 refuses threads, upon which torch ends the process."""
-ROLLOUT_INTERVALS = {"updates": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
-"""Defaults where an update is a whole rollout."""
 
 
 class DataSettings(Transforms):
@@ -110,6 +53,17 @@ class DataSettings(Transforms):
         if bool(self.path) == (self.recipe is not None):
             raise ValueError("give exactly one of data.path and data.recipe")
         return self
+
+
+class FrozenPolicySettings(Settings):
+    """A policy that takes part in a run and does not learn."""
+
+    path: str
+    """A run directory or a policy folder."""
+    checkpoint: str = "last"
+    """Of a run directory: last, best, or a number of updates."""
+    fingerprint: str = ""
+    """sha256 of the policy, filled in when the run starts; a run never starts or resumes with another one."""
 
 
 class EnvSettings(Settings):
@@ -167,10 +121,14 @@ class RunConfig(Settings):
     FORMER: ClassVar = {"steps": "updates"}
     algo: SerializeAsAny[Settings]
     """The algorithm: `name` and its settings."""
-    source: OfflineSettings | RolloutSettings = Field(default_factory=OfflineSettings)
-    """How data arrives; the algorithm decides which kind."""
+    source: SerializeAsAny[Settings] = Field(default_factory=Settings)
+    """How data arrives: `kind`, the algorithm's usual one unless another is named, and its settings."""
     data: DataSettings | None = None
-    """What is learned from, unless that is rollouts."""
+    """The dataset that is learned from, where the source reads one."""
+    datasets: dict[str, DataSettings] = Field(default_factory=dict)
+    """Further datasets by role, where something reads them: {demonstrations: {path: demos.npz}}."""
+    policies: dict[str, FrozenPolicySettings] = Field(default_factory=dict)
+    """Frozen policies by role, where something asks them: {teacher: {path: runs/teacher}}."""
     env: EnvSettings
     """Where the policy is evaluated, and where rollouts are played."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
@@ -212,14 +170,14 @@ class RunConfig(Settings):
     @classmethod
     def _source_of_its_algorithm(cls, data: Any) -> Any:
         if isinstance(data, dict) and isinstance(data.get("algo"), Settings) and "source" not in data:
-            return {**data, "source": SOURCES[learns_from(data["algo"])]()}
+            return {**data, "source": find_source(needs_of(data["algo"]).sources[0]).Config()}
         return data
 
     @model_validator(mode="after")
     def _only_a_registry_can(self) -> Self:
-        if isinstance(self.source, RolloutSettings) and self.env.simulator != "gymnasium":
-            asked = "workers" if self.source.workers > 1 else "spread" if self.source.stagger_episodes else ""
-            if asked:
+        for request in self.source_needs.envs:
+            asked = "workers" if request.workers > 1 else "stagger_episodes" if request.stagger_episodes else ""
+            if asked and self.env.simulator != "gymnasium":
                 other = f"env.simulator={self.env.simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
@@ -244,16 +202,42 @@ class RunConfig(Settings):
         return str(self.algo.model_dump()["name"])
 
     @property
+    def needs(self) -> Needs:
+        """What the algorithm asks for."""
+        return needs_of(self.algo)
+
+    @property
+    def source_kind(self) -> str:
+        return str(self.source.model_dump()["kind"])
+
+    @property
+    def source_needs(self) -> SourceNeeds:
+        """What the source asks for."""
+        return find_source(self.source_kind).needs(self.source)
+
+    @property
     def logged(self) -> DataSettings:
-        """The data of a run that learns from data."""
+        """The dataset of a run that reads one."""
         if self.data is None:
-            raise ConfigError("data", f"{self.algorithm} learns from rollouts, not from data")
+            raise ConfigError("data", f"{self.algorithm} with source.kind={self.source_kind} reads no dataset")
         return self.data
 
     @property
+    def data_by_role(self) -> dict[str, DataSettings]:
+        """All datasets, the main one among them."""
+        return {**({} if self.data is None else {MAIN: self.data}), **self.datasets}
+
+    def with_data(self, by_role: dict[str, DataSettings]) -> "RunConfig":
+        """The same with other settings for its datasets."""
+        further = {role: data for role, data in by_role.items() if role != MAIN}
+        return self.model_copy(update={"data": by_role.get(MAIN), "datasets": further})
+
+    @property
     def fingerprint(self) -> str:
-        """Of what is learned from; empty where that is rollouts."""
-        return "" if self.data is None else self.data.fingerprint
+        """Of the datasets; empty where there are none."""
+        if not self.datasets:
+            return "" if self.data is None else self.data.fingerprint
+        return " ".join(f"{role}={data.fingerprint}" for role, data in sorted(self.data_by_role.items()))
 
     def to_yaml(self) -> str:
         return dump_yaml(self.model_dump(mode="json"))
@@ -283,16 +267,8 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
     if "algo" in data:  # without one it is no preset, and is told so
-        check_complete(data, label, chosen, needs_data=_named_origin(data["algo"]) == "offline")
+        check_complete(data, label, chosen, needs_data=MAIN in asked_roles(data).data)
     return data
-
-
-def _named_origin(algo: object) -> Origin:
-    """What the algorithm of plain data learns from; of one that does not exist others will tell."""
-    name = algo.get("name") if isinstance(algo, dict) else algo
-    return (
-        learns_from(find_algorithm(name).Config) if isinstance(name, str) and name in algorithm_names() else "offline"
-    )
 
 
 def _is_resolved(given: dict[str, Any]) -> bool:
@@ -319,39 +295,15 @@ def _read_named(name: str) -> tuple[dict[str, Any], str]:
 
 
 def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
-    """Validate plain data; the algorithm's name decides which settings `algo` may have."""
+    """Validate plain data; the algorithm's name decides which settings `algo` may have, and `source` by its kind."""
     data = dict(data)
-    place = f"{where}.algo" if where else "algo"
-    algo = data.get("algo", {})
-    if isinstance(algo, str):
-        algo = {"name": algo}
-    if not isinstance(algo, dict) or "name" not in algo:
-        raise ConfigError(place, "which algorithm is missing", expected="algo: {name: iql, …}")
+    place = f"{where}." if where else ""
     stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
-    parsed = find_algorithm(str(algo["name"])).Config.parse(algo, place)
-    settled = {**_intervals(parsed), **data, "algo": parsed, "source": _source(data, parsed, where), "stages": stages}
+    parts = parse_parts(data, place)
+    check_roles(data, parts, place)
+    intervals = find_source(parts.kind).INTERVALS
+    settled = {**intervals, **data, "algo": parts.algo, "source": parts.source, "stages": stages}
     return RunConfig.parse(settled, where)
-
-
-def _intervals(algo: Settings) -> dict[str, int]:
-    return ROLLOUT_INTERVALS if learns_from(algo) == "rollout" else {}
-
-
-def _source(data: dict[str, Any], algo: Settings, where: str) -> object:
-    """The source's settings, of the kind that the algorithm learns from; nothing may be given for another kind."""
-    origin, given = learns_from(algo), data.get("source", {})
-    name, place = algo.model_dump()["name"], f"{where}.source" if where else "source"
-    if isinstance(given, dict) and given.get("kind", origin) != origin:
-        raise ConfigError(f"{place}.kind", f"{name} learns from another kind", got=given["kind"], expected=origin)
-    if origin == "rollout" and data.get("data"):
-        raise ConfigError(
-            f"{where}.data" if where else "data", f"{name} learns from its own rollouts", do="Leave data out."
-        )
-    if origin == "offline" and data.get("data") is None:
-        raise ConfigError(f"{where}.data" if where else "data", "is required")
-    if not isinstance(given, (dict, SOURCES[origin])):
-        raise ConfigError(place, "wrong value", got=repr(given), expected="a group of settings")
-    return SOURCES[origin].parse(given, place) if isinstance(given, dict) else given
 
 
 def read_resolved(path: Path) -> RunConfig:

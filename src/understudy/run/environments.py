@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from understudy.algorithms import known_actions
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Spec
 from understudy.envs.gym import env_spec, make_env
@@ -65,7 +64,7 @@ def spec_of(env: EnvSettings) -> Spec:
 
 def check_actions(spec: Spec, config: RunConfig) -> None:
     """The algorithm knows what to do with such actions."""
-    if not isinstance(spec.action, known_actions(config.algo)):
+    if not isinstance(spec.action, config.needs.actions):
         raise ConfigError(
             f"environment '{config.env.id}'",
             f"its actions are not for {config.algorithm}",

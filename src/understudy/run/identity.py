@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, final
 
+from understudy.algorithms import algorithm_names
 from understudy.core.errors import RunError
 from understudy.core.files import json_bytes, sha256_bytes
 from understudy.run.config import RunConfig
 from understudy.run.meta import sources, versions
+from understudy.sources import source_names
 
 ABSENT = "absent"
 
@@ -28,6 +30,8 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
         "init_from": True,
         "stages": True,
         "data": {"path"},
+        "datasets": {"__all__": {"path"}},
+        "policies": {"__all__": {"path"}},
         "source": {"step_timeout", "workers"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)
@@ -47,8 +51,13 @@ def identity(config: RunConfig) -> dict[str, Any]:
         "settings": deciding_settings(config),
         "updates": config.updates,
         "versions": versions(),
-        "sources": sources(config.algorithm),
+        "sources": code_digests(config),
     }
+
+
+def code_digests(config: RunConfig) -> dict[str, str]:
+    """sha256 of the code behind a run, as it was when this was first asked."""
+    return sources(algorithm_names()[config.algorithm], source_names()[config.source_kind])
 
 
 def seal_line(config: RunConfig) -> str:
@@ -100,7 +109,7 @@ class Record:
     def check_versions(self, config: RunConfig, say: Callable[[str], None], *, accept: bool) -> None:
         """Other versions, or other code of the same version, need consent; what was accepted is told."""
         changed = [f"{name} {then} → {now}" for name, then, now in self._changed("versions", versions())]
-        for name, then, now in self._changed("sources", sources(config.algorithm)):
+        for name, then, now in self._changed("sources", code_digests(config)):
             changed.append(f"the source code of {name}, sha256 {then[:12]} → {now[:12]}")
         if changed and not accept:
             raise RunError(

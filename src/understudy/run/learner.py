@@ -1,46 +1,92 @@
-"""What moves during a run, seen by the one loop: it learns, says what it knows, and hands over its policy."""
+"""What moves during a run: an algorithm and its source, joined in three lines. Its inventory is a checkpoint's."""
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final
 
-from understudy.core.protocols import Algorithm, Metrics, OnPolicy
+from understudy.core.protocols import MAIN, Algorithm, Metrics, Source, Update
+from understudy.core.state import Static
+from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.deployed import Deployed
 
 
-class Learner(Protocol):
-    """A dataclass whose inventory is what a checkpoint holds: an algorithm and its source."""
+class Probe(Protocol):
+    """Looks at an algorithm from outside, and moves nothing."""
 
-    @property
-    def algorithm(self) -> Algorithm | OnPolicy: ...
+    def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
+        """For a line of a log."""
+
+    def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
+        """For a line of an evaluation."""
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
+
+
+def _nothing_between() -> None:
+    """Nobody wants to be asked."""
+
+
+@final
+@dataclass
+class Learner:
+    algorithm: Algorithm[Any]
+    source: Source[Any]
+    learn: Static[Callable[[Any], Update]]
+    """The algorithm's update, compiled if the run asks for it."""
+    probes: Static[tuple[Probe, ...]] = ()
+    data: Static[Mapping[str, LoggedExperience]] = field(default_factory=dict)
+    """The run's datasets by role."""
+    shared: Static[tuple[VectorEnv, ...]] = ()
+    """The environments of the source, where evaluations must be played in them, too."""
 
     @property
     def policy(self) -> Deployed:
         """The policy as a deployable network."""
+        policy = self.algorithm.policy
+        assert isinstance(policy, Deployed)
+        return policy
 
     @property
     def exact(self) -> bool:
         """The same updates from the same state give the same bits."""
+        return self.source.exact
 
-    def update(self) -> Metrics:
-        """The whole of training: data arrive, the algorithm learns."""
+    def update(self, between: Callable[[], None] = _nothing_between) -> Metrics:
+        """The whole of training; `between` is called while the source has nothing to learn from yet."""
+        while (data := self.source.next(self.algorithm.policy)) is None:
+            between()
+        update = self.learn(data)
+        self.source.feedback(update.feedback)
+        return update.metrics
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> dict[str, Any]:
         """What else is worth a line in a log, measured when it is written."""
-
-    def warning(self, values: dict[str, float]) -> str:
-        """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
-
-    def shared_env(self) -> VectorEnv | None:
-        """The world that evaluations must share with rollouts, if they must; it is put back before the next rollout."""
+        seen = [probe.metrics(self.algorithm) for probe in self.probes]
+        told = (self.source.counters(), *seen, self.source.metrics())
+        return {name: value for part in told for name, value in part.items()}
 
     def eval_metrics(self) -> dict[str, float]:
         """Further numbers of an evaluation."""
+        seen = [probe.eval_metrics(self.algorithm) for probe in self.probes]
+        return {name: value for told in (self.source.counters(), *seen) for name, value in told.items()}
 
-    def origin(self) -> dict[str, Any]:
-        """What meta.json says of where experience comes from."""
+    def warning(self, values: Mapping[str, float]) -> str:
+        """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
+        return " ".join(filter(None, (probe.warning(values) for probe in self.probes)))
+
+    def shared_env(self) -> VectorEnv | None:
+        """The environments that an evaluation is about to play in, if it must be the source's own."""
+        for envs in self.shared:
+            self.source.envs_moved()
+            return envs
+        return None
 
     def transforms(self) -> dict[str, Any]:
         """What was done to data on the way, so that users of the policy can do the same."""
+        return self.data[MAIN].transforms_told() if MAIN in self.data else {}
 
     def close(self) -> None:
         """Let go of simulators."""
+        self.source.close()

@@ -1,9 +1,10 @@
 """The one training loop.
 
     data = source.next(algorithm.policy)
-    metrics = algorithm.update(data)
+    update = algorithm.update(data)
+    source.feedback(update.feedback)
 
-and around these two lines: logs, evaluations, checkpoints, each at its own interval, in this order.
+(`Learner.update`) and around these lines: logs, evaluations, checkpoints, each at its own interval, in this order.
 """
 
 import signal
@@ -25,7 +26,7 @@ from understudy.envs.vector.contract import VectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import CARD_FACT, save_checkpoint
-from understudy.run.config import RolloutSettings, RunConfig
+from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.evaluate import Evaluation, evaluate_in_vector_env, evaluate_policy
 from understudy.run.guard import Guard, bad_metrics
@@ -160,7 +161,7 @@ class Loop:
         Where the world fails for other reasons, what was learned until `before` is saved.
         """
         try:
-            return self.learner.update()
+            return self.learner.update(lambda: self._stop_if_asked(before))
         except StoppedError as stopped:  # while it was compiled: nothing moved, and nothing is to be saved
             raise InterruptedRunError(self.run.path, self.saved, stopped.number) from None
         except UnderstudyError as error:
@@ -169,6 +170,12 @@ class Loop:
             if error.nothing_learned:
                 self._save(before)
             raise
+
+    def _stop_if_asked(self, metrics: Metrics) -> None:
+        """While there is nothing to learn from yet."""
+        if self.stop:
+            self._save(metrics)
+            raise InterruptedRunError(self.run.path, self.updates, self.stop[0])
 
     def _mark(self, metrics: Metrics) -> None:
         """What is due after this update."""
@@ -341,7 +348,7 @@ def evaluate(
 
 
 def _patience(config: RunConfig) -> float:
-    return config.source.step_timeout if isinstance(config.source, RolloutSettings) else STEP_TIMEOUT
+    return max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from understudy.algorithms import algorithm_names
 from understudy.run.git_state import git_state
 
 PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "envpool", "safetensors", "pydantic")
@@ -44,9 +43,9 @@ def versions() -> dict[str, str]:
 
 
 @cache
-def sources(algorithm: str) -> dict[str, str]:
-    """sha256 of the code behind a run, by package: ours, and the one an algorithm of somebody else comes from."""
-    return {package: _digest(package) for package in sorted({OURS, algorithm_names()[algorithm].partition(".")[0]})}
+def sources(*modules: str) -> dict[str, str]:
+    """sha256 of the code behind a run, by package: ours, and those that its algorithm and its source come from."""
+    return {package: _digest(package) for package in sorted({OURS, *(name.partition(".")[0] for name in modules)})}
 
 
 def _digest(package: str) -> str:

@@ -11,10 +11,10 @@
 It costs nothing between logs, draws from a stream of its own and trains nothing: how often one logs changes no bit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, is_dataclass
-from typing import Protocol, final, runtime_checkable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -23,34 +23,17 @@ from understudy.core.batch import Transitions
 from understudy.core.protocols import Algorithm, Demand, Metrics
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
+from understudy.data.experience import LoggedExperience
 from understudy.data.rewards import RewardTransform
 from understudy.nn.committee import Committee, Memoryless
-from understudy.nn.critic import ActionValues, Critic, QEnsemble
+from understudy.nn.critic import Critic
 from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
 from understudy.parts.optim import Adam
-from understudy.sources.importance.weighed import WeighedSource
-from understudy.sources.offline import OfflineSource
 
 ROWS = 512
 DRAWING = (TanhMeanGaussian, SquashedGaussian, Categorical)
 """Heads that draw actions."""
-
-
-@runtime_checkable
-class Valued(Protocol):
-    """An algorithm with critics."""
-
-    @property
-    def critic(self) -> Critic: ...
-
-
-@runtime_checkable
-class Branched(Protocol):
-    """An algorithm of several learners."""
-
-    @property
-    def critics(self) -> Sequence[Critic]: ...
 
 
 @final
@@ -63,14 +46,13 @@ class Monitor:
     seed: int
 
     @classmethod
-    def over(cls, source: OfflineSource | WeighedSource, reward: RewardTransform, gamma: float, seed: int) -> "Monitor":
-        dataset, demand = source.dataset, Demand(("mask",) if source.dataset.spec.masked else ())
-        index = evenly_spread(min(ROWS, dataset.steps), dataset.steps).to(source.device)
-        rows = source.into_policy_space(dataset.rows(index, demand))
-        return cls(rows, largest_return(dataset, reward, gamma), seed)
+    def over(cls, data: LoggedExperience, gamma: float, seed: int) -> "Monitor":
+        demand = Demand(("mask",) if data.spec.masked else ())
+        rows = data.rows(evenly_spread(min(ROWS, data.steps), data.steps), demand)
+        return cls(rows, largest_return(data.recorded, data.reward, gamma), seed)
 
     @torch.no_grad()
-    def metrics(self, algorithm: Algorithm) -> Metrics:
+    def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
         """Every number above that this algorithm has."""
         policy = algorithm.policy
         assert isinstance(policy, Memoryless)
@@ -89,6 +71,19 @@ class Monitor:
                 metrics |= self._values(critics, state, chosen)
         return metrics
 
+    def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
+        return {}
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        """The critics believe in more than any return can be."""
+        if not values.get("alarm/diverging"):
+            return ""
+        return (
+            f"|Q| reached {values['value/q_largest']:.3g}, and no return can be beyond {self.bound:.3g} "
+            "(largest reward/(1 − γ)): the critics diverge. Lower the learning rates, or choose a more conservative "
+            "setting."
+        )
+
     def _values(self, critics: Sequence[Critic], state: Tensor, chosen: Tensor) -> Metrics:
         with ExitStack() as stack:
             for critic in critics:
@@ -105,13 +100,10 @@ class Monitor:
         }
 
 
-def _critics(algorithm: Algorithm) -> list[Critic]:
-    """All there are, of one learner or of several branches."""
-    if isinstance(algorithm, Branched):
-        return list(algorithm.critics)
-    if isinstance(algorithm, Valued) and isinstance(algorithm.critic, (QEnsemble, ActionValues)):
-        return [algorithm.critic]
-    return []
+def _critics(algorithm: Algorithm[Any]) -> list[Critic]:
+    """All there are, of one learner or of several branches; targets are not asked."""
+    roles = algorithm.networks().items()
+    return [part for role, part in roles if role.rpartition(".")[2] == "critic" and isinstance(part, Critic)]
 
 
 def evenly_spread(count: int, steps: int) -> Tensor:
@@ -127,7 +119,7 @@ def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> f
     return float(ends.abs().max()) * horizon
 
 
-def _gradient_norms(algorithm: Algorithm) -> Metrics:
+def _gradient_norms(algorithm: Algorithm[Any]) -> Metrics:
     """Of every optimiser, by its name, and by its branch's where there are branches."""
     norms: Metrics = {}
     for path, part in _parts(algorithm):
@@ -138,7 +130,9 @@ def _gradient_norms(algorithm: Algorithm) -> Metrics:
 
 def _parts(owner: object, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Fields of an algorithm, what lies in its dicts, and the fields of what lies there."""
-    for name, part in vars(owner).items():
+    assert is_dataclass(owner)
+    for name in (entry.name for entry in fields(owner)):
+        part = vars(owner)[name]
         yield f"{prefix}{name}", part
         if isinstance(part, (dict, tuple)):
             for key, inner in part.items() if isinstance(part, dict) else ((name, inner) for inner in part):

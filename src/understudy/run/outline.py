@@ -5,13 +5,14 @@ stranger together with a checkpoint of another.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
 from understudy.core.machine_memory import check_room
-from understudy.core.protocols import Algorithm, Blueprint, OnPolicy
+from understudy.core.protocols import Algorithm, BuildContext
 from understudy.core.state import check_fits, footprint
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import RunConfig
@@ -21,17 +22,15 @@ ALGORITHM = "algorithm"
 """The part of a learner that is outlined."""
 
 
-def build_algorithm(
-    config: RunConfig, blueprint: Blueprint, checkpoint: Checkpoint | None = None
-) -> Algorithm | OnPolicy:
+def build_algorithm(config: RunConfig, context: BuildContext, checkpoint: Checkpoint | None = None) -> Algorithm[Any]:
     """The algorithm, if it has room in this machine and `checkpoint`, which it goes on from, is one of its own."""
-    check_outline(config, blueprint, checkpoint)
-    return find_algorithm(config.algorithm).build(config.algo, blueprint)
+    check_outline(config, context, checkpoint)
+    return find_algorithm(config.algorithm).build(config.algo, context)
 
 
-def check_outline(config: RunConfig, blueprint: Blueprint, checkpoint: Checkpoint | None = None) -> None:
+def check_outline(config: RunConfig, context: BuildContext, checkpoint: Checkpoint | None = None) -> None:
     """Everything that can be wrong with an algorithm's settings, before memory is spent on them."""
-    outline = _outline(config, blueprint)
+    outline = _outline(config, context)
     needed = footprint(outline)
     check_room("algo", f"{config.algorithm}'s networks", needed, "Use fewer or smaller layers (hidden), or members.")
     if checkpoint is not None:
@@ -39,16 +38,16 @@ def check_outline(config: RunConfig, blueprint: Blueprint, checkpoint: Checkpoin
         check_fits({ALGORITHM: outline}, state, f"checkpoint '{checkpoint.path}'")
 
 
-def _outline(config: RunConfig, blueprint: Blueprint) -> Algorithm | OnPolicy:
+def _outline(config: RunConfig, context: BuildContext) -> Algorithm[Any]:
     """Without memory; or with it, of an algorithm of another package that reads its own numbers while it is built."""
     build = find_algorithm(config.algorithm).build
     try:
         with META:
-            return build(config.algo, replace(blueprint, device=META))
+            return build(config.algo, replace(context, device=META))
     except (RuntimeError, NotImplementedError):
         pass
     try:
-        return build(config.algo, blueprint)
+        return build(config.algo, context)
     except RuntimeError as error:
         told = str(error).partition("\n")[0]
         raise ConfigError("algo", f"{config.algorithm} cannot be built ({told})") from error

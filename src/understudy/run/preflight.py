@@ -1,5 +1,6 @@
 """The birth of a run: it and its stages are built once before the first step, so that nothing is found wrong later."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -8,20 +9,19 @@ from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
-from understudy.run.offline import OfflineLearner
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
-from understudy.run.warm_start import check_warm_start, load_ancestor, policy_fingerprint
+from understudy.run.warm_start import check_warm_start, load_ancestor, load_frozen, policy_fingerprint
 
 
 def preflight(
-    config: RunConfig, reporter: Reporter, prepared: Prepared | None, make_envs: MakeEnvs | None = None
+    config: RunConfig, reporter: Reporter, ready: Mapping[str, Prepared], make_envs: MakeEnvs | None = None
 ) -> tuple[RunConfig, Learner]:
     """The config with fingerprints of its data and its ancestor written in, and the learner.
 
     Each policy fits the one it starts from.
     """
-    learner = build_learner(config, reporter, prepared, make_envs)
+    learner = build_learner(config, reporter, ready, make_envs)
     try:
         return _with_stages(config, learner, reporter, make_envs), learner
     except BaseException:
@@ -55,15 +55,27 @@ def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:
     return runs
 
 
-def shared_data(learner: Learner, stage: RunConfig, config: RunConfig) -> Prepared | None:
-    """The run's data where a stage learns from the same, so that they need be in memory only once."""
-    if not isinstance(learner, OfflineLearner) or (stage.env.id, stage.data) != (config.env.id, config.data):
-        return None
-    return learner.prepared
+def shared_data(learner: Learner, stage: RunConfig, config: RunConfig) -> dict[str, Prepared]:
+    """The run's datasets where a stage learns from the same, so that they need be in memory only once."""
+    if stage.env.id != config.env.id:
+        return {}
+    mine, others = config.data_by_role, stage.data_by_role
+    return {role: _prepared(learner, role) for role, data in mine.items() if others.get(role) == data}
+
+
+def _prepared(learner: Learner, role: str) -> Prepared:
+    data = learner.data[role]
+    return Prepared(data.recorded, data.held_out[0] if data.held_out else None)
 
 
 def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
-    if not isinstance(learner, OfflineLearner):
-        return config
-    data = config.logged.model_copy(update={"fingerprint": learner.prepared.fingerprint})
-    return config.model_copy(update={"data": data})
+    """With the fingerprints of its data and of the policies that take part."""
+    data = {
+        role: settings.model_copy(update={"fingerprint": _prepared(learner, role).fingerprint})
+        for role, settings in config.data_by_role.items()
+    }
+    policies = {
+        role: named.model_copy(update={"fingerprint": policy_fingerprint(load_frozen(role, named))})
+        for role, named in config.policies.items()
+    }
+    return config.with_data(data).model_copy(update={"policies": policies})

@@ -11,7 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import read_json, write_json
+from understudy.core.protocols import MAIN
 from understudy.core.state import restore
+from understudy.data.corruption import corruption_facts
+from understudy.data.experience import LoggedExperience
+from understudy.data.stores.store import is_store, store_recipe
 from understudy.nn.deployed import Deployed
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
@@ -19,11 +23,11 @@ from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_c
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation
 from understudy.run.history import recall
-from understudy.run.identity import Record, config_digest, identity, seal_line
+from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.loop import InterruptedRunError, Loop, Watcher, evaluate
-from understudy.run.meta import describe_run, sources
+from understudy.run.meta import describe_run
 from understudy.run.policies import find_checkpoint, load_policy
 from understudy.run.prediction import predict
 from understudy.run.preflight import preflight, shared_data, stage_runs
@@ -110,7 +114,7 @@ def train(
     `watch(updates, evaluation)` is called after every evaluation of the run (not of its stages); when it answers True,
     the run is saved and a StoppedRunError raised.
     """
-    return _begin(resolve_config(config, settings), reporter, None, make_envs, watch)
+    return _begin(resolve_config(config, settings), reporter, {}, make_envs, watch)
 
 
 def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) -> RunConfig:
@@ -127,17 +131,17 @@ def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) 
 def _begin(
     config: RunConfig,
     reporter: Reporter,
-    prepared: Prepared | None,
+    ready: Mapping[str, Prepared],
     make_envs: MakeEnvs | None,
     watch: Watcher | None = None,
 ) -> Run:
-    """A run from its birth to its end. `prepared`: its data, if they are in memory already."""
+    """A run from its birth to its end. `ready`: datasets by role that are in memory already."""
     run = RunDir(config.out)
     run.check_free()
     with run.locked():
         run.check_free()
-        sources(config.algorithm)  # as they are now: data may take long to collect, and files change
-        config, learner = preflight(settled_data(config), reporter, prepared, make_envs)
+        code_digests(config)  # as they are now: data may take long to collect, and files change
+        config, learner = preflight(settled_data(config), reporter, ready, make_envs)
         with closing(learner):
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))
@@ -174,7 +178,7 @@ def _inherit(
 def _finish(
     stage: RunConfig,
     reporter: Reporter,
-    prepared: Prepared | None,
+    ready: Mapping[str, Prepared],
     make_envs: MakeEnvs | None,
     *,
     accept_versions: bool,
@@ -182,7 +186,7 @@ def _finish(
     """A stage that has ended, whatever it takes, and as the run that it is a stage of says."""
     run = RunDir(stage.out)
     if not run.config_file.exists():
-        return _begin(stage, reporter, prepared, make_envs)
+        return _begin(stage, reporter, ready, make_envs)
     if not run.finished:
         resume(run.path, reporter=reporter, make_envs=make_envs, accept_versions=accept_versions)
     done = Run(run.path)
@@ -256,7 +260,19 @@ def resume(
 
 def run_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
-    return {**describe_run(learner.origin()), **identity(config), "config_sha256": config_digest(config)}
+    told = {**learner.source.describe(), **describe_data(config, learner.data)}
+    return {**describe_run(told), **identity(config), "config_sha256": config_digest(config)}
+
+
+def describe_data(config: RunConfig, data: Mapping[str, LoggedExperience]) -> dict[str, Any]:
+    """The datasets of a run, the main one first."""
+    told = {}
+    for role, experience in data.items():
+        path = Path(config.data_by_role[role].path)
+        corruption = corruption_facts(store_recipe(path)) if path.name and is_store(path) else {}
+        told[role] = {**experience.describe(), **corruption}
+    further = {role: facts for role, facts in told.items() if role != MAIN}
+    return {**({"dataset": told[MAIN]} if MAIN in told else {}), **({"datasets": further} if further else {})}
 
 
 def _record(run: RunDir, checkpoint: Checkpoint | None) -> Record | None:

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from understudy.core.errors import ConfigError
+from understudy.core.protocols import MAIN
+from understudy.run.parts import asked_roles, source_kind
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
 OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "out")
 """What a stage does not take over from the run."""
+OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
+"""What means something else to another kind of source."""
 
 
 def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -34,7 +38,21 @@ def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> 
     common = {key: value for key, value in run.items() if key not in OWN}
     if isinstance(stage.get("data"), dict) and has_origin(stage["data"]) and isinstance(common.get("data"), dict):
         common["data"] = {key: value for key, value in common["data"].items() if key not in ORIGINS}
-    return {**laid_over(common, stage), "algo": _with_actor(stage["algo"], run.get("algo"))}
+    algo = _with_actor(stage["algo"], run.get("algo"))
+    return {**laid_over(_shared(common, run, {**stage, "algo": algo}), stage), "algo": algo}
+
+
+def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stage takes over: nothing of another kind of source, and only such data and policies as it reads."""
+    here, there = source_kind(stage), source_kind(run)
+    kept = {key: value for key, value in common.items() if here == there or key not in OF_ITS_SOURCE}
+    roles = asked_roles({**kept, **stage})
+    if MAIN not in roles.data:
+        kept.pop("data", None)
+    for group, asked in (("datasets", roles.data), ("policies", roles.policies)):
+        if isinstance(kept.get(group), dict):
+            kept[group] = {role: value for role, value in kept[group].items() if role in asked}
+    return kept
 
 
 def _with_actor(algo: object, heir: object) -> object:

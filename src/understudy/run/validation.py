@@ -1,13 +1,36 @@
 """Episodes held out of training: how far the policy's greedy actions are from the recorded ones there."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
 import torch
 
-from understudy.core.protocols import Demand
+from understudy.core.protocols import Algorithm, Demand, Metrics
 from understudy.core.spec import ACTION_MASK
 from understudy.data.dataset import Dataset
 from understudy.nn.committee import Memoryless
 
 BLOCK = 4096
+
+
+@final
+@dataclass(frozen=True)
+class Validation:
+    """A probe that measures it at every evaluation."""
+
+    dataset: Dataset
+
+    def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
+        return {}
+
+    def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
+        policy = algorithm.policy
+        assert isinstance(policy, Memoryless)
+        return {"eval/validation_error": validation_error(policy, self.dataset)}
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        return ""
 
 
 @torch.no_grad()

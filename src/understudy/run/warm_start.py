@@ -1,18 +1,20 @@
 """Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
 
+from typing import Any
+
 from safetensors.torch import save as save_tensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.errors import CheckpointError
 from understudy.core.files import json_bytes, sha256_bytes
-from understudy.core.protocols import Algorithm, OnPolicy
+from understudy.core.protocols import Algorithm
 from understudy.core.settings import Settings
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.parts.target import Target
+from understudy.run.config import FrozenPolicySettings
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter
 
@@ -23,19 +25,34 @@ STREAM = ".stream"
 """Random streams (dropout's) belong to a run, not to its policy."""
 
 
+TARGET = "target_"
+"""Before the role of a network, it is the role of its target."""
+
+
 def load_ancestor(origin: str, fingerprint: str = "") -> Deployed:
     """The policy that a run starts from; it must have the fingerprint, if one is given."""
     policy = load_policy(origin)
+    _check_same(policy, fingerprint, f"init_from '{origin}'", "init_fingerprint")
+    return policy
+
+
+def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed:
+    """A policy that takes part in a run and does not learn; it must have the fingerprint, if one is given."""
+    policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
+    _check_same(policy, named.fingerprint, f"policies.{role} '{named.path}'", f"policies.{role}.fingerprint")
+    return policy
+
+
+def _check_same(policy: Deployed, fingerprint: str, where: str, setting: str) -> None:
     found = policy_fingerprint(policy)
     if fingerprint and fingerprint != found:
         raise CheckpointError(
-            f"init_from '{origin}'",
+            where,
             "holds another policy than this run was started from",
             got=found[:16] + "…",
             expected=fingerprint[:16] + "…",
-            do="Nothing was changed. Bring back that policy, or start a new run without init_fingerprint.",
+            do=f"Nothing was changed. Bring back that policy, or start a new run without {setting}.",
         )
-    return policy
 
 
 def policy_fingerprint(policy: Deployed) -> str:
@@ -50,8 +67,8 @@ def policy_fingerprint(policy: Deployed) -> str:
     return sha256_bytes(json_bytes(shape) + tensors)
 
 
-def warm_start(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter, fingerprint: str = "") -> None:
-    """Give the algorithm's policy, and its target if it has one, the tensors of another; normaliser included.
+def warm_start(algorithm: Algorithm[Any], origin: str, reporter: Reporter, fingerprint: str = "") -> None:
+    """Give the algorithm's policy the tensors of another, normaliser included; targets follow.
 
     The other one must have the fingerprint, if one is given. Both policies of a committee start from the same one, or
     each from its own if the other is a committee, too.
@@ -61,12 +78,12 @@ def warm_start(algorithm: Algorithm | OnPolicy, origin: str, reporter: Reporter,
     where = f"init_from '{origin}'"
     for member, ancestor in _pairs(heir, load_ancestor(origin, fingerprint), where):
         taken, mine = _taken(member, ancestor, where), capture(member)
-        for policy in (member, *_target_policies(algorithm, member)):
-            restore(policy, {**mine, **taken}, where)
+        restore(member, {**mine, **taken}, where)
         kept = sorted(mine.keys() - taken.keys())
         left = sorted(capture(ancestor).keys() - taken.keys())
         told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
         reporter.say(f"{where}: {len(taken)} tensors taken over{told}")
+    _renew_targets(algorithm, where)
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:
@@ -151,9 +168,15 @@ def _told(names: list[str], what: str) -> str:
     return f"; {what}: {', '.join(names)}" if names else ""
 
 
-def _target_policies(algorithm: Algorithm | OnPolicy, policy: Single) -> list[Actor]:
-    """Target networks of a policy: they are equal to it at birth. They lie beside it, in the algorithm or a branch."""
-    groups = [part for part in vars(algorithm).values() if isinstance(part, dict)]
-    owners = [vars(owner) for owner in (algorithm, *(branch for group in groups for branch in group.values()))]
-    beside = [part for owner in owners if owner.get("policy") is policy for part in owner.values()]
-    return [target.network for target in beside if isinstance(target, Target) and isinstance(target.network, Actor)]
+def _renew_targets(algorithm: Algorithm[Any], where: str) -> None:
+    """Target networks are equal to theirs at birth, also where those have just taken over something."""
+    networks = algorithm.networks()
+    for role, network in networks.items():
+        learner, dot, own = role.rpartition(".")
+        if (target := f"{learner}{dot}{TARGET}{own}") in networks:
+            restore(networks[target], {**capture(networks[target]), **_learned(network)}, where)
+
+
+def _learned(network: nn.Module) -> State:
+    """A network's parameters and buffers; its random streams stay its own."""
+    return {path: leaf for path, leaf in capture(network).items() if not path.endswith(STREAM)}

@@ -1,1 +1,65 @@
-"""How data arrives."""
+"""How data arrives: one file per way; a file here, or an entry point `understudy.sources` of another package, is found.
+
+Such a module offers `Config` (its settings, with a `kind`), `YIELDS` (what `next` gives: Transitions, Sequences or
+Rollout), `INTERVALS` (defaults of a run's `updates`, `log_every`, … where they are others than usual), `needs(config)`,
+and `build(config, inputs)`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+import torch
+
+from understudy.core.batch import Rollout, Sequences, Transitions
+from understudy.core.plugins import Plugins
+from understudy.core.protocols import Demand, Policy, Source, SourceNeeds
+from understudy.core.settings import Settings
+from understudy.core.spec import Spec
+from understudy.data.experience import LoggedExperience
+from understudy.envs.vector.contract import VectorEnv
+
+
+@dataclass(frozen=True)
+class SourceInputs:
+    """All a source may know when it is built."""
+
+    spec: Spec
+    seed: int
+    device: torch.device
+    demand: Demand
+    """What the algorithm asks of rows."""
+    policy: Policy
+    """Who learns: how a memory begins, and what it draws beside its actions."""
+    data: Mapping[str, LoggedExperience] = field(default_factory=dict)
+    """The datasets that `needs` named, by role."""
+    envs: tuple[VectorEnv, ...] = ()
+    """The environments that `needs` asked for; the source closes them."""
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """Frozen policies that `needs` named, by role."""
+
+
+class SourceModule(Protocol):
+    __doc__: str | None
+    Config: type[Settings]
+    YIELDS: type[Transitions] | type[Sequences] | type[Rollout]
+    INTERVALS: Mapping[str, int]
+
+    def needs(self, config: Settings) -> SourceNeeds: ...
+
+    def build(
+        self, config: Settings, inputs: SourceInputs
+    ) -> Source[Transitions] | Source[Sequences] | Source[Rollout]: ...
+
+
+PLUGINS = Plugins("understudy.sources", __name__, tuple(__path__), "source.kind", "source")
+
+
+def source_names() -> dict[str, str]:
+    """Kind to the module that holds it."""
+    return PLUGINS.names()
+
+
+def find_source(kind: str) -> SourceModule:
+    """The module of a source, or an error with the closest name."""
+    return cast(SourceModule, PLUGINS.find(kind, ("Config", "YIELDS", "INTERVALS", "needs", "build")))

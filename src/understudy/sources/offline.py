@@ -1,74 +1,123 @@
-"""Batches drawn from a fixed dataset: uniformly, by weight, or every row once per epoch.
+"""Batches drawn from a fixed dataset: uniformly, by weight, or every row once per epoch."""
 
-Rows are gathered several batches at a time: one gather of 4,096 rows costs little more than one of 256. Block b is
-drawn from a stream of its own, so the sampler's whole state is the number of batches it has handed out.
-"""
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self, final
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import final
-
-import torch
+from pydantic import Field, model_validator
+from torch import Tensor
 
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Demand, Policy
+from understudy.core.errors import ConfigError
+from understudy.core.machine_memory import check_room
+from understudy.core.protocols import MAIN, Demand, Metrics, Policy, SourceNeeds
+from understudy.core.settings import Settings
 from understudy.core.state import Static
-from understudy.data.dataset import Dataset
-from understudy.sources.draws import Draw, choose_draw
-from understudy.sources.policy_space import into_policy_space
+from understudy.data.experience import LoggedExperience
+from understudy.sources import SourceInputs
+from understudy.sources.importance.row_weights import IMPORTANCE, RowWeights, row_weights
+from understudy.sources.importance.settings import ImportanceSettings
+from understudy.sources.sampling.blocks import BlockSampler, batches_at_once
+from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw
 
-BLOCK_BATCHES = 16
-BLOCK_BYTES = 8 << 20
-"""Large observations (images) are gathered in smaller blocks."""
+YIELDS = Transitions
+INTERVALS: dict[str, int] = {}
+
+
+class Config(Settings):
+    """Batches from a fixed dataset."""
+
+    kind: Literal["offline"] = "offline"
+    """`offline`: batches drawn from a fixed dataset."""
+    batch_size: int = Field(256, ge=1)
+    """Rows per gradient step."""
+    weights: str = ""
+    """A further column of the dataset: rows are drawn in proportion to it. Empty: every row is as likely."""
+    replacement: bool = True
+    """False: every row exactly once per epoch, in an order of the epoch's own."""
+    importance: ImportanceSettings = ImportanceSettings()
+    """How much each row counts, for algorithms that ask: see docs/importance.md."""
+
+    @model_validator(mode="after")
+    def _weights_need_replacement(self) -> Self:
+        if self.weights and not self.replacement:
+            raise ValueError(f"{BY_WEIGHT}. Leave out one of weights and replacement=false")
+        return self
 
 
 @final
 @dataclass
 class OfflineSource:
-    dataset: Static[Dataset]
-    demand: Static[Demand]
-    batch_size: Static[int]
-    device: Static[torch.device]
-    draw: Static[Draw]
-    into_policy_space: Static[Callable[[Transitions], Transitions]]
-    block_batches: Static[int]
-    """Batches gathered at once."""
-    drawn: int = 0
-    """Batches handed out so far."""
-    block: Static[tuple[int, list[Transitions]]] = (-1, [])
-    """The current block and its number; gathered again whenever another one is due."""
+    data: Static[LoggedExperience]
+    sampler: BlockSampler[Transitions]
+    weighing: tuple[RowWeights, ...]
+    """How much rows count, where the run asks for it."""
 
-    @classmethod
-    def build(
-        cls,
-        dataset: Dataset,
-        demand: Demand,
-        batch_size: int,
-        seed: int,
-        device: torch.device,
-        *,
-        weights: str = "",
-        replacement: bool = True,
-    ) -> "OfflineSource":
-        """`weights` names a further column of the dataset: its rows are then drawn in proportion to it."""
-        batches = batches_at_once(batch_size * dataset.row_bytes)
-        draw = choose_draw(dataset, batches * batch_size, seed, weights=weights, replacement=replacement)
-        convert = into_policy_space(dataset.spec.action, device)
-        return cls(dataset.to(device), demand, batch_size, device, draw, convert, batches)
+    @property
+    def exact(self) -> bool:
+        return True
 
     def next(self, policy: Policy) -> Transitions:
-        """The next batch; what is offline does not depend on who is learning."""
-        number, place = divmod(self.drawn, self.block_batches)
-        if self.block[0] != number:
-            self.block = (number, self._gather(number))
-        self.drawn += 1
-        return self.block[1][place]
+        """The next batch; rows that are weighed have `extra["importance"]` [B] as of now."""
+        for weights in self.weighing:
+            weights.refresh(policy, self.sampler.drawn)
+        batch = self.sampler.next()
+        for weights in self.weighing:
+            batch = replace(batch, extra={**batch.extra, IMPORTANCE: weights.of(batch.extra["row"])})
+        return batch
 
-    def _gather(self, number: int) -> list[Transitions]:
-        rows = self.dataset.rows(self.draw.indices(number).to(self.device), self.demand)
-        return self.into_policy_space(rows).split(self.batch_size)
+    def feedback(self, rows: Mapping[str, Tensor]) -> None:
+        """Rows are drawn alike, whatever is thought of them."""
+
+    def envs_moved(self) -> None:
+        """There are none."""
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def metrics(self) -> Metrics:
+        return {name: value for weights in self.weighing for name, value in weights.facts.items()}
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
-def batches_at_once(batch_bytes: int) -> int:
-    """How many batches of this size make a block."""
-    return max(1, min(BLOCK_BATCHES, BLOCK_BYTES // batch_bytes))
+def needs(config: Config) -> SourceNeeds:
+    return SourceNeeds(data=(MAIN,))
+
+
+def build(config: Config, inputs: SourceInputs) -> OfflineSource:
+    data, demand, importance = inputs.data[MAIN], inputs.demand, config.importance
+    check_batch(config.batch_size, data)
+    if importance.provider == "none":
+        return OfflineSource(data, transition_sampler(config, data, demand, inputs.seed), ())
+    if not demand.weighed:
+        raise ConfigError(
+            "source.importance.provider",
+            "this algorithm does not use importance weights",
+            got=importance.provider,
+            do="Use iact, or leave it at none.",
+        )
+    columns = tuple(name for name in demand.columns if name not in (IMPORTANCE, "row"))
+    asked = replace(demand, columns=(*columns, "row"))
+    weights = row_weights(data, demand, importance, config.batch_size, inputs.seed)
+    return OfflineSource(data, transition_sampler(config, data, asked, inputs.seed), (weights,))
+
+
+def transition_sampler(config: Config, data: LoggedExperience, demand: Demand, seed: int) -> BlockSampler[Transitions]:
+    """Batches of `data` as the settings say."""
+    batches = batches_at_once(config.batch_size * data.dataset.row_bytes)
+    size = batches * config.batch_size
+    draw = choose_draw(data.dataset, size, seed, weights=config.weights, replacement=config.replacement)
+
+    def gather(number: int) -> list[Transitions]:
+        return data.rows(draw.indices(number), demand).split(config.batch_size)
+
+    return BlockSampler(gather, batches)
+
+
+def check_batch(rows: int, data: LoggedExperience) -> None:
+    check_room("source.batch_size", f"a batch of {rows:,} rows", rows * data.dataset.row_bytes, "Use a smaller one.")

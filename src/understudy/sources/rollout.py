@@ -4,21 +4,59 @@ The policy remembers nothing across episodes: its carry is fresh wherever the st
 that only started another (`valid` False). Whoever runs the policy over a rollout again must do the same.
 """
 
-from dataclasses import dataclass
-from typing import final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, cast, final
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.core.protocols import Carry, ExplorationPolicy
+from understudy.core.protocols import Carry, EnvRequest, ExplorationPolicy, Metrics, SourceNeeds
 from understudy.core.rng import derived_seed, stream
+from understudy.core.settings import Count, Settings
 from understudy.core.state import Static
 from understudy.envs.vector.contract import Resumable, Step, VectorEnv
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT
+from understudy.sources import SourceInputs
 from understudy.sources.episode_log import EpisodeLog
 from understudy.sources.rollout_actor import rollout_actor
 from understudy.sources.rollout_storage import RolloutStorage
+
+YIELDS = Rollout
+INTERVALS = {"updates": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
+"""An update is a whole rollout."""
+
+
+class Config(Settings):
+    """Rollouts of the policy that learns, in environments that step together."""
+
+    FORMER: ClassVar = {
+        "envs": "num_envs",
+        "steps": "rollout_length",
+        "spread": "stagger_episodes",
+        "patience": "step_timeout",
+    }
+    kind: Literal["rollout"] = "rollout"
+    """`rollout`: one update learns from num_envs × rollout_length transitions."""
+    num_envs: Count = 16
+    """Environments that step together."""
+    rollout_length: int = Field(128, ge=1)
+    """Steps of each of them in one rollout."""
+    workers: int = Field(1, ge=1, le=256)
+    """Processes that share the environments; any number gives the same run."""
+    stagger_episodes: bool = False
+    """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
+    step_timeout: float = Field(STEP_TIMEOUT, gt=0, le=1e6)
+    """Seconds after which an environment that does not answer is an error."""
+
+    @model_validator(mode="after")
+    def _everybody_has_work(self) -> Self:
+        if self.workers > self.num_envs:
+            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
+        return self
 
 
 @final
@@ -49,6 +87,8 @@ class RolloutSource:
     place: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of rollouts and the random state with which the world stands where it stands: other ones were
     restored from a checkpoint, and the world must follow."""
+    terms: Static[Mapping[str, Tensor]] = field(default_factory=dict)
+    """What the environments told of their rewards in the last rollout, by name [T, N]."""
 
     @classmethod
     def build(
@@ -81,7 +121,7 @@ class RolloutSource:
             return self._play(policy)
         except BaseException as error:
             self.explore.set_state(explored)
-            self.displace()
+            self.envs_moved()
             if isinstance(error, UnderstudyError):
                 error.nothing_learned = True
             raise
@@ -101,6 +141,7 @@ class RolloutSource:
         self.obs = storage.last()
         rollout = storage.rollout(before, *player.told(storage.all_seen()), anew=anew)
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
+        self.terms = rollout.extra
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())
         if isinstance(self.envs, Resumable) and self.standing:
@@ -108,9 +149,35 @@ class RolloutSource:
         self._note_place()
         return rollout
 
-    def displace(self) -> None:
-        """Somebody else played in the world: put it back, or begin new episodes, before the next rollout."""
+    @property
+    def exact(self) -> bool:
+        """Simulators that cannot say where they stand begin new episodes after a resume."""
+        return bool(self.standing)
+
+    def envs_moved(self) -> None:
+        """Put the environments back, or begin new episodes, before the next rollout."""
         self.place = (-1, self.place[1])
+
+    def feedback(self, rows: Mapping[str, Tensor]) -> None:
+        """Every step is learned from once, whatever is thought of it."""
+
+    def counters(self) -> dict[str, int]:
+        return {"env_steps": self.env_steps}
+
+    def metrics(self) -> Metrics:
+        """Episodes that ended since this was last asked, and the mean of every reward term over the last rollout."""
+        returns, lengths = self.finished()
+        told = {"rollout/episodes": torch.tensor(len(returns))}
+        if len(returns):
+            told |= {"rollout/return_mean": returns.mean(), "rollout/length_mean": lengths.double().mean()}
+        means = {f"terms/{name}": values.nanmean() for name, values in self.terms.items()}
+        return told | {name: mean for name, mean in means.items() if bool(mean.isfinite())}
+
+    def describe(self) -> dict[str, Any]:
+        return {"rollouts": {"num_envs": self.envs.count, "rollout_length": self.rollout_length}}
+
+    def close(self) -> None:
+        self.envs.close()
 
     def finished(self) -> tuple[Tensor, Tensor]:
         """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
@@ -144,6 +211,23 @@ class RolloutSource:
         self.carry = _detached(policy.initial(self.envs.count), self.device)
         self.log.forget_unfinished()
         return True
+
+
+def needs(config: Config) -> SourceNeeds:
+    request = EnvRequest(
+        config.num_envs,
+        workers=config.workers,
+        stagger_episodes=config.stagger_episodes,
+        step_timeout=config.step_timeout,
+        steps_kept=config.rollout_length,
+    )
+    return SourceNeeds(envs=(request,))
+
+
+def build(config: Config, inputs: SourceInputs) -> RolloutSource:
+    (envs,) = inputs.envs
+    policy = cast(ExplorationPolicy, inputs.policy)
+    return RolloutSource.build(envs, policy, config.rollout_length, inputs.seed, inputs.device)
 
 
 def _copied(obs: Obs, device: torch.device) -> Obs:

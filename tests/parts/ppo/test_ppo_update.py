@@ -173,7 +173,7 @@ def test_new_episodes_find_an_empty_memory_in_the_critic_too() -> None:
     proximal.update(source.next(proximal.policy))
     assert float(proximal.value_carry[0].abs().max()) > 0
     source.standing = {}
-    source.displace()
+    source.envs_moved()
     rollout = source.next(proximal.policy)
     assert rollout.anew
     seen = []

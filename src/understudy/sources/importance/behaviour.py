@@ -14,9 +14,9 @@ from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.dropout import eval_mode
 from understudy.nn.heads import LOG_STD_MAX, LOG_STD_MIN, TanhMeanGaussian
-from understudy.sources.draws import uniform_rows
 from understudy.sources.importance.settings import BehaviourSettings
 from understudy.sources.importance.states import States, Visits
+from understudy.sources.sampling.draws import uniform_rows
 
 SPREAD_ROWS = 10_000
 
@@ -36,7 +36,7 @@ class Behaviour:
         shape = ActorSettings(hidden=settings.hidden, head="gaussian")
         rng = stream(states.seed, "importance/behaviour/init")
         actor = Actor(states.dataset.spec, states.moments(), shape, rng)
-        return cls(states, settings, actor.to(states.device))
+        return cls(states, settings, actor.to(states.data.device))
 
     def learn(self, where: str) -> None:
         """By likelihood, from streams of its own: whenever it happens, the same comes out."""

@@ -10,7 +10,7 @@ from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.state import Static
 from understudy.data.dataset import Dataset
-from understudy.sources.draws import read_weights
+from understudy.sources.sampling.draws import read_weights
 
 
 @final

@@ -1,15 +1,9 @@
 """Providers by name, each looked over before the first step."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, final
-
-from torch import Tensor
-
 from understudy.core.errors import ConfigError, DataError
-from understudy.core.protocols import Policy
 from understudy.core.spec import Box
-from understudy.core.state import Static
+from understudy.data.dataset import Dataset
+from understudy.data.experience import LoggedExperience
 from understudy.sources.importance.batch_seed import BatchSeed
 from understudy.sources.importance.column import Column
 from understudy.sources.importance.coptd import Coptd
@@ -18,42 +12,25 @@ from understudy.sources.importance.elite import Elite
 from understudy.sources.importance.provider import Provider
 from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.importance.states import States, telling_features
-from understudy.sources.offline import OfflineSource
 
 
-@final
-@dataclass
-class UniformImportance:
-    """Every row counts 1, and nobody is ever asked."""
-
-    timing: Static[Literal["never"]] = "never"
-
-    def weigh(self, policy: Policy, number: int) -> Tensor:
-        raise AssertionError("never due")
-
-
-def choose_provider(
-    source: OfflineSource, settings: ImportanceSettings, seed: int, hidden: Mapping[str, Sequence[int]]
-) -> Provider:
-    """For the rows of `source`, with its discount; weights do not rest on `hidden` features."""
-    if settings.provider == "none":
-        return UniformImportance()
+def choose_provider(data: LoggedExperience, settings: ImportanceSettings, gamma: float, seed: int) -> Provider:
+    """For the rows of `data`, with the policy's discount; weights do not rest on hidden features."""
     if settings.provider == "column":
-        return Column(source.dataset, settings.column)
-    columns = telling_features(source.dataset, settings, hidden)
-    states = States(source.dataset, source.into_policy_space, source.device, seed, columns)
+        return Column(data.dataset, settings.column)
+    states = States(data, seed, telling_features(data.dataset, settings, data.transforms.hide_columns))
     if settings.provider == "elite":
         return Elite(states, settings)
     if settings.provider == "batch_seed":
         return BatchSeed(states, settings)
-    _check_followed(source, settings)
+    _check_followed(data.dataset, gamma, settings)
     kind = Coptd if settings.provider == "coptd" else DualDiceProvider
-    return kind.of(states, settings, source.demand.gamma)
+    return kind.of(states, settings, gamma)
 
 
-def _check_followed(source: OfflineSource, settings: ImportanceSettings) -> None:
+def _check_followed(dataset: Dataset, gamma: float, settings: ImportanceSettings) -> None:
     """A policy can be followed through the data."""
-    dataset, gamma, place = source.dataset, source.demand.gamma, "source.importance.provider"
+    place = "source.importance.provider"
     if not isinstance(dataset.spec.action, Box):
         do = "Use elite or column."
         what = f"{settings.provider} needs continuous actions"

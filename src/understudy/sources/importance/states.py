@@ -12,8 +12,9 @@ from understudy.core.errors import DataError
 from understudy.core.protocols import Demand, Moments, Policy
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
-from understudy.sources.draws import rows_without_replacement
+from understudy.data.experience import LoggedExperience
 from understudy.sources.importance.settings import ImportanceSettings
+from understudy.sources.sampling.draws import rows_without_replacement
 
 CHUNK_ROWS = 1 << 14
 NEGLIGIBLE = 1e-7
@@ -46,12 +47,14 @@ class Visits:
 class States:
     """Reads a dataset. Row numbers are drawn from streams of their own, named by what they are for."""
 
-    dataset: Dataset
-    into_policy_space: Callable[[Transitions], Transitions]
-    device: torch.device
+    data: LoggedExperience
     seed: int
     columns: Tensor
     """The numbers [d] of those features of a state that weights may rest on."""
+
+    @property
+    def dataset(self) -> Dataset:
+        return self.data.dataset
 
     def some(self, most: int, name: str, among: Tensor | None = None) -> Visits:
         """At most so many rows, no row twice, out of all or of those `among` [k]."""
@@ -85,7 +88,7 @@ class States:
 
     def rows(self, index: Tensor) -> Transitions:
         """Rows `index` [n] as a batch, actions in [-1, 1]."""
-        return self.into_policy_space(self.dataset.rows(index.to(self.device), FACTS))
+        return self.data.rows(index, FACTS)
 
     def everywhere(self, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
         """`evaluate` [n, d] → [n] of the states of all rows [steps], some at a time."""
@@ -98,8 +101,8 @@ class States:
     def greedy(self, policy: Policy, rows: Transitions, obs: Obs) -> Tensor:
         """What the policy does in `obs` [n], one of both observations of `rows`: actions [n, A] in [-1, 1]."""
         action, _ = policy.act(obs, policy.initial(len(rows.reward)), greedy=True)
-        asked = replace(rows, action=action.to(self.device), extra={})
-        return self.into_policy_space(asked).action.double().cpu()
+        asked = replace(rows, action=action.to(self.data.device), extra={})
+        return self.data.into_policy_space(asked).action.double().cpu()
 
 
 def all_features(obs: Obs) -> Tensor:

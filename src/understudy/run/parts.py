@@ -1,0 +1,95 @@
+"""The parts of a run in plain data: its algorithm, its source, and what both of them ask for.
+
+`source.kind` is looked up as `algo.name` is. Left out, it is the first that the algorithm names; what a source yields
+must be what the algorithm consumes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from understudy.algorithms import find_algorithm, needs_of
+from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.protocols import MAIN, Needs
+from understudy.core.settings import Settings
+from understudy.sources import find_source
+
+
+@final
+@dataclass(frozen=True)
+class Roles:
+    """Names under which a run has datasets and frozen policies."""
+
+    data: frozenset[str] = frozenset()
+    policies: frozenset[str] = frozenset()
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    algo: Settings
+    source: Settings
+    kind: str
+    """Of the source."""
+
+    @property
+    def roles(self) -> Roles:
+        """What somebody in the run reads or asks."""
+        needs, others = needs_of(self.algo), find_source(self.kind).needs(self.source)
+        return Roles(frozenset((*needs.data, *others.data)), frozenset((*needs.policies, *others.policies)))
+
+
+def parse_parts(data: Mapping[str, Any], place: str = "") -> Parts:
+    """Of a run's plain data; `place` (`stages.0.`) stands before the names of settings in errors."""
+    given = data.get("algo")
+    algo = {"name": given} if isinstance(given, str) else given
+    if not isinstance(algo, dict) or "name" not in algo:
+        raise ConfigError(f"{place}algo", "which algorithm is missing", expected="algo: {name: iql, …}")
+    parsed = find_algorithm(str(algo["name"])).Config.parse(algo, f"{place}algo")
+    kind, settings = _source(data, needs_of(parsed), str(algo["name"]), f"{place}source")
+    return Parts(parsed, find_source(kind).Config.parse(settings, f"{place}source"), kind)
+
+
+def _source(data: Mapping[str, Any], needs: Needs, algorithm: str, place: str) -> tuple[str, dict[str, Any]]:
+    """The kind of the source and its settings as plain data."""
+    given = data.get("source", {})
+    settings = given.model_dump(mode="json") if isinstance(given, Settings) else given
+    if not isinstance(settings, dict):
+        raise ConfigError(place, "wrong value", got=repr(given), expected="a group of settings")
+    kind = str(settings.get("kind", needs.sources[0]))
+    if find_source(kind).YIELDS is not needs.consumes:
+        expected = " or ".join(needs.sources)
+        raise ConfigError(f"{place}.kind", f"{algorithm} learns from another kind", got=kind, expected=expected)
+    return kind, {**settings, "kind": kind}
+
+
+def source_kind(data: Mapping[str, Any]) -> str:
+    """The kind of the source of data that may be wrong; empty where it cannot be told."""
+    try:
+        return parse_parts({key: value for key, value in data.items() if key in ("algo", "source")}).kind
+    except ConfigError:
+        return ""
+
+
+def asked_roles(data: Mapping[str, Any]) -> Roles:
+    """The same of data that may be wrong; of what is wrong with it others will tell."""
+    try:
+        return parse_parts(data).roles
+    except ConfigError:
+        return Roles()
+
+
+def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
+    """Every dataset and every frozen policy that somebody asks for is there, and none that nobody does."""
+    roles, name = parts.roles, parts.algo.model_dump()["name"]
+    if MAIN in roles.data and data.get("data") is None:
+        raise ConfigError(f"{place}data", "is required")
+    if MAIN not in roles.data and data.get("data"):
+        what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
+        raise ConfigError(f"{place}data", what, do="Leave data out.")
+    for group, asked in (("datasets", roles.data - {MAIN}), ("policies", roles.policies)):
+        given = data.get(group) or {}
+        for role in sorted(asked - set(given)):
+            raise ConfigError(f"{place}{group}.{role}", "is required")
+        for role in sorted(set(given) - asked):
+            raise ConfigError(f"{place}{group}.{role}", "nothing in this run reads it", do=did_you_mean(role, asked))

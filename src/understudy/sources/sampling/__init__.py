@@ -1,0 +1,1 @@
+"""Which rows of a dataset come next, and batches of them."""
