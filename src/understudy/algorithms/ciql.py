@@ -33,7 +33,7 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 """
 
 from dataclasses import dataclass
-from typing import Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
@@ -41,7 +41,6 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import stream
 from understudy.core.settings import Count
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
@@ -50,8 +49,9 @@ from understudy.losses.policy import weighted_negative_log_likelihood
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
 from understudy.losses.weights import effective_sample_size
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import ActionValues, Critic, StateValue, make_critic
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.critic import ActionValues, Critic, CriticSettings
+from understudy.nn.perception import Seen
+from understudy.nn.value_network import ValueNetwork
 from understudy.parts.advantage_weighting import (
     KNOWN_TO_BE_WRONG,
     WeightingSettings,
@@ -59,9 +59,11 @@ from understudy.parts.advantage_weighting import (
     share_at_ceiling,
     warn_if_known_to_be_wrong,
 )
-from understudy.parts.extraction import BehaviourModel, behaviour_models, climb, raw_log_prob, refuse_idle
+from understudy.parts.cloning import ClonedPolicy
+from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_idle
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
-from understudy.parts.optim import Adam, cosine_decay
+from understudy.parts.networks import NetworkBuilder, adam_for
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 from understudy.parts.target import Target
@@ -69,6 +71,8 @@ from understudy.parts.target import Target
 
 class Config(WeightingSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
+
+    FORMER: ClassVar = {"actor_schedule": "actor_optimizer.schedule"}
 
     name: Literal["ciql"] = "ciql"
     """The algorithm."""
@@ -88,9 +92,9 @@ class Config(WeightingSettings):
     """Weight of the (normalised) value against cloning in `ddpg_bc`: 0 is behaviour cloning."""
     support_share: float = Field(0.3, ge=0, le=1)
     """Of `greedy_support`: how likely an action must be, against the likeliest. 0 allows all, 1 the likeliest alone."""
-    policy: Literal["head", "raw_seed"] = "head"
-    """`raw_seed` forgets tanh where actions are cloned (with actor.head=squashed), so that 0.8 is acted as tanh(0.8) =
-    0.66. Kept to reproduce others, with a warning."""
+    policy: Literal["exact", "raw_seed"] = "exact"
+    """`raw_seed` forgets tanh where actions are cloned (with actor.distribution=tanh_gaussian), so that 0.8 is acted as
+    tanh(0.8) = 0.66. Kept to reproduce others, with a warning."""
     actor_delay: int = Field(0, ge=0)
     """Updates for which π stands still while V and Q learn."""
     expectile: float = Field(0.7, gt=0, lt=1)
@@ -103,23 +107,27 @@ class Config(WeightingSettings):
     """Share of the way the target critics move at each update."""
     actor_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for π, at the start of its schedule."""
-    actor_schedule: Literal["cosine", "constant"] = "cosine"
-    """`cosine` decays the actor's learning rate to 0 over the run's `updates`."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
+    """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
     critic_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for Q."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     value_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for V."""
+    value_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     actor: ActorSettings = ActorSettings()
     """The policy network."""
-    critic: NetworkSettings = NetworkSettings()
+    critic: CriticSettings = CriticSettings()
     """Both critics and the value network."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.negatives == "dataset" and self.penalty != "relu_mean":
             raise ValueError(f"negatives=dataset is for penalty=relu_mean; {self.penalty} does not read it")
-        if self.policy == "raw_seed" and (self.extraction != "awr" or self.actor.head != "squashed"):
-            raise ValueError("policy=raw_seed needs extraction=awr and actor.head=squashed")
+        if self.policy == "raw_seed" and (self.extraction != "awr" or self.actor.distribution.kind != "tanh_gaussian"):
+            raise ValueError("policy=raw_seed needs extraction=awr and actor.distribution=tanh_gaussian")
         return self
 
 
@@ -127,19 +135,18 @@ class Config(WeightingSettings):
 @dataclass
 class CIQL:
     config: Static[Config]
-    updates_planned: Static[int]
     policy: Actor
-    value: StateValue
+    value: ValueNetwork
     critic: Critic
     target: Target[Critic]
     policy_optimizer: Adam
     value_optimizer: Adam
     critic_optimizer: Adam
     proposals: Proposals
-    behaviour: list[BehaviourModel]
+    behaviour: list[ClonedPolicy]
     """β̂ of `greedy_support`; other extractions have none."""
     updates: Tensor
-    """How many there have been; on it the actor's schedule depends."""
+    """How many there have been; on it the actor's delay depends."""
 
     @property
     def demand(self) -> Demand:
@@ -152,22 +159,23 @@ class CIQL:
     def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
         config = self.config
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        q_target = self.target.network(state, data.action).amin(0)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        q_target = self.target.network(seen.by(self.target.network), data.action).amin(0)
 
-        value_loss = expectile_loss(self.value(state), q_target, config.expectile).mean()
+        value_loss = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         with torch.no_grad():
-            value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
-        metrics = self._extract(data, state, q_target - value)
+            value, next_value = self.value(torch.cat([seen.by(self.value), seen_next.by(self.value)])).chunk(2)
+        metrics = self._extract(data, seen, q_target - value)
 
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
+        state = seen.by(self.critic)
         q = self.critic(state, data.action)
         critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         metrics["loss/td"] = critic_loss.detach()
         if config.alpha > 0:
-            gap = self._gap(data, state, next_state, q).mean(-1)
+            gap = self._gap(data, state, (seen, seen_next), q).mean(-1)
             critic_loss = critic_loss + config.alpha * gap.sum()
             metrics["penalty/gap"] = gap.detach().mean()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
@@ -177,20 +185,23 @@ class CIQL:
         losses = {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
         return Update(metrics | losses | {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()})
 
-    def _extract(self, data: Transitions, state: Tensor, advantage: Tensor) -> Metrics:
+    def _extract(self, data: Transitions, seen: Seen, advantage: Tensor) -> Metrics:
         """One step of π."""
         config, mask = self.config, data.extra.get("mask")
         if config.extraction == "ddpg_bc":
-            loss, metrics = climb(self.policy, self.critic, state, data.action, mask, config.climb_weight)
+            loss, metrics = climb(self.policy, self.critic, seen, data.action, mask, config.climb_weight)
         elif config.extraction == "greedy_support":
             (behaviour,), share, rate = self.behaviour, config.support_share, config.value_learning_rate
-            loss, metrics = behaviour.cloned_best(
-                self.policy, self.target.network, state, data.action, mask, share, rate
+            loss, metrics = clone_best(
+                behaviour, self.policy, self.target.network, seen, data.action, mask, share, rate
             )
         else:
-            features, weight = self.policy.features(state, mask), advantage_weights(advantage, config)
-            log_prob_of = raw_log_prob if config.policy == "raw_seed" else self.policy.head.log_prob
-            loss = weighted_negative_log_likelihood(log_prob_of(features, data.action), weight).mean()
+            state, weight = seen.by(self.policy), advantage_weights(advantage, config)
+            if config.policy == "raw_seed":
+                log_prob = raw_log_prob(self.policy.features(state), data.action)
+            else:
+                log_prob = self.policy.log_prob(state, data.action, mask)
+            loss = weighted_negative_log_likelihood(log_prob, weight).mean()
             metrics = {
                 "weight/effective_share": effective_sample_size(weight) / len(weight),
                 "weight/clipped_share": share_at_ceiling(advantage, config),
@@ -198,13 +209,14 @@ class CIQL:
         self.policy_optimizer.minimise(loss, self._actor_learning_rate())
         return metrics | {"loss/actor": loss.detach()}
 
-    def _gap(self, data: Transitions, state: Tensor, next_state: Tensor, q: Tensor) -> Tensor:
+    def _gap(self, data: Transitions, state: Tensor, both: tuple[Seen, Seen], q: Tensor) -> Tensor:
         """P of each critic and row [K, B], given Q(s,a) [K, B]; [K, 1] of `relu_mean`."""
         config, critic, mask, noise = self.config, self.critic, data.extra.get("mask"), self.proposals.uniform
         if config.penalty == "cql_h":
             if isinstance(critic, ActionValues):
                 return exact_gap(critic.every(state), data.action, mask)
-            here, there = around_policy(self.policy, torch.cat([state, next_state])).chunk(2)
+            states = torch.cat([seen.by(self.policy) for seen in both])
+            here, there = around_policy(self.policy, states).chunk(2)
             actions, log_density = self.proposals.draw(here, there, config.sampled_actions)
             return cql_h_gap(values_of_many(critic, state, actions), log_density, q)
         if config.penalty == "relu_mean" and config.negatives == "dataset":
@@ -214,9 +226,7 @@ class CIQL:
         return mean_gap(others, q) if config.penalty == "mean_gap" else relu_mean(others, q).unsqueeze(1)
 
     def _actor_learning_rate(self) -> float | Tensor:
-        rate: float | Tensor = self.config.actor_learning_rate
-        if self.config.actor_schedule == "cosine":
-            rate = cosine_decay(self.config.actor_learning_rate, self.updates, self.updates_planned)
+        rate = self.config.actor_learning_rate
         return rate if self.config.actor_delay == 0 else rate * (self.updates >= self.config.actor_delay)
 
 
@@ -226,25 +236,20 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
-    spec, seed = context.spec, context.seed
     refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
-    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
-    value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
-    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"))
-    for network in (policy, value, critic):
-        network.to(context.device)
-    adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
+    builder = NetworkBuilder.of(context)
+    critic = builder.critic(config.critic)
+    policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return CIQL(
         config,
-        context.updates,
         policy,
         value,
         critic,
         Target.of(critic),
-        adam[policy],
-        adam[value],
-        adam[critic],
-        Proposals.seeded(seed),
-        behaviour_models(config.extraction, context, policy.view.size, config.actor),
+        adam_for(policy, config.actor_optimizer, context),
+        adam_for(value, config.value_optimizer, context),
+        adam_for(critic, config.critic_optimizer, context),
+        Proposals.seeded(context.seed),
+        behaviour_models(config.extraction, builder, config.actor, config.value_optimizer),
         torch.zeros((), dtype=torch.int64),
     )

@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import stream
 from understudy.core.settings import Count, Settings, Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
@@ -37,28 +36,29 @@ from understudy.losses.policy import negative_log_likelihood
 from understudy.losses.soft import BackupOrder, cautious_value, soft_policy_loss
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
 from understudy.nn.actor import Actor
-from understudy.nn.critic import QEnsemble
-from understudy.nn.heads import SquashedGaussian
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.critic import CriticSettings, QEnsemble
+from understudy.nn.distributions.gaussians import TanhGaussian
+from understudy.nn.perception import Seen
+from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import Adam
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
-from understudy.parts.soft_critic import SquashedActorSettings, values_of_many
+from understudy.parts.soft_critic import TanhGaussianActorSettings, values_of_many
 from understudy.parts.target import Target
 from understudy.parts.temperature import Multiplier, Temperature
 
 
-class PolicySettings(SquashedActorSettings):
+class PolicySettings(TanhGaussianActorSettings):
     """The shape of the policy."""
 
-    hidden: Widths = Field((256, 256, 256), min_length=1)
+    hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
 
 
-class CriticSettings(NetworkSettings):
+class CQLCriticSettings(CriticSettings):
     """The shape of both critics."""
 
-    hidden: Widths = Field((256, 256, 256), min_length=1)
+    hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
 
 
@@ -103,8 +103,12 @@ class Config(Settings):
     """Share of the way the target critics move at each update."""
     actor_learning_rate: float = Field(3e-5, gt=0)
     """Adam's step size for π."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     critic_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for Q, and for the Lagrange multiplier."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     entropy_weight: float = Field(1.0, gt=0)
     """η, SAC's temperature, at the start."""
     entropy_learning_rate: float = Field(3e-5, ge=0)
@@ -113,7 +117,7 @@ class Config(Settings):
     """H̄ for each action dimension."""
     actor: PolicySettings = PolicySettings()
     """The policy network."""
-    critic: CriticSettings = CriticSettings()
+    critic: CQLCriticSettings = CQLCriticSettings()
     """Both critics."""
 
     @model_validator(mode="after")
@@ -152,20 +156,21 @@ class CQL:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        metrics = self._update_critic(data, state, next_state) | self._update_actor(data, state)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        metrics = self._update_critic(data, seen, seen_next) | self._update_actor(data, seen)
         self.updates.add_(1)
         return Update(metrics)
 
-    def _update_critic(self, data: Transitions, state: Tensor, next_state: Tensor) -> Metrics:
+    def _update_critic(self, data: Transitions, seen: Seen, seen_next: Seen) -> Metrics:
         config = self.config
         with torch.no_grad():
-            features, next_features = self.policy.features(torch.cat([state, next_state])).chunk(2)
-            next_value = self._next_value(next_features, next_state)
+            states = torch.cat([seen.by(self.policy), seen_next.by(self.policy)])
+            features, next_features = self.policy.features(states).chunk(2)
+            next_value = self._next_value(next_features, seen_next.by(self.target.network))
             sampled, log_density = self.proposals.draw(features, next_features, config.sampled_actions)
         target = bootstrap_target(data.reward, config.gamma, data.terminated, next_value)
 
-        values = values_of_many(self.critic, state, torch.cat([data.action.unsqueeze(0), sampled]))
+        values = values_of_many(self.critic, seen.by(self.critic), torch.cat([data.action.unsqueeze(0), sampled]))
         q, q_sampled = values[:, 0], values[:, 1:]
         gap = self._gap(q_sampled, log_density, q)
         error = mean_over(squared_error(q, target), data.extra["td_valid"])
@@ -186,16 +191,16 @@ class CQL:
             "penalty/gap": gap.detach().mean(),
         } | ({"penalty/lagrange": multiplier} if config.lagrange else {})
 
-    def _update_actor(self, data: Transitions, state: Tensor) -> Metrics:
+    def _update_actor(self, data: Transitions, seen: Seen) -> Metrics:
         """π climbs critics that hold still; while warming up it clones."""
         config = self.config
-        features = self.policy.features(state)
-        noise = self.actor_noise.normal(*data.action.shape).to(state)
-        action, log_prob = SquashedGaussian.draw(features, noise)
+        features = self.policy.features(seen.by(self.policy))
+        noise = self.actor_noise.normal(*data.action.shape).to(features)
+        action, log_prob = TanhGaussian.draw(features, noise)
         alpha = self.temperature.value()
-        loss = soft_policy_loss(log_prob, self.critic.frozen(state, action).amin(0), alpha)
+        loss = soft_policy_loss(log_prob, self.critic.frozen(seen.by(self.critic), action).amin(0), alpha)
         if config.warm_start > 0:
-            cloning = negative_log_likelihood(self.policy.head.log_prob(features, data.action))
+            cloning = negative_log_likelihood(self.policy.distribution.log_prob(features, data.action))
             loss = torch.where(self.updates < config.warm_start, cloning, loss)
         loss = loss.mean()
         self.policy_optimizer.minimise(loss, config.actor_learning_rate)
@@ -209,7 +214,7 @@ class CQL:
         config = self.config
         count = 1 if config.max_backup == "off" else config.sampled_actions
         noise = self.backup_noise.normal(count, len(next_state), self.policy.spec.box.size).to(next_state)
-        action, log_prob = SquashedGaussian.draw(next_features, noise)
+        action, log_prob = TanhGaussian.draw(next_features, noise)
         q = values_of_many(self.target.network, next_state, action)
         value = cautious_value(q, "max_min" if config.max_backup == "off" else config.max_backup)
         return value - self.temperature.value() * log_prob[0] if config.backup_entropy else value
@@ -230,16 +235,16 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> CQL:
-    spec, seed, device = context.spec, context.seed, context.device
-    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor")).to(device)
-    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic")).to(device)
+    builder, device, seed = NetworkBuilder.of(context), context.device, context.seed
+    critic = builder.q_ensemble(config.critic)
+    policy = builder.actor(config.actor, critic=critic)
     return CQL(
         config,
         policy,
         critic,
         Target.of(critic),
-        Adam.over(policy.parameters()),
-        Adam.over(critic.parameters()),
+        adam_for(policy, config.actor_optimizer, context),
+        adam_for(critic, config.critic_optimizer, context),
         Temperature.starting_at(config.entropy_weight, device),
         Multiplier.starting_at(config.lagrange_start, device),
         Proposals.seeded(seed),

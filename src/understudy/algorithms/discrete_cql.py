@@ -33,7 +33,6 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import stream
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Discrete
 from understudy.core.state import Static
@@ -50,12 +49,14 @@ from understudy.losses.action_values import (
 from understudy.losses.conservative import exact_gap, sampled_gap, sampled_seed_gap
 from understudy.losses.quantile import quantile_huber_loss
 from understudy.losses.value import bootstrap_target, huber_error, mean_over, squared_error
-from understudy.nn.actor import Actor, ActorSettings, ValueActorSettings
-from understudy.nn.critic import ActionValues
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import ActionValues, CriticSettings
+from understudy.nn.perception import Seen
+from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.advantage_weighting import warn_if_known_to_be_wrong
+from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import Adam
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.target import Target
 
 
@@ -98,11 +99,15 @@ class Config(Settings):
     """Updates from one move of the target critics to the next."""
     critic_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for Q."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     actor_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for a softmax policy."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     actor: ActorSettings = ActorSettings()
     """The network of a softmax policy; a greedy one is the critics."""
-    critic: NetworkSettings = NetworkSettings()
+    critic: CriticSettings = CriticSettings()
     """The critics."""
 
     @model_validator(mode="after")
@@ -122,9 +127,9 @@ class Config(Settings):
 @dataclass
 class DiscreteCQL:
     config: Static[Config]
-    policy: Actor
+    policy: Actor | ValuePolicy
     critic: Static[ActionValues]
-    """Of a greedy policy, around its trunk."""
+    """Of a greedy policy, inside it."""
     apart: dict[str, ActionValues]
     """The critic of a policy with a network of its own: a checkpoint holds every network once."""
     target: Target[ActionValues]
@@ -145,10 +150,10 @@ class DiscreteCQL:
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, then of π if it has a network of its own, and a move of the target critics."""
         config, mask = self.config, data.extra.get("mask")
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        target = self._target(data, next_state)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        target = self._target(data, seen_next)
 
-        outcomes = self.critic.outcomes(state)
+        outcomes = self.critic.outcomes(seen.by(self.critic))
         td_loss = mean_over(self._td_error(taken(outcomes, data.action), target), data.extra["td_valid"]).sum()
         q = outcomes.mean(-1)
         metrics = {"loss/td": td_loss.detach()}
@@ -159,7 +164,7 @@ class DiscreteCQL:
             metrics["loss/penalty"] = penalty.detach() / len(q)
         self.optimizers["critic"].minimise(critic_loss, config.critic_learning_rate)
         if "policy" in self.optimizers:
-            metrics |= self._improve_policy(state, mask)
+            metrics |= self._improve_policy(seen, mask)
         self.updates.add_(1)
         self.target.follow(self.critic, self._target_rate())
         q_mean = q.detach().mean(0)
@@ -168,14 +173,14 @@ class DiscreteCQL:
         return Update(metrics)
 
     @torch.no_grad()
-    def _target(self, data: Transitions, next_state: Tensor) -> Tensor:
+    def _target(self, data: Transitions, seen_next: Seen) -> Tensor:
         """y [B, M]; M is 1 unless distributions are learned."""
         mask = legal_or_all(data.extra["next_mask"]) if self.policy.spec.masked else None
-        outcomes = self.target.network.outcomes(next_state)
+        outcomes = self.target.network.outcomes(seen_next.by(self.target.network))
         if self.config.policy == "greedy":
-            value = double_dqn_value(self.critic.every(next_state), outcomes, mask)
+            value = double_dqn_value(self.critic.every(seen_next.by(self.critic)), outcomes, mask)
         else:
-            logits, least = self.policy.features(next_state, mask), outcomes.squeeze(-1).amin(0)
+            logits, least = self.policy.features(seen_next.by(self.policy), mask), outcomes.squeeze(-1).amin(0)
             expects = self.config.target_action == "policy"
             value = expected_value(logits, least) if expects else taken(least.unsqueeze(0), logits.argmax(-1))[0]
             value = value.unsqueeze(-1)
@@ -206,11 +211,11 @@ class DiscreteCQL:
         q_others = q.gather(-1, others.action.mT.expand(len(q), -1, -1)).mT
         return sampled_gap(q_others, taken(q, action), others.choices, config.temperature, others.drawn)
 
-    def _improve_policy(self, state: Tensor, mask: Tensor | None) -> Metrics:
+    def _improve_policy(self, seen: Seen, mask: Tensor | None) -> Metrics:
         """One gradient step of a softmax policy, on the critics after theirs."""
         with torch.no_grad():
-            q = self.critic.every(state).amin(0)
-        logits = self.policy.features(state, mask)
+            q = self.critic.every(seen.by(self.critic)).amin(0)
+        logits = self.policy.features(seen.by(self.policy), mask)
         loss = softmax_climb(logits, q, self.config.entropy_weight).mean()
         self.optimizers["policy"].minimise(loss, self.config.actor_learning_rate)
         return {"loss/actor": loss.detach(), "policy/entropy": entropy(logits.detach()).mean()}
@@ -227,24 +232,25 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> DiscreteCQL:
     warn_if_known_to_be_wrong(config, {"penalty": "sampled_seed", "target_action": "policy_argmax"})
-    spec, seed, greedy = context.spec, context.seed, config.policy == "greedy"
-    assert isinstance(spec.action, Discrete)
-    members, quantiles = config.critics, config.quantiles if config.td_loss == "quantile" else 1
-    stack = {"members": members, "quantiles": quantiles, "temperature": config.temperature}
-    shape = ValueActorSettings.parse({**config.critic.model_dump(), **stack}) if greedy else config.actor
-    policy, rng = Actor(spec, context.moments, shape, stream(seed, "init/actor")), stream(seed, "init/critic")
-    sizes = policy.view.size, spec.action.count
-    critic = ActionValues(*sizes, config.critic, rng, members=members, quantiles=quantiles).to(context.device)
+    builder, greedy = NetworkBuilder.of(context), config.policy == "greedy"
+    quantiles = config.quantiles if config.td_loss == "quantile" else 1
+    critic = builder.action_values(config.critic, members=config.critics, quantiles=quantiles)
+    optimizers = {"critic": adam_for(critic, config.critic_optimizer, context)}
+    policy: Actor | ValuePolicy
     if greedy:
-        policy.trunk = critic.mlp
-    policy.to(context.device)
+        shape = {"members": config.critics, "quantiles": quantiles, "temperature": config.temperature}
+        policy = ValuePolicy(context.spec, ValuePolicySettings(**dict(critic.settings), **shape), critic)
+        policy.to(context.device)
+    else:
+        policy = builder.actor(config.actor, critic=critic)
+        optimizers["policy"] = adam_for(policy, config.actor_optimizer, context)
     return DiscreteCQL(
         config,
         policy,
         critic,
         {} if greedy else {"critic": critic},
         Target.of(critic),
-        {"critic": Adam.over(critic.parameters())} | ({} if greedy else {"policy": Adam.over(policy.parameters())}),
-        Noise.named(seed, "negatives"),
+        optimizers,
+        Noise.named(context.seed, "negatives"),
         torch.zeros((), dtype=torch.int64, device=context.device),
     )

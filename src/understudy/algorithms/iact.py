@@ -31,31 +31,32 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import derived_seed, stream
-from understudy.core.settings import Count, Settings
+from understudy.core.rng import derived_seed
+from understudy.core.settings import Count
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, value_scale
 from understudy.losses.selection import row_factors
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
-from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.committee import Committee, CommitteeSettings, JudgeSettings, Verdict
-from understudy.nn.critic import QEnsemble
+from understudy.nn.actor import ActorSettings
+from understudy.nn.committee import Combination, Committee, CommitteeCriticSettings, CommitteeSettings
+from understudy.nn.distributions import DistributionSettings
+from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
-from understudy.parts.cloning import Behaviour, CloningSettings, CloningWeight, believed, cloning_distance
+from understudy.parts.cloning import ClonedPolicy, CloningSettings, CloningWeight, believed, cloning_distance
 from understudy.parts.co_teaching import Lesson, TeachingSettings, choose, comparison, rare_rewards
-from understudy.parts.optim import Adam
-from understudy.parts.td3 import TargetNoise
+from understudy.parts.networks import NetworkBuilder, adam_for
+from understudy.parts.td3 import TD3CriticSettings, TD3Settings, build_td3
 
 
-class Config(Settings):
+class Config(TD3Settings):
     """Importance-aware co-teaching."""
 
     name: Literal["iact"] = "iact"
     """The algorithm."""
     base: Literal["td3bc", "sac_bc"] = "td3bc"
     """What both branches are: TD3 with a deterministic policy, or SAC with a squashed Gaussian one."""
-    act: Verdict = "mean"
+    act: Combination = "mean"
     """Who acts: the `mean` of both, `a`, `b`, or whichever action both branches' critics rate higher (`max_q`)."""
     teaching: TeachingSettings = TeachingSettings()
     """Which rows the policies learn from."""
@@ -69,23 +70,9 @@ class Config(Settings):
     """Critics of each branch."""
     entropy_weight: float = Field(0.0, ge=0)
     """η of `sac_bc`: the price of entropy, in units of reward."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target networks move whenever they move."""
-    policy_delay: int = Field(2, ge=1)
-    """Updates of the critics for each update of the actors and of all targets."""
-    target_noise: float = Field(0.2, ge=0)
-    """σ of the noise on target actions of `td3bc`, in units of half the action range."""
-    target_noise_clip: float = Field(0.5, ge=0)
-    """c: that noise is cut to ±c."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for the policies."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for the critics."""
     actor: BranchShape = BranchShape()
     """The policy networks."""
-    critic: BranchShape = BranchShape()
+    critic: TD3CriticSettings = TD3CriticSettings()
     """All critics."""
 
     @model_validator(mode="after")
@@ -106,7 +93,7 @@ class IACT:
     config: Static[Config]
     policy: Committee
     branches: dict[str, Branch]
-    behaviour: tuple[Behaviour, ...]
+    behaviour: tuple[ClonedPolicy, ...]
     """β̂, where cloning is measured against it."""
     updates: Tensor
     """How many there have been: the clock of schedules and turns."""
@@ -136,46 +123,45 @@ class IACT:
 
     def update_critics(self, data: Transitions) -> Metrics:
         """One gradient step of all critics."""
-        state, lessons = self._prepared(data, actors=False)
-        chosen = self._chosen(data, state, lessons) if self.config.teaching.select_critic else {}
-        told, _ = believed(self.behaviour, state, data.action, self.config.actor_learning_rate)
+        seen, lessons = self._prepared(data, actors=False)
+        chosen = self._chosen(data, seen, lessons) if self.config.teaching.select_critic else {}
+        told, _ = believed(self.behaviour, seen, data.action, self.config.actor_learning_rate)
         return self._update_critics(data, lessons, chosen) | told
 
     def update_all(self, data: Transitions) -> Metrics:
         """One gradient step of all critics and of both policies, and of all targets."""
-        state, lessons = self._prepared(data, actors=True)
-        chosen = self._chosen(data, state, lessons)
+        seen, lessons = self._prepared(data, actors=True)
+        chosen = self._chosen(data, seen, lessons)
         metrics = self._update_critics(data, lessons, chosen if self.config.teaching.select_critic else {})
-        told, behaviour = believed(self.behaviour, state, data.action, self.config.actor_learning_rate)
+        told, behaviour = believed(self.behaviour, seen, data.action, self.config.actor_learning_rate)
         metrics |= told
         for name, branch in self.branches.items():
-            metrics |= self._update_actor(name, data, state, lessons[name], chosen.get(name), behaviour)
+            metrics |= self._update_actor(name, data, seen, lessons[name], chosen.get(name), behaviour)
             branch.follow(self.config.polyak)
         return metrics | comparison(lessons, chosen, data.extra.get("importance"))
 
-    def _prepared(self, data: Transitions, *, actors: bool) -> tuple[Tensor, dict[str, Lesson]]:
-        """Normalised states [B, S], and what each branch makes of the batch before anything moves."""
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+    def _prepared(self, data: Transitions, *, actors: bool) -> tuple[Seen, dict[str, Lesson]]:
+        """What is seen, and what each branch makes of the batch before anything moves."""
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         lessons = {}
         for name, branch in self.branches.items():
-            value = branch.next_value(next_state)
+            value = branch.next_value(seen_next)
             target = bootstrap_target(data.reward, self.config.gamma, data.terminated, value)
-            proposal = branch.propose(state) if actors else None
-            lessons[name] = Lesson(branch, branch.critic(state, data.action), target, proposal)
-        return state, lessons
+            proposal = branch.propose(seen) if actors else None
+            lessons[name] = Lesson(branch, branch.critic(seen.by(branch.critic), data.action), target, proposal)
+        return seen, lessons
 
-    def _chosen(self, data: Transitions, state: Tensor, lessons: dict[str, Lesson]) -> dict[str, Tensor]:
+    def _chosen(self, data: Transitions, seen: Seen, lessons: dict[str, Lesson]) -> dict[str, Tensor]:
         """The rows [B] each branch learns from; empty where it is all of them."""
         teaching, weight, valid = self.config.teaching, data.extra.get("importance"), data.extra["td_valid"]
         if not teaching.chooses:
             return {}
         with torch.no_grad():
             scores = {
-                name: lesson.score(teaching.score, state, data.action, weight, valid)
-                for name, lesson in lessons.items()
+                name: lesson.score(teaching.score, seen, data.action, weight, valid) for name, lesson in lessons.items()
             }
             asked = lessons.items() if teaching.disagreement < 1.0 else ()
-            actions = {name: lesson.acting(state).greedy for name, lesson in asked}
+            actions = {name: lesson.acting(seen).greedy for name, lesson in asked}
             return choose(teaching, scores, actions, self.updates - 1)
 
     def _update_critics(self, data: Transitions, lessons: dict[str, Lesson], chosen: dict[str, Tensor]) -> Metrics:
@@ -194,11 +180,11 @@ class IACT:
         return metrics
 
     def _update_actor(
-        self, name: str, data: Transitions, state: Tensor, lesson: Lesson, rows: Tensor | None, behaviour: Tensor | None
+        self, name: str, data: Transitions, seen: Seen, lesson: Lesson, rows: Tensor | None, behaviour: Tensor | None
     ) -> Metrics:
         config, branch, proposal = self.config, lesson.branch, lesson.proposal
         assert proposal is not None
-        q = branch.value_of(state, proposal)
+        q = branch.value_of(seen, proposal)
         scale = config.alpha * value_scale(q) if config.q_norm else torch.full_like(q.detach()[0], config.alpha)
         acted = branch.policy, proposal.features, proposal.greedy
         distance = cloning_distance(config.cloning, *acted, data.action, behaviour)
@@ -222,29 +208,33 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> IACT:
-    seeds = {"a": context.seed, "b": derived_seed(context.seed, "branch b")}
-    actors = {name: _actor(config, context, seed) for name, seed in seeds.items()}
-    branches = {name: _branch(config, context, seed, actors[name]) for name, seed in seeds.items()}
-    judges = [branch.critic for branch in branches.values()] if config.act == "max_q" else []
-    shape = JudgeSettings(**dict(config.critic), members=config.critics) if judges else None
-    settings = CommitteeSettings(**dict(actors["a"].settings), verdict=config.act, judges=shape)
-    policy = Committee(actors["a"], actors["b"], settings, judges)
-    cloned = [_actor(config, context, derived_seed(context.seed, "behaviour"))] * (config.cloning.kind == "kl")
-    behaviour = tuple(Behaviour(clone, Adam.over(clone.parameters())) for clone in cloned)
+    kind = "deterministic" if config.base == "td3bc" else "tanh_gaussian"
+    shape = ActorSettings(**dict(config.actor), distribution=DistributionSettings(kind=kind))
+    builder = NetworkBuilder.of(context)
+    branches = {
+        "a": _branch(config, shape, context, builder),
+        "b": _branch(config, shape, context, builder.seeded(derived_seed(context.seed, "branch b"))),
+    }
+    behaviour: tuple[ClonedPolicy, ...] = ()
+    if config.cloning.kind == "kl":
+        clone = builder.seeded(derived_seed(context.seed, "behaviour")).actor(shape)
+        behaviour = (ClonedPolicy(clone, adam_for(clone, config.actor_optimizer, context)),)
     config.teaching.warn_of_known_mistakes()
-    return IACT(config, policy, branches, behaviour, torch.zeros((), dtype=torch.int64))
+    return IACT(config, _committee(config, branches), branches, behaviour, torch.zeros((), dtype=torch.int64))
 
 
-def _actor(config: Config, context: BuildContext, seed: int) -> Actor:
-    settings = ActorSettings(**dict(config.actor), head="deterministic" if config.base == "td3bc" else "squashed")
-    return Actor(context.spec, context.moments, settings, stream(seed, "init/actor")).to(context.device)
-
-
-def _branch(config: Config, context: BuildContext, seed: int, actor: Actor) -> Branch:
-    size, rng = context.spec.box.size, stream(seed, "init/critic")
-    critic = QEnsemble(actor.view.size, size, config.critic, rng, members=config.critics).to(context.device)
+def _branch(config: Config, shape: ActorSettings, context: BuildContext, builder: NetworkBuilder) -> Branch:
+    networks = build_td3(config, shape, config.critic, context, builder, members=config.critics)
     tether = CloningWeight.of(config.cloning, context.device)
     if config.base == "sac_bc":
-        return soft_branch(actor, critic, tether, seed, config.entropy_weight)
-    noise = TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed)
-    return deterministic_branch(actor, critic, tether, seed, noise)
+        return soft_branch(networks, tether, builder.seed, config.entropy_weight)
+    return deterministic_branch(networks, tether, builder.seed)
+
+
+def _committee(config: Config, branches: dict[str, Branch]) -> Committee:
+    """Both policies, and the critics where they decide."""
+    a, b = branches.values()
+    critics = [a.critic, b.critic] if config.act == "max_q" else []
+    shape = CommitteeCriticSettings(**dict(a.critic.settings), members=config.critics) if critics else None
+    settings = CommitteeSettings(**dict(a.policy.settings), combine=config.act, critics=shape)
+    return Committee(a.policy, b.policy, settings, critics)

@@ -22,35 +22,38 @@ scaled only if the run asks for it (data.reward) and observations are normalised
 """
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Needs, Update
-from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import weighted_negative_log_likelihood
 from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
 from understudy.losses.weights import effective_sample_size
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import Critic, StateValue, make_critic
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.critic import Critic, CriticSettings
+from understudy.nn.perception import Seen
+from understudy.nn.value_network import ValueNetwork
 from understudy.parts.advantage_weighting import (
     WeightingSettings,
     advantage_weights,
     share_at_ceiling,
     warn_if_known_to_be_wrong,
 )
-from understudy.parts.optim import Adam, cosine_decay
+from understudy.parts.networks import NetworkBuilder, adam_for
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.target import Target
 
 
 class Config(WeightingSettings):
     """Implicit Q-learning."""
+
+    FORMER: ClassVar = {"actor_schedule": "actor_optimizer.schedule"}
 
     name: Literal["iql"] = "iql"
     """The algorithm."""
@@ -64,15 +67,19 @@ class Config(WeightingSettings):
     """Share of the way the target critics move at each update."""
     actor_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for π, at the start of its schedule."""
-    actor_schedule: Literal["cosine", "constant"] = "cosine"
-    """`cosine` decays the actor's learning rate to 0 over the run's `updates`."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
+    """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
     critic_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for Q."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     value_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for V."""
+    value_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
     actor: ActorSettings = ActorSettings()
     """The policy network."""
-    critic: NetworkSettings = NetworkSettings()
+    critic: CriticSettings = CriticSettings()
     """Both critics and the value network."""
     critic_input: Literal["heads", "onehot"] = "heads"
     """Of discrete critics: an output for each action, or the action as a further input, as others have it."""
@@ -82,16 +89,13 @@ class Config(WeightingSettings):
 @dataclass
 class IQL:
     config: Static[Config]
-    updates_planned: Static[int]
     policy: Actor
-    value: StateValue
+    value: ValueNetwork
     critic: Critic
     target: Target[Critic]
     policy_optimizer: Adam
     value_optimizer: Adam
     critic_optimizer: Adam
-    updates: Tensor
-    """How many there have been; on it the actor's schedule depends."""
 
     @property
     def demand(self) -> Demand:
@@ -104,27 +108,26 @@ class IQL:
     def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
         config = self.config
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        q_target = self.target.network(state, data.action).amin(0)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        q_target = self.target.network(seen.by(self.target.network), data.action).amin(0)
 
-        value_loss = expectile_loss(self.value(state), q_target, config.expectile).mean()
+        value_loss = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         with torch.no_grad():
-            value, next_value = self.value(torch.cat([state, next_state])).chunk(2)
+            value, next_value = self.value(torch.cat([seen.by(self.value), seen_next.by(self.value)])).chunk(2)
         advantage = q_target - value
         weight = advantage_weights(advantage, config)
-        log_prob = self.policy.log_prob(state, data.action, data.extra.get("mask"))
+        log_prob = self.policy.log_prob(seen.by(self.policy), data.action, data.extra.get("mask"))
         actor_loss = weighted_negative_log_likelihood(log_prob, weight).mean()
-        self.policy_optimizer.minimise(actor_loss, self._actor_learning_rate())
+        self.policy_optimizer.minimise(actor_loss, config.actor_learning_rate)
 
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
-        q = self.critic(state, data.action)
+        q = self.critic(seen.by(self.critic), data.action)
         critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
-        self.updates.add_(1)
         metrics = {
             "loss/value": value_loss.detach(),
             "loss/actor": actor_loss.detach(),
@@ -136,11 +139,6 @@ class IQL:
         }
         return Update(metrics)
 
-    def _actor_learning_rate(self) -> float | Tensor:
-        if self.config.actor_schedule == "constant":
-            return self.config.actor_learning_rate
-        return cosine_decay(self.config.actor_learning_rate, self.updates, self.updates_planned)
-
 
 def needs(config: Config) -> Needs:
     return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
@@ -148,23 +146,16 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> IQL:
     warn_if_known_to_be_wrong(config)
-    spec, seed = context.spec, context.seed
-    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
-    value = StateValue(policy.view.size, config.critic, stream(seed, "init/value"))
-    one_hot = config.critic_input == "onehot"
-    critic = make_critic(spec, policy.view.size, config.critic, stream(seed, "init/critic"), one_hot=one_hot)
-    for network in (policy, value, critic):
-        network.to(context.device)
-    adam = {network: Adam.over(network.parameters()) for network in (policy, value, critic)}
+    builder = NetworkBuilder.of(context)
+    critic = builder.critic(config.critic, one_hot=config.critic_input == "onehot")
+    policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return IQL(
         config,
-        context.updates,
         policy,
         value,
         critic,
         Target.of(critic),
-        adam[policy],
-        adam[value],
-        adam[critic],
-        torch.zeros((), dtype=torch.int64),
+        adam_for(policy, config.actor_optimizer, context),
+        adam_for(value, config.value_optimizer, context),
+        adam_for(critic, config.critic_optimizer, context),
     )

@@ -28,8 +28,9 @@ from understudy.core.protocols import BuildContext, Demand, Needs, Update
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.nn.actor import Actor
+from understudy.nn.value_network import ValueNetwork
+from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
 from understudy.parts.ppo.settings import PPOSettings
 from understudy.parts.ppo.update import Proximal
 
@@ -39,9 +40,9 @@ class Config(PPOSettings):
 
     name: Literal["ppo"] = "ppo"
     """The algorithm."""
-    actor: ExplorerSettings = ExplorerSettings()
+    actor: OnPolicyActorSettings = OnPolicyActorSettings()
     """The policy: what it sees, its shape, how it draws."""
-    critic: ValueSettings = ValueSettings()
+    critic: OnPolicyCriticSettings = OnPolicyCriticSettings()
     """The value function: what it sees, its shape, what it shares with the actor."""
 
 
@@ -49,7 +50,7 @@ class Config(PPOSettings):
 @dataclass
 class PPO:
     config: Static[Config]
-    policy: ExploringPolicy
+    policy: Actor
     value: ValueNetwork
     proximal: Proximal
 
@@ -70,9 +71,7 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> PPO:
-    spec, seed = context.spec, context.seed
-    policy = ExploringPolicy(spec, config.actor, stream(seed, "init/actor"), where="algo.actor")
-    value = ValueNetwork(spec, config.critic, stream(seed, "init/critic"), actor=policy.perception, where="algo.critic")
+    policy, value = build_networks(config.actor, config.critic, context)
     if (policy.initial(1) or value.initial(1)) and config.minibatches > context.num_envs:
         raise ConfigError(
             "algo.minibatches",
@@ -80,8 +79,6 @@ def build(config: Config, context: BuildContext) -> PPO:
             got=config.minibatches,
             expected=f"at most {context.num_envs}",
         )
-    policy.to(context.device)
-    value.to(context.device)
-    shuffle = stream(seed, "shuffle")
+    shuffle = stream(context.seed, "shuffle")
     proximal = Proximal.of(config, policy, value, shuffle, context.num_envs, updates=context.updates)
     return PPO(config, policy, value, proximal)

@@ -30,8 +30,7 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import stream
-from understudy.core.settings import Settings, Widths
+from understudy.core.settings import Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, summed_squared_distance, value_scale
@@ -39,25 +38,33 @@ from understudy.losses.value import bootstrap_target, mean_over, penalised_value
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
 from understudy.nn.init import Init
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.perception import Seen
+from understudy.parts.networks import NetworkBuilder
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.td3 import DeterministicActorSettings, TargetNoise, policy_action
+from understudy.parts.td3 import (
+    DeterministicActorSettings,
+    TargetNoise,
+    TD3CriticSettings,
+    TD3Settings,
+    build_td3,
+    smoothed_next,
+)
 
 
 class PolicySettings(DeterministicActorSettings):
     """The shape of the policy."""
 
-    hidden: Widths = Field((256, 256, 256), min_length=1)
+    hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
     """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default` or `orthogonal`."""
 
 
-class CriticSettings(NetworkSettings):
+class CriticSettings(TD3CriticSettings):
     """The shape of both critics."""
 
-    hidden: Widths = Field((256, 256, 256), min_length=1)
+    hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
     """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default` or `orthogonal`."""
@@ -65,7 +72,7 @@ class CriticSettings(NetworkSettings):
     """Layer normalisation after each hidden layer: what keeps values of unseen actions from exploding."""
 
 
-class Config(Settings):
+class Config(TD3Settings):
     """Behaviour-regularised actor-critic, revisited."""
 
     name: Literal["rebrac"] = "rebrac"
@@ -78,16 +85,6 @@ class Config(Settings):
     """What the policy climbs: the smaller of both critics, or the first one, as TD3+BC does."""
     normalize_q: bool = True
     """λ = 1/mean|Q|, so that β₁ does not depend on the units of rewards; otherwise 1."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target networks move whenever they move."""
-    policy_delay: int = Field(2, ge=1)
-    """Updates of the critics for each update of the actor and of all targets."""
-    target_noise: float = Field(0.2, ge=0)
-    """σ of the noise on target actions, in units of half the action range."""
-    target_noise_clip: float = Field(0.5, ge=0)
-    """c: that noise is cut to ±c."""
     actor_learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size for π."""
     critic_learning_rate: float = Field(1e-3, gt=0)
@@ -137,17 +134,15 @@ class ReBRAC:
     def update_critics(self, data: Transitions) -> Metrics:
         """One gradient step of both critics."""
         config = self.config
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        with torch.no_grad():
-            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state))
-            next_value = self.critic_target.network(next_state, next_action).amin(0)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        next_action, next_value = smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)
         distance, known = (
             summed_squared_distance(next_action, data.extra["next_action"]),
             data.extra["next_action_valid"],
         )
         backup = penalised_value(next_value, distance, config.critic_penalty, known)
         target = bootstrap_target(data.reward, config.gamma, data.terminated, backup)
-        q = self.critic(state, data.action)
+        q = self.critic(seen.by(self.critic), data.action)
         loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
         return {
@@ -161,10 +156,10 @@ class ReBRAC:
         """One gradient step of the critics and of the actor, and of all targets."""
         config = self.config
         metrics = self.update_critics(data)
-        state = self.policy.view(data.obs)
-        action = policy_action(self.policy, state)
+        seen = Seen(data.obs)
+        action = self.policy.greedy(seen.by(self.policy))
         member = 0 if config.policy_critic == "first" else None
-        q = self._climbed(self.critic.frozen(state, action, member))
+        q = self._climbed(self.critic.frozen(seen.by(self.critic), action, member))
         scale = value_scale(q) if config.normalize_q else torch.ones_like(metrics["value/q"])
         distance = summed_squared_distance(action, data.action)
         loss = penalised_climb(q, scale, distance, config.actor_penalty).mean()
@@ -190,18 +185,4 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> ReBRAC:
-    spec, seed = context.spec, context.seed
-    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
-    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
-    for network in (policy, critic):
-        network.to(context.device)
-    return ReBRAC(
-        config,
-        policy,
-        Target.of(policy),
-        critic,
-        Target.of(critic),
-        Adam.over(policy.parameters()),
-        Adam.over(critic.parameters()),
-        TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed),
-    )
+    return ReBRAC(config, *build_td3(config, config.actor, config.critic, context, NetworkBuilder.of(context)))

@@ -21,65 +21,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
-import torch
 from pydantic import Field
 from torch import nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.rng import stream
-from understudy.core.settings import Settings
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, squared_distance, value_scale
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
-from understudy.nn.init import Init
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.perception import Seen
+from understudy.parts.networks import NetworkBuilder
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.td3 import DeterministicActorSettings, TargetNoise, policy_action
+from understudy.parts.td3 import (
+    DeterministicActorSettings,
+    TargetNoise,
+    TD3CriticSettings,
+    TD3Settings,
+    build_td3,
+    smoothed_next,
+)
 
 
-class PolicySettings(DeterministicActorSettings):
-    """The shape of the policy."""
-
-    init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
-
-
-class CriticSettings(NetworkSettings):
-    """The shape of both critics."""
-
-    init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
-
-
-class Config(Settings):
+class Config(TD3Settings):
     """TD3 with behaviour cloning."""
 
     name: Literal["td3bc"] = "td3bc"
     """The algorithm."""
     alpha: float = Field(2.5, ge=0)
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is TD3."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target networks move whenever they move."""
-    policy_delay: int = Field(2, ge=1)
-    """Updates of the critics for each update of the actor and of all targets."""
-    target_noise: float = Field(0.2, ge=0)
-    """σ of the noise on target actions, in units of half the action range."""
-    target_noise_clip: float = Field(0.5, ge=0)
-    """c: that noise is cut to ±c."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for π."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for Q."""
-    actor: PolicySettings = PolicySettings()
+    actor: DeterministicActorSettings = DeterministicActorSettings()
     """The policy network."""
-    critic: CriticSettings = CriticSettings()
+    critic: TD3CriticSettings = TD3CriticSettings()
     """Both critics."""
 
 
@@ -121,12 +97,10 @@ class TD3BC:
 
     def update_critics(self, data: Transitions) -> Metrics:
         """One gradient step of both critics."""
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
-        with torch.no_grad():
-            next_action = self.noise.smoothed(policy_action(self.policy_target.network, next_state))
-            next_value = self.critic_target.network(next_state, next_action).amin(0)
+        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        _, next_value = smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)
         target = bootstrap_target(data.reward, self.config.gamma, data.terminated, next_value)
-        q = self.critic(state, data.action)
+        q = self.critic(seen.by(self.critic), data.action)
         loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
         return {"loss/critic": loss.detach(), "value/q": q.detach()[0].mean(), "value/target": target.mean()}
@@ -134,9 +108,9 @@ class TD3BC:
     def update_all(self, data: Transitions) -> Metrics:
         """One gradient step of the critics and of the actor, and of all targets."""
         metrics = self.update_critics(data)
-        state = self.policy.view(data.obs)
-        action = policy_action(self.policy, state)
-        q = self.critic.frozen(state, action, member=0)
+        seen = Seen(data.obs)
+        action = self.policy.greedy(seen.by(self.policy))
+        q = self.critic.frozen(seen.by(self.critic), action, member=0)
         scale, distance = self.config.alpha * value_scale(q), squared_distance(action, data.action)
         loss = penalised_climb(q, scale, distance, 1.0).mean()
         self.policy_optimizer.minimise(loss, self.config.actor_learning_rate)
@@ -155,18 +129,4 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> TD3BC:
-    spec, seed = context.spec, context.seed
-    policy = Actor(spec, context.moments, config.actor, stream(seed, "init/actor"))
-    critic = QEnsemble(policy.view.size, spec.box.size, config.critic, stream(seed, "init/critic"))
-    for network in (policy, critic):
-        network.to(context.device)
-    return TD3BC(
-        config,
-        policy,
-        Target.of(policy),
-        critic,
-        Target.of(critic),
-        Adam.over(policy.parameters()),
-        Adam.over(critic.parameters()),
-        TargetNoise.seeded(config.target_noise, config.target_noise_clip, seed),
-    )
+    return TD3BC(config, *build_td3(config, config.actor, config.critic, context, NetworkBuilder.of(context)))

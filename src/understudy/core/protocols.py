@@ -71,15 +71,6 @@ class Moments:
     std: Tensor
 
 
-NORMALIZER_EPSILON = 1e-3
-"""(s − μ)/(σ + 1e-3): a constant column gives 0, never a division by zero."""
-
-
-def unit_moments(shape: tuple[int, ...]) -> Moments:
-    """Moments whose normaliser is the identity, to the bit."""
-    return Moments(torch.zeros(shape), torch.full(shape, 1.0 - NORMALIZER_EPSILON))
-
-
 class Experience(Protocol):
     """A dataset in one of the roles a run has for them (main, demonstrations, motions)."""
 
@@ -91,6 +82,9 @@ class Experience(Protocol):
 
     def moments(self) -> Mapping[str, Moments]:
         """What normalisers are made of, by group; empty where the run asks for none."""
+
+    def hidden(self) -> Mapping[str, tuple[int, ...]]:
+        """Columns of vector groups that no network of the run sees, by number."""
 
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
         """The steps `index` [B], actions in policy space, rewards as they are learned from."""

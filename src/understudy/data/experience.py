@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from understudy.core.batch import Sequences, Transitions
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.protocols import Demand, Moments, unit_moments
+from understudy.core.protocols import Demand, Moments
 from understudy.core.spec import ActionSpace, Box, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.rewards import RewardTransform, fit_rewards
@@ -79,19 +80,24 @@ class LoggedExperience:
         )
 
     def moments(self) -> dict[str, Moments]:
-        """What normalisers are made of. A hidden column has infinite spread: whatever it says, networks see 0."""
-        moments = self.recorded.moments() if self.transforms.normalize_observations else {}
+        """What normalisers are made of; nothing where the run asks for none."""
+        return self._moments if self.transforms.normalize_observations else {}
+
+    @cached_property
+    def _moments(self) -> dict[str, Moments]:
+        return self.recorded.moments()
+
+    def hidden(self) -> dict[str, tuple[int, ...]]:
+        """Columns that no network sees, counted from 0."""
+        found = {}
         for name, numbers in self.transforms.hide_columns.items():
             size = self._vector_size(name)
-            known = moments.get(name, unit_moments((size,)))
-            std = known.std.clone()
             if beyond := [number for number in numbers if not -size <= number < size]:
                 raise ConfigError(
                     "data.hide_columns", f"no such column of '{name}'", got=beyond[0], expected=f"{-size} to {size - 1}"
                 )
-            std[column_numbers(numbers, size, "data.hide_columns")] = torch.inf
-            moments[name] = Moments(known.mean, std)
-        return moments
+            found[name] = tuple(column_numbers(numbers, size, "data.hide_columns"))
+        return found
 
     def _vector_size(self, name: str) -> int:
         groups = self.spec.observation

@@ -1,21 +1,32 @@
-"""Activations by name, each with its slope told from what came out of it.
+"""Activations by name; of some also the slope told from what came out, for layers whose gradient is written out.
 
 All but `activate` can be compiled by TorchScript, together with what calls them.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Activation = Literal["tanh", "elu", "relu"]
+Activation = Literal["relu", "tanh", "elu", "gelu", "silu", "leaky_relu", "selu"]
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "leaky_relu": F.leaky_relu,
+    "selu": F.selu,
+}
+WRITTEN_OUT: tuple[Activation, ...] = ("relu", "tanh", "elu")
+"""Those whose slope is a function of what came out; the others go through autograd."""
 
 
 def activate(values: Tensor, activation: Activation) -> Tensor:
-    if activation == "tanh":
-        return torch.tanh(values)
-    return F.elu(values) if activation == "elu" else F.relu(values)
+    return ACTIVATIONS[activation](values)
 
 
 def elu_(values: Tensor) -> Tensor:

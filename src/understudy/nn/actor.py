@@ -1,103 +1,166 @@
-"""A policy: view → trunk → head, acting in environment units from raw observations."""
+"""A policy: perception → trunk → distribution, acting in environment units from raw observations."""
 
-from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import ClassVar
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
-from understudy.core.protocols import Carry, Moments
-from understudy.core.settings import Count
-from understudy.core.spec import ACTION_MASK, Discrete, Spec, recordable
-from understudy.nn.critic import mean_outcome
+from understudy.core.protocols import ActionSample, Carry
+from understudy.core.spec import ACTION_MASK, Box, Spec
+from understudy.nn.distributions import (
+    ActionEvaluation,
+    Distribution,
+    DistributionSettings,
+    evaluate_outputs,
+    make_distribution,
+)
+from understudy.nn.distributions.gaussians import Gaussian
 from understudy.nn.dropout import eval_mode
-from understudy.nn.heads import HEADS, Categorical, Head, HeadName, forbid
-from understudy.nn.mlp import MLP, NetworkSettings
-from understudy.nn.view import View
+from understudy.nn.mlp import MLP
+from understudy.nn.perception import Perception, RoleSettings
+from understudy.nn.segments import Input
 
 OUTPUT_BOUND = 1e-3
 """A policy that starts with `init: small_output` starts in the middle of its range."""
 
 
-class ActorSettings(NetworkSettings):
-    """The shape of a policy."""
+class ActorSettings(RoleSettings):
+    """What a policy sees, its shape, and how it draws."""
 
-    head: HeadName = "gaussian"
-    """Of continuous actions: `gaussian` (tanh mean, state-independent σ), `squashed` (tanh of a Gaussian) or
-    `deterministic`. Discrete ones always have a categorical head."""
+    FORMER: ClassVar = {"trunk": "hidden", "head": "distribution", "density": "distribution"}
 
-
-class ValueActorSettings(ActorSettings):
-    """The shape of a policy that is greedy in values: its trunk is the critics, its logits their mean over T."""
-
-    members: Count = 2
-    """Critics that are averaged."""
-    quantiles: Count = 1
-    """Outputs of a critic for each action, which are averaged."""
-    temperature: float = Field(1.0, gt=0)
-    """T of softmax(Q/T), from which actions are drawn where they are not greedy."""
-
-
-def parse_actor_settings(data: object, where: str) -> ActorSettings:
-    """Of whichever kind they are."""
-    of_values = isinstance(data, dict) and "members" in data
-    return (ValueActorSettings if of_values else ActorSettings).parse(data, where)
+    distribution: DistributionSettings = DistributionSettings()
+    """Of continuous actions: a word (`gaussian`, `tanh_mean_gaussian`, `state_gaussian`, `tanh_gaussian`, `beta`,
+    `deterministic`), or a group with its limits. Choices are always categorical."""
 
 
 class Actor(nn.Module):
-    """Everything a deployed policy needs is inside: normaliser, trunk, head, action range, obedience to masks."""
+    """Everything it needs is inside: normalisers, encoders, memory, trunk, distribution, action range, obedience to
+    masks.
 
+    `action` is in policy space as it was drawn, and so is its log-probability; only what is sent to the environment is
+    cut to the box.
+    """
+
+    kind: ClassVar[str] = "policy"
     action_centre: Tensor
     action_half_range: Tensor
-    head: Head
+    action_low: Tensor
+    action_high: Tensor
+    distribution: Distribution
 
     def __init__(
-        self, spec: Spec, moments: Mapping[str, Moments], settings: ActorSettings, rng: torch.Generator
+        self,
+        spec: Spec,
+        settings: ActorSettings,
+        rng: torch.Generator,
+        *,
+        where: str = "actor",
+        perception: Perception | None = None,
     ) -> None:
+        """`perception` is one of these settings that it shares, if it does."""
         super().__init__()
-        self.spec = spec
-        self.settings = settings
-        self.view = View(spec, moments)
-        space = recordable(spec.action)
-        self.discrete = isinstance(space, Discrete)
-        if isinstance(space, Discrete):
-            self.head = Categorical(space.count)
-            centre, half_range = torch.zeros(()), torch.ones(())
-        else:
-            self.head = HEADS[settings.head](space.size)
-            centre, half_range = torch.as_tensor(space.centre), torch.as_tensor(space.half_range)
-        if isinstance(settings, ValueActorSettings):
-            outputs = self.head.outputs * settings.quantiles
-            self.trunk = MLP(self.view.size, outputs, settings, rng, members=settings.members)
-        else:
-            self.trunk = MLP(self.view.size, self.head.outputs, settings, rng, output_bound=OUTPUT_BOUND)
-        self.register_buffer("action_centre", centre.float())
-        self.register_buffer("action_half_range", half_range.float())
+        self.spec, self.settings = spec, settings
+        self.perception = perception or Perception(spec, settings, rng, where)
+        self.distribution = make_distribution(spec.action, settings.distribution, f"{where}.distribution")
+        outputs = self.distribution.outputs
+        self.trunk = MLP(self.perception.size, outputs, settings, rng, output_bound=OUTPUT_BOUND)
+        self.discrete = not isinstance(spec.action, Box)
+        for name, values in action_range(spec).items():
+            self.register_buffer(f"action_{name}", values)
 
-    def features(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Normalised state [B, S] → what the head reads [B, outputs]; `mask` [B, K] forbids discrete actions."""
-        features: Tensor = self.trunk(state)
-        if isinstance(self.settings, ValueActorSettings):
-            features = mean_outcome(features, self.settings.quantiles).mean(0) / self.settings.temperature
-        return features if mask is None else forbid(features, mask)
-
-    def log_prob(self, state: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
-        """log π(a|s) [B] of actions in [-1, 1], or of legal choices."""
-        return self.head.log_prob(self.features(state, mask), action)
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return self.perception.inputs
 
     def initial(self, count: int) -> Carry:
-        return ()
+        return self.perception.initial(count)
 
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
-        """Actions [B, A] in environment units, inside the box; or choices [B], legal where there is a mask."""
-        here = {name: values.to(self.action_centre.device) for name, values in obs.items()}
-        with eval_mode(self):
-            features = self.features(self.view(here), legal_actions(here) if self.spec.masked else None)
-            chosen = self.head.mode(features) if greedy else self.head.sample(features, rng)
-        return chosen if self.discrete else self.action_centre + self.action_half_range * chosen, carry
+        """Actions [N, A] in environment units, inside the box; or choices, legal where there is a mask."""
+        outputs, legal, carry = self._outputs(obs, carry)
+        if greedy:
+            return self.to_env_action(self.distribution.greedy(outputs, legal)), carry
+        return self.to_env_action(self.distribution.sample(self.distribution.features(outputs, legal), rng)), carry
+
+    @torch.no_grad()
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
+        """One step of N environments."""
+        outputs, legal, carry = self._outputs(obs, carry)
+        distribution = self.distribution
+        if isinstance(distribution, Gaussian):
+            action, log_prob = distribution.draw(outputs, rng)
+        else:
+            features = distribution.features(outputs, legal)
+            action = distribution.sample(features, rng)
+            log_prob = distribution.log_prob(features, action)
+        return ActionSample(action, self.to_env_action(action), log_prob, carry)
+
+    def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        """In policy space [N, …], in operations that can be traced: nothing is moved, checked or drawn."""
+        seen, carry = self.perception.step(obs, carry)
+        return self.distribution.greedy(self.trunk(seen), self.mask(obs)), carry
+
+    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
+        """Logits [N, K] of a policy that chooses, forbidden ones lowest."""
+        seen, _ = self.perception.step(obs, carry)
+        return self.features(seen, self.mask(obs))
+
+    def features(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
+        """What `perception` gave [B, size] → all the distribution depends on [B, …]; `mask` [B, K] forbids choices."""
+        return self.distribution.features(self.trunk(state), mask)
+
+    def greedy(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
+        """π(s) [B, …] in policy space, with its gradient, from what `perception` gave."""
+        return self.distribution.greedy(self.trunk(state), mask)
+
+    def log_prob(self, state: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        """log π(a|s) [B] of actions in policy space, or of legal choices, from what `perception` gave."""
+        return self.distribution.log_likelihood(self.trunk(state), action, mask)
+
+    def evaluate(self, obs: Obs, carry: Carry, resets: Tensor | None, action: Tensor) -> ActionEvaluation:
+        """What the policy thinks now of actions [T, N, …] that were drawn from `carry` on, with gradient.
+
+        With the parameters and statistics of the rollout it gives the rollout's log-probabilities. Without memory rows
+        may come in any order and shape, [B] too, and `resets` and `carry` are not read.
+        """
+        return self.judge(self.perception.sequence(obs, carry, resets), action, self.mask(obs))
+
+    def judge(self, seen: Tensor, action: Tensor, mask: Tensor | None = None) -> ActionEvaluation:
+        """The same from what `perception` gave [..., size], for those who share it."""
+        return evaluate_outputs(self.distribution, self.trunk(seen), action, mask)
+
+    def mask(self, obs: Obs) -> Tensor | None:
+        """What is legal [..., K], where the environment says so."""
+        return obs[ACTION_MASK].bool() if self.spec.masked else None
+
+    def to_env_action(self, action: Tensor) -> Tensor:
+        """Policy space → environment units, inside what the environment accepts."""
+        if self.discrete:
+            return action
+        units = torch.addcmul(self.action_centre, self.action_half_range, action)
+        return torch.clamp(units, self.action_low, self.action_high)
+
+    def from_env_action(self, action: Tensor) -> Tensor:
+        """Environment units → policy space; the inverse of `to_env_action` inside the box."""
+        return action if self.discrete else (action - self.action_centre) / self.action_half_range
+
+    def observe(self, obs: Obs, valid: Tensor | None = None) -> None:
+        """Take observations into the normalisers' statistics. Once, after learning from them."""
+        self.perception.observe(obs, valid)
+
+    def _outputs(self, obs: Obs, carry: Carry) -> tuple[Tensor, Tensor | None, Carry]:
+        """What the trunk says of one step, dropping nothing, what is legal, and what is remembered."""
+        device = self.trunk.flat.device
+        here = {name: values.to(device) for name, values in obs.items()}
+        seen, carry = self.perception.step(here, carry)
+        with eval_mode(self.trunk) if self.trunk.drops else nullcontext():
+            outputs = self.trunk(seen)
+        return outputs, legal_actions(here) if self.spec.masked else None, carry
 
 
 def legal_actions(obs: Obs) -> Tensor:
@@ -109,3 +172,17 @@ def legal_actions(obs: Obs) -> Tensor:
     if bool(stuck.any()):
         raise DataError(f"observation, row {int(stuck.nonzero()[0])}", "no action is legal")
     return mask
+
+
+def action_range(spec: Spec) -> dict[str, Tensor]:
+    """Of a box; choices are sent as they are."""
+    if not isinstance(spec.action, Box):
+        return {
+            "centre": torch.zeros(()),
+            "half_range": torch.ones(()),
+            "low": torch.zeros(()),
+            "high": torch.zeros(()),
+        }
+    space = spec.action
+    sides = {"centre": space.centre, "half_range": space.half_range, "low": space.low, "high": space.high}
+    return {name: torch.as_tensor(values, dtype=torch.float32) for name, values in sides.items()}

@@ -1,7 +1,7 @@
 """A policy of two: both are asked, and one action comes out."""
 
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import model_validator
@@ -12,62 +12,71 @@ from understudy.core.protocols import Carry
 from understudy.core.settings import Count
 from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import QEnsemble
+from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.dropout import eval_mode
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.perception import Perception, Seen
+from understudy.nn.segments import Input
 
-Verdict = Literal["mean", "a", "b", "max_q"]
+Combination = Literal["mean", "a", "b", "max_q"]
 
 
-class JudgeSettings(NetworkSettings):
-    """The shape of the critics that judge."""
+class CommitteeCriticSettings(CriticSettings):
+    """The shape of the critics that decide."""
 
     members: Count = 2
-    """Critics of each judge."""
+    """Critics of each branch."""
 
 
 class CommitteeSettings(ActorSettings):
-    """The shape of both policies, and how they agree."""
+    """The shape of both policies, and how their actions become one."""
 
-    verdict: Verdict = "mean"
+    combine: Combination = "mean"
     """`mean` of both actions, that of `a` or `b`, or the one both branches' critics rate higher (`max_q`)."""
-    judges: JudgeSettings | None = None
+    critics: CommitteeCriticSettings | None = None
     """Of `max_q`."""
 
     @model_validator(mode="after")
-    def _judges_for_a_verdict(self) -> Self:
-        if (self.verdict == "max_q") != (self.judges is not None):
-            raise ValueError("a verdict of max_q has judges, and no other has")
+    def _critics_where_they_decide(self) -> Self:
+        if (self.combine == "max_q") != (self.critics is not None):
+            raise ValueError("combine=max_q has critics, and no other has")
         return self
 
 
 class Committee(nn.Module):
     """Two actors of one shape, and the critics that decide between them if these are asked."""
 
-    def __init__(self, a: Actor, b: Actor, settings: CommitteeSettings, judges: Iterable[QEnsemble] = ()) -> None:
+    kind: ClassVar[str] = "committee"
+
+    def __init__(self, a: Actor, b: Actor, settings: CommitteeSettings, critics: Iterable[QEnsemble] = ()) -> None:
         super().__init__()
         self.a, self.b = a, b
         self.settings = settings
-        self.judges = nn.ModuleList(judges)
+        self.critics = nn.ModuleList(critics)
 
     @classmethod
     def blank(cls, spec: Spec, settings: CommitteeSettings, rng: torch.Generator) -> "Committee":
         """One of this shape, to be filled."""
-        a, b = (Actor(spec, {}, settings, rng) for _ in range(2))
-        shape = settings.judges
+        a, b = (Actor(spec, settings, rng) for _ in range(2))
+        shape = settings.critics
         if shape is None:
             return cls(a, b, settings)
-        judges = [QEnsemble(a.view.size, spec.box.size, shape, rng, members=shape.members) for _ in range(2)]
-        return cls(a, b, settings, judges)
+        return cls(a, b, settings, [QEnsemble(spec, shape, rng, members=shape.members) for _ in range(2)])
 
     @property
     def spec(self) -> Spec:
         return self.a.spec
 
     @property
-    def view(self) -> nn.Module:
+    def perception(self) -> Perception:
         """Both see the same."""
-        return self.a.view
+        return self.a.perception
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """All that any of them reads."""
+        seers = (self.a, self.b, *self.critics)
+        found = {entry.name: entry for seer in seers for entry in _perception(seer).inputs}
+        return tuple(found.values())
 
     @property
     def discrete(self) -> bool:
@@ -85,30 +94,45 @@ class Committee(nn.Module):
         """Actions [B, A] in environment units, inside the box."""
         here = {name: values.to(self.a.action_centre.device) for name, values in obs.items()}
         with eval_mode(self):
-            chosen = self.agree(self.a.view(here), greedy=greedy, rng=rng)
-        return self.a.action_centre + self.a.action_half_range * chosen, carry
+            chosen = self.agree(Seen(here), greedy=greedy, rng=rng)
+        return self.a.to_env_action(chosen), carry
 
-    def agree(self, state: Tensor, *, greedy: bool = True, rng: torch.Generator | None = None) -> Tensor:
-        """The committee's actions [B, A] in policy space for normalised states [B, S]."""
-        verdict = self.settings.verdict
-        asked = {"a": [self.a], "b": [self.b]}.get(verdict, [self.a, self.b])
-        actions = [_action(actor, state, greedy, rng) for actor in asked]
+    def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        """In policy space [B, A], in operations that can be traced."""
+        return self.agree(Seen(obs)), carry
+
+    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
+        raise NotImplementedError("a committee has continuous actions")
+
+    def to_env_action(self, action: Tensor) -> Tensor:
+        return self.a.to_env_action(action)
+
+    def agree(self, seen: Seen, *, greedy: bool = True, rng: torch.Generator | None = None) -> Tensor:
+        """The committee's actions [B, A] in policy space."""
+        combine = self.settings.combine
+        asked = {"a": [self.a], "b": [self.b]}.get(combine, [self.a, self.b])
+        actions = [_action(actor, seen, greedy, rng) for actor in asked]
         if len(actions) == 1:
             return actions[0]
-        if verdict == "mean":
+        if combine == "mean":
             return torch.stack(actions).mean(0)
         a, b = actions
-        return torch.where((self._rated(state, a) >= self._rated(state, b)).unsqueeze(-1), a, b)
+        return torch.where((self.rate(seen, a) >= self.rate(seen, b)).unsqueeze(-1), a, b)
 
-    def _rated(self, state: Tensor, action: Tensor) -> Tensor:
-        """The smaller value of each judge, added up [B]."""
-        return torch.stack([judge(state, action).amin(0) for judge in self.judges]).sum(0)
+    def rate(self, seen: Seen, action: Tensor) -> Tensor:
+        """The smaller value of each branch's critics, added up [B]."""
+        values = []
+        for critic in self.critics:
+            assert isinstance(critic, QEnsemble)
+            values.append(critic(seen.by(critic), action).amin(0))
+        return torch.stack(values).sum(0)
 
 
-def _action(actor: Actor, state: Tensor, greedy: bool, rng: torch.Generator | None) -> Tensor:
-    features = actor.features(state)
-    return actor.head.mode(features) if greedy else actor.head.sample(features, rng)
+def _action(actor: Actor, seen: Seen, greedy: bool, rng: torch.Generator | None) -> Tensor:
+    state = seen.by(actor)
+    return actor.greedy(state) if greedy else actor.distribution.sample(actor.features(state), rng)
 
 
-Memoryless = Actor | Committee
-"""Policies that judge one state at a time; what is trained from data."""
+def _perception(seer: nn.Module) -> Perception:
+    assert isinstance(seer, (Actor, QEnsemble))
+    return seer.perception

@@ -1,4 +1,4 @@
-"""Value functions: ensembles Q(s, a) for continuous and discrete actions, and a state value V(s)."""
+"""Value functions of actions: ensembles Q(s, a) for continuous and discrete actions."""
 
 import torch
 import torch.nn.functional as F
@@ -6,25 +6,43 @@ from torch import Tensor, nn
 
 from understudy.core.errors import ConfigError
 from understudy.core.spec import Discrete, Spec
-from understudy.nn.mlp import MLP, NetworkSettings
+from understudy.nn.mlp import MLP
+from understudy.nn.perception import Perception, RoleSettings
+
+
+class CriticSettings(RoleSettings):
+    """What a critic sees, and its shape."""
+
+    share_encoder: bool = False
+    """Inputs that the actor sees, too, and encodes alike have one encoder for both. Where values are learned from data
+    the critic's loss trains it; PPO's losses both do."""
 
 
 class QEnsemble(nn.Module):
-    """K critics in one: state features [B, S] and actions [B, A] → [K, B]."""
+    """K critics in one: what its perception gave [B, S] and actions [B, A] → [K, B]."""
 
     def __init__(
-        self, state_size: int, action_size: int, settings: NetworkSettings, rng: torch.Generator, *, members: int = 2
+        self,
+        spec: Spec,
+        settings: CriticSettings,
+        rng: torch.Generator,
+        *,
+        members: int = 2,
+        perception: Perception | None = None,
+        where: str = "critic",
     ) -> None:
         super().__init__()
-        self.mlp = MLP(state_size + action_size, 1, settings, rng, members=members)
+        self.settings = settings
+        self.perception = perception or Perception(spec, settings, rng, where)
+        self.trunk = MLP(self.perception.size + spec.box.size, 1, settings, rng, members=members)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        values: Tensor = self.mlp(torch.cat([state, action], dim=1))
+        values: Tensor = self.trunk(torch.cat([state, action], dim=1))
         return values.squeeze(-1)
 
     def frozen(self, state: Tensor, action: Tensor, member: int | None = None) -> Tensor:
         """The same values for a policy to climb: gradients go to the action only. [K, B], or [B] of one member."""
-        return self.mlp.frozen(torch.cat([state, action], dim=1), member).squeeze(-1)
+        return self.trunk.frozen(torch.cat([state.detach(), action], dim=1), member).squeeze(-1)
 
 
 class ActionValues(nn.Module):
@@ -35,27 +53,32 @@ class ActionValues(nn.Module):
 
     def __init__(
         self,
-        state_size: int,
-        count: int,
-        settings: NetworkSettings,
+        spec: Spec,
+        settings: CriticSettings,
         rng: torch.Generator,
         *,
         members: int = 2,
         quantiles: int = 1,
         one_hot: bool = False,
+        perception: Perception | None = None,
+        where: str = "critic",
     ) -> None:
         super().__init__()
+        assert isinstance(spec.action, Discrete)
+        self.settings = settings
         self.quantiles = quantiles
-        self.count = count
+        self.count = count = spec.action.count
         self.one_hot = one_hot
-        inputs, outputs = (state_size + count, 1) if one_hot else (state_size, count)
-        self.mlp = MLP(inputs, outputs * quantiles, settings, rng, members=members)
+        self.perception = perception or Perception(spec, settings, rng, where)
+        size = self.perception.size
+        inputs, outputs = (size + count, 1) if one_hot else (size, count)
+        self.trunk = MLP(inputs, outputs * quantiles, settings, rng, members=members)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
         """Q(s, a) [K, B] of the actions [B] that were taken."""
         if self.one_hot:
             taken = F.one_hot(action, self.count).to(state)
-            return mean_outcome(self.mlp(torch.cat([state, taken], dim=1)), self.quantiles).squeeze(-1)
+            return mean_outcome(self.trunk(torch.cat([state, taken], dim=1)), self.quantiles).squeeze(-1)
         values = self.every(state)
         return values.gather(-1, action.expand(len(values), -1).unsqueeze(-1)).squeeze(-1)
 
@@ -71,10 +94,10 @@ class ActionValues(nn.Module):
     def _of_all(self, state: Tensor) -> Tensor:
         """[K, B, N·M]."""
         if not self.one_hot:
-            values: Tensor = self.mlp(state)
+            values: Tensor = self.trunk(state)
             return values
         choices = torch.eye(self.count, device=state.device).repeat(len(state), 1)
-        values = self.mlp(torch.cat([state.repeat_interleave(self.count, dim=0), choices], dim=1))
+        values = self.trunk(torch.cat([state.repeat_interleave(self.count, dim=0), choices], dim=1))
         return values.view(len(values), len(state), -1)
 
 
@@ -88,28 +111,17 @@ Critic = QEnsemble | ActionValues
 
 def make_critic(
     spec: Spec,
-    state_size: int,
-    settings: NetworkSettings,
+    settings: CriticSettings,
     rng: torch.Generator,
     *,
     members: int = 2,
     one_hot: bool = False,
+    perception: Perception | None = None,
+    where: str = "critic",
 ) -> Critic:
     """The ensemble that fits the action space; `one_hot` is for choices only."""
     if isinstance(spec.action, Discrete):
-        return ActionValues(state_size, spec.action.count, settings, rng, members=members, one_hot=one_hot)
+        return ActionValues(spec, settings, rng, members=members, one_hot=one_hot, perception=perception, where=where)
     if one_hot:
         raise ConfigError("algo.critic_input", "onehot is for discrete actions", got=spec.action.describe())
-    return QEnsemble(state_size, spec.action.size, settings, rng, members=members)
-
-
-class StateValue(nn.Module):
-    """State features [B, S] → V(s) [B]."""
-
-    def __init__(self, state_size: int, settings: NetworkSettings, rng: torch.Generator) -> None:
-        super().__init__()
-        self.mlp = MLP(state_size, 1, settings, rng)
-
-    def forward(self, state: Tensor) -> Tensor:
-        values: Tensor = self.mlp(state)
-        return values.squeeze(-1)
+    return QEnsemble(spec, settings, rng, members=members, perception=perception, where=where)

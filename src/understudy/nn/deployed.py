@@ -1,7 +1,97 @@
-"""What a run trains and a policy file holds."""
+"""What a run trains and a policy file holds: networks that act, with a spec and settings to rebuild them from.
 
-from understudy.nn.committee import Memoryless
-from understudy.nn.exploring_policy import ExploringPolicy
+A file names the kind of its policy (`KINDS`), its settings and its spec; nothing is guessed from what happens to be in
+them.
+"""
 
-Deployed = Memoryless | ExploringPolicy
-"""Networks that act, with a spec and settings to rebuild them from."""
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from understudy.core.batch import Obs
+from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.protocols import Carry
+from understudy.core.settings import Settings
+from understudy.core.spec import Spec
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.committee import Committee, CommitteeSettings
+from understudy.nn.segments import Input
+from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
+
+
+@runtime_checkable
+class Deployed(Protocol):
+    """A module that acts alone. What is deployed is an `nn.Module`; those of its methods that others use are here."""
+
+    training: bool
+
+    @property
+    def kind(self) -> str:
+        """What a file calls it."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def discrete(self) -> bool: ...
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it reads of observations."""
+
+    @property
+    def action_half_range(self) -> Tensor: ...
+
+    def initial(self, count: int) -> Carry: ...
+
+    def act(
+        self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None
+    ) -> tuple[Tensor, Carry]: ...
+
+    def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        """In policy space, in operations that can be traced: what is exported."""
+
+    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
+        """Of a policy that chooses: what it rates its choices by [N, K], forbidden ones lowest."""
+
+    def train(self, mode: bool = True) -> Self: ...
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self: ...
+
+    def cpu(self) -> Self: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+
+
+Shape = TypeVar("Shape", bound=Settings)
+
+
+@dataclass(frozen=True)
+class PolicyKind(Generic[Shape]):
+    """How one kind of policy is rebuilt."""
+
+    settings: type[Shape]
+    blank: Callable[[Spec, Shape, torch.Generator], Deployed]
+
+
+KINDS: dict[str, PolicyKind[Any]] = {
+    Actor.kind: PolicyKind(ActorSettings, Actor),
+    ValuePolicy.kind: PolicyKind(ValuePolicySettings, ValuePolicy.blank),
+    Committee.kind: PolicyKind(CommitteeSettings, Committee.blank),
+}
+
+
+def blank_policy(kind: str, spec: Spec, settings: object, rng: torch.Generator, where: str = "settings") -> Deployed:
+    """A policy of this kind and shape, to be filled."""
+    if kind not in KINDS:
+        raise ConfigError(where, f"no kind of policy '{kind}'", expected=sorted(KINDS), do=did_you_mean(kind, KINDS))
+    known = KINDS[kind]
+    return known.blank(spec, known.settings.parse(settings, where), rng)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +25,16 @@ class Dropout(nn.Module):
         return units * keep / (1.0 - self.share)
 
 
+class Trainable(Protocol):
+    """A module, or what stands for one."""
+
+    training: bool
+
+    def train(self, mode: bool = True) -> object: ...
+
+
 @contextmanager
-def eval_mode(network: nn.Module) -> Iterator[None]:
+def eval_mode(network: Trainable) -> Iterator[None]:
     """Nothing is dropped inside: the streams belong to training."""
     training = network.training
     network.train(False)

@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from understudy.core.errors import ConfigError
 from understudy.core.settings import Count, Settings, Widths
-from understudy.nn.activated_mlp import ActivatedMLP, TrunkSettings
 from understudy.nn.activations import Activation, activate
-from understudy.nn.init import orthogonal
+from understudy.nn.init import HIDDEN_GAIN, orthogonal
+from understudy.nn.mlp import MLP, NetworkSettings
 
 Norm = Literal["none", "group", "layer"]
 Pooling = Literal["none", "max", "average"]
-HIDDEN_GAIN = math.sqrt(2.0)
 POOLED = 2
 """Pooling halves an image."""
 LARGEST_SIDE, LARGEST_IMAGE = 1 << 12, 1 << 28
@@ -59,7 +58,9 @@ class ConvEncoderSettings(Settings):
     final: Literal["flatten", "spatial_softmax"] = "flatten"
     """How the last image becomes a vector: all of it, or where each channel is brightest (Levine et al. 2016)."""
     activation: Activation = "relu"
-    """Between layers and at the end: `tanh`, `elu` or `relu`."""
+    """Between layers and at the end, as of a trunk."""
+    hidden: Widths = ()
+    """Units of each layer between the last image and the latent."""
     size: Count = 256
     """Of the latent."""
     shape: tuple[Annotated[int, Field(ge=1)], ...] | None = None
@@ -76,7 +77,7 @@ class VectorEncoderSettings(Settings):
     hidden: Widths = (128,)
     """Units of each layer before the latent."""
     activation: Activation = "elu"
-    """Between layers and at the end: `tanh`, `elu` or `relu`."""
+    """Between layers and at the end, as of a trunk."""
     size: Count = 32
     """Of the latent."""
 
@@ -91,8 +92,7 @@ class VectorEncoder(nn.Module):
         super().__init__()
         self.size = settings.size
         self.activation = settings.activation
-        trunk = TrunkSettings(hidden=settings.hidden, activation=settings.activation)
-        self.mlp = ActivatedMLP(inputs, settings.size, trunk, rng, gain=HIDDEN_GAIN)
+        self.mlp = MLP(inputs, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:
         return activate(self.mlp(values.float().flatten(1)), self.activation)
@@ -112,7 +112,7 @@ class ConvEncoder(nn.Module):
         norms = [_norm(settings.norm, layer.channels) for layer in settings.layers] if settings.norm != "none" else []
         self.norms = nn.ModuleList(norms)
         joined = 2 * channels if settings.final == "spatial_softmax" else channels * height * width
-        self.output = ActivatedMLP(joined, settings.size, TrunkSettings(hidden=()), rng, gain=HIDDEN_GAIN)
+        self.output = MLP(joined, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:
         pixels = values.float() / 255.0 if values.dtype == torch.uint8 else values.float()
@@ -141,6 +141,10 @@ def make_encoder(
     if isinstance(settings, ConvEncoderSettings):
         return ConvEncoder(shape, settings, rng, where)
     return VectorEncoder(math.prod(shape), settings, rng)
+
+
+def _layers(settings: ConvEncoderSettings | VectorEncoderSettings) -> NetworkSettings:
+    return NetworkSettings(hidden=settings.hidden, activation=settings.activation)
 
 
 def image_shape(shape: Sequence[int], settings: ConvEncoderSettings, where: str) -> tuple[int, int, int]:

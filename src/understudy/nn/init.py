@@ -13,6 +13,8 @@ from torch import Tensor, nn
 Init = Literal["orthogonal", "default", "small_output"]
 HIDDEN_BIAS, OUTPUT_BOUND = 0.1, 3e-3
 """Of `small_output`: where hidden biases start, and within what the last layer does."""
+HIDDEN_GAIN = math.sqrt(2.0)
+"""Of orthogonal layers, before every activation, as the implementations of IQL and PPO have it."""
 
 
 @torch.no_grad()
@@ -23,7 +25,7 @@ def orthogonal(weight: Tensor, gain: float, rng: torch.Generator) -> None:
 
 
 @torch.no_grad()
-def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator) -> None:
+def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator, *, gain: float = HIDDEN_GAIN) -> None:
     """`orthogonal`: gain √2, zero bias (official IQL). `default`: torch's Linear, U(±1/√inputs) for both.
 
     `small_output`, in a hidden layer: torch's weights, biases of 0.1 (EDAC, ReBRAC).
@@ -32,7 +34,7 @@ def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator)
         return
     if scheme == "orthogonal":
         for member in weight if weight.dim() == 3 else [weight]:
-            orthogonal(member, math.sqrt(2.0), rng)
+            orthogonal(member, gain, rng)
         bias.zero_()
     else:
         bound = 1.0 / math.sqrt(weight.shape[-2])
@@ -44,10 +46,13 @@ def init_layer(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator)
 
 
 @torch.no_grad()
-def init_output(weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator, bound: float) -> None:
-    """The last layer: with `small_output` U(±bound) for both, so that a network starts near 0; else as any other."""
+def init_output(
+    weight: Tensor, bias: Tensor, scheme: Init, rng: torch.Generator, bound: float, *, gain: float = HIDDEN_GAIN
+) -> None:
+    """The last layer: with `small_output` U(±bound) for both, so that a network starts near 0; an orthogonal one has a
+    gain of its own: 0.01 lets a policy start in the middle of its range, 1 suits a value."""
     if scheme == "small_output" and not weight.is_meta:
         weight.uniform_(-bound, bound, generator=rng)
         bias.uniform_(-bound, bound, generator=rng)
     else:
-        init_layer(weight, bias, scheme, rng)
+        init_layer(weight, bias, scheme, rng, gain=gain)

@@ -1,4 +1,11 @@
-"""Stacked multilayer perceptrons: K networks of one shape, multiplied in one batched product per layer."""
+"""Multilayer perceptrons, alone or K of one shape multiplied in one batched product per layer.
+
+Three ways to compute one thing, chosen by shape: a stack, or ReLU, as one node whose gradient is written out
+(nn.plain_mlp); one network with tanh or ELU likewise (nn.activated_layers); everything else, and whatever a compiler
+shall fuse, layer by layer.
+"""
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -6,27 +13,33 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.settings import Settings, Widths
+from understudy.nn.activated_layers import activated_layers, layer_outputs
+from understudy.nn.activations import WRITTEN_OUT, Activation, activate
 from understudy.nn.dropout import Dropout
-from understudy.nn.init import OUTPUT_BOUND, Init, init_layer, init_output
+from understudy.nn.init import HIDDEN_GAIN, OUTPUT_BOUND, Init, init_layer, init_output
 from understudy.nn.plain_mlp import Layer, Layout, plain_mlp
 
 
 class NetworkSettings(Settings):
     """The shape of a trunk."""
 
-    hidden: Widths = Field((256, 256), min_length=1)
-    """Units of each hidden layer."""
+    hidden: Widths = (256, 256)
+    """Units of each hidden layer; none is a linear map."""
+    activation: Activation = "relu"
+    """Between layers: `relu`, `tanh`, `elu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
+    layer_norm: bool = False
+    """Layer normalisation before each activation."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Share of hidden units dropped while training."""
     init: Init = "orthogonal"
     """`orthogonal` (gain √2, as official IQL), `default` (torch's Linear) or `small_output` (biases of 0.1 and a last
     layer near 0, as ReBRAC)."""
-    layer_norm: bool = False
-    """Layer normalisation after each hidden layer."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of hidden units dropped while training."""
+    output_gain: float = Field(HIDDEN_GAIN, gt=0)
+    """Of the last layer where layers start orthogonal: √2 as official IQL; PPO: 0.01 for policies, 1 for values."""
 
 
 class StackedLayerNorm(nn.Module):
-    """Layer normalisation [B, width], or [K, B, width] with a gain and a bias of its own for each member."""
+    """Layer normalisation [..., width], or [K, B, width] with a gain and a bias of its own for each member."""
 
     def __init__(self, members: int | None, width: int) -> None:
         super().__init__()
@@ -40,8 +53,15 @@ class StackedLayerNorm(nn.Module):
         return torch.addcmul(bias, weight, F.layer_norm(values, values.shape[-1:]))
 
 
+class GradientRoom(NamedTuple):
+    """A flat buffer for one gradient, and its views by layer."""
+
+    flat: Tensor
+    layers: list[Layer]
+
+
 class MLP(nn.Module):
-    """[B, inputs] → [B, outputs], or [K, B, outputs] with K members: ReLU between layers, nothing after the last.
+    """[..., inputs] → [..., outputs], or [B, inputs] → [K, B, outputs] with K members; nothing after the last layer.
 
     All weights and biases lie in one parameter `flat`, so that an optimiser or a target takes one step, not twelve.
     """
@@ -58,13 +78,16 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.members = members
+        self.activation = settings.activation
         self.layout = Layout([inputs, *settings.hidden, outputs], members)
         self.flat = nn.Parameter(torch.zeros(self.layout.size))
         self._views: list[Layer] = []
+        self._scratch: list[GradientRoom] = []
+        """Made when it is first asked for."""
         *hidden, output = self.layers()
         for layer in hidden:
             init_layer(layer.weight, layer.bias, settings.init, rng)
-        init_output(output.weight, output.bias, settings.init, rng, output_bound)
+        init_output(output.weight, output.bias, settings.init, rng, output_bound, gain=settings.output_gain)
         norms = [StackedLayerNorm(members, width) for width in settings.hidden] if settings.layer_norm else []
         self.norms = nn.ModuleList(norms)
         drops = [Dropout(settings.dropout, rng) for _ in settings.hidden] if settings.dropout > 0 else []
@@ -76,23 +99,57 @@ class MLP(nn.Module):
             self._views = self.layout.layers(self.flat.detach())
         return self._views
 
+    @property
+    def plain(self) -> bool:
+        """One network of nothing but products and an activation whose gradient is written out."""
+        return self.members is None and not self.norms and not self.drops and self.activation in WRITTEN_OUT
+
     def forward(self, values: Tensor) -> Tensor:
-        if self.norms or self.drops or torch.compiler.is_compiling():
+        if self._by_layer():
             return self._layer_by_layer(values, self.layout.layers(self.flat))
-        return plain_mlp(values, self.flat, self.layout, self.layers())
+        return self._written_out(values, self.flat, self.layers())
 
     def frozen(self, values: Tensor, member: int | None = None) -> Tensor:
         """`forward` as a function of its inputs alone: no gradient to the weights. Of one member [B, outputs] if named.
 
         A policy that climbs its critics needs no more, and the gradient of the weights is half of a backward pass.
         """
-        flat, compiling = self.flat.detach(), torch.compiler.is_compiling()
-        layers = self.layout.layers(flat) if compiling else self.layers()
+        flat, by_layer = self.flat.detach(), self._by_layer()
+        layers = self.layout.layers(flat) if by_layer else self.layers()
         if member is not None:
             layers = [Layer(layer.weight[member], layer.bias[member, 0]) for layer in layers]
-        if self.norms or self.drops or compiling:
-            return self._layer_by_layer(values, layers, member)
-        return plain_mlp(values, flat, self.layout, layers)
+        return self._layer_by_layer(values, layers, member) if by_layer else self._written_out(values, flat, layers)
+
+    def outputs(self, rows: Tensor) -> Tensor:
+        """`forward` of rows [B, inputs], with gradients switched off by the caller, and nothing around it."""
+        if self.plain:
+            return layer_outputs(rows, self.layers(), self.activation)[-1]
+        return self._layer_by_layer(rows, self.layers())
+
+    def gradient_room(self) -> GradientRoom:
+        """The same every time: for `write_gradient` (nn.activated_layers)."""
+        flat, into = self._scratch[0] if self._scratch else GradientRoom(self.flat, self.layers())
+        alike = (flat.device, flat.dtype) == (self.flat.device, self.flat.dtype)
+        if not (self._scratch and alike and into[0].weight.data_ptr() == flat.data_ptr()):  # first, moved, or copied
+            flat = torch.zeros_like(self.flat, requires_grad=False)
+            self._scratch = [GradientRoom(flat, self.layout.layers(flat))]
+        return self._scratch[0]
+
+    def _by_layer(self) -> bool:
+        """Through autograd, or for a compiler."""
+        kernel = "relu" if self.members is not None else self.activation
+        fast = self.activation == kernel and kernel in WRITTEN_OUT
+        return not fast or bool(self.norms) or bool(self.drops) or torch.compiler.is_compiling()
+
+    def _written_out(self, values: Tensor, flat: Tensor, layers: list[Layer]) -> Tensor:
+        if self.members is not None:
+            return plain_mlp(values, flat, self.layout, layers)
+        rows = values if values.dim() == 2 else values.reshape(-1, values.shape[-1])
+        if self.activation == "relu" and len(layers) > 1:
+            outputs = plain_mlp(rows, flat, self.layout, layers)
+        else:
+            outputs = activated_layers(rows, flat, self.layout, layers, self.activation)
+        return outputs if values.dim() == 2 else outputs.view(*values.shape[:-1], outputs.shape[-1])
 
     def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | None = None) -> Tensor:
         *hidden, output = layers
@@ -102,7 +159,7 @@ class MLP(nn.Module):
             units = units @ layer.weight + layer.bias
             if self.norms:
                 units = self.norms[number](units, member)
-            units = F.relu(units)
+            units = activate(units, self.activation)
             if self.drops:
                 units = self.drops[number](units)
         if stack is not None and output.weight.shape[-1] == 1:  # slow as a batched product; compiled code fuses this

@@ -1,42 +1,47 @@
 """What one role makes of observations: its inputs, normalised, encoded, joined and remembered."""
 
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.protocols import Carry
-from understudy.core.settings import Settings
+from understudy.core.protocols import Carry, Moments
 from understudy.core.spec import Spec
-from understudy.nn.activated_mlp import TrunkSettings
 from understudy.nn.encoders import EncoderSettings, make_encoder
 from understudy.nn.memory import Memory, MemorySettings, Pieces
-from understudy.nn.running_normalizer import NormalizerSettings, RunningNormalizer
+from understudy.nn.mlp import NetworkSettings
+from understudy.nn.normalization import Normalizer, NormalizerSettings
 from understudy.nn.segments import Input, find_inputs
 
 
-class RoleSettings(Settings):
+class RoleSettings(NetworkSettings):
     """What a network sees, and its shape."""
+
+    FORMER: ClassVar = {"trunk": "hidden"}
 
     sees: tuple[str, ...] = ()
     """Groups, or `group.segment`; nothing said is every group. A critic may see more than an actor."""
+    hide: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """Columns of vector groups that are left out of what it sees, by number; `data.hide_columns` hides from all."""
     normalize: bool = True
-    """Vectors are normalised by what has been seen so far; images never are."""
+    """Vectors are normalised by the statistics of the data, or of what has been seen so far; images never are."""
     normalizer: NormalizerSettings = NormalizerSettings()
     """How."""
     encoders: dict[str, EncoderSettings] = Field(default_factory=dict)
     """An encoder for an input, by the input's name; inputs without one go on as they are."""
     memory: MemorySettings = MemorySettings()
     """Between the encoders and the trunk."""
-    trunk: TrunkSettings = TrunkSettings()
-    """The layers before the output."""
 
 
 class Perception(nn.Module):
     """Observation groups {name: [..., …]} → [..., size].
 
-    `lent` is another role's: inputs that both see and encode alike then have one encoder and one normaliser.
+    `lent` is another role's: inputs that both see and encode alike then have one encoder and one normaliser. Where the
+    loan is `detached`, only its owner trains it.
     """
 
     def __init__(
@@ -46,13 +51,18 @@ class Perception(nn.Module):
         rng: torch.Generator,
         where: str,
         lent: "Perception | None" = None,
+        *,
+        detached: bool = False,
     ) -> None:
         super().__init__()
-        self.inputs = find_inputs(settings.sees, spec, f"{where}.sees")
+        self.inputs = find_inputs(settings.sees, spec, f"{where}.sees", settings.hide)
+        if not self.inputs:
+            raise ConfigError(f"{where}.hide", "nothing is left to see")
         self.keys = {entry.name: _key(entry) for entry in self.inputs}
         self.settings = settings
         self.normalizers, self.encoders = nn.ModuleDict(), nn.ModuleDict()
         self.borrowed: set[str] = set()
+        self.detached = detached
         _check_encoders(self.inputs, settings, where)
         for entry in self.inputs:
             if lent is not None and lent.encodes(entry, settings):
@@ -65,7 +75,7 @@ class Perception(nn.Module):
 
     def _build(self, entry: Input, settings: RoleSettings, rng: torch.Generator, where: str) -> None:
         if settings.normalize and not entry.image and not _conv(entry, settings):
-            self.normalizers[_key(entry)] = RunningNormalizer(entry.shape, settings.normalizer)
+            self.normalizers[_key(entry)] = Normalizer(entry.shape, settings.normalizer)
         if entry.name in settings.encoders:
             place = f"{where}.encoders.{entry.name}"
             self.encoders[_key(entry)] = make_encoder(entry.shape, settings.encoders[entry.name], rng, place)
@@ -88,6 +98,35 @@ class Perception(nn.Module):
         """Without parameters or memory: what it makes of an observation stays the same until `observe`."""
         return self.memory is None and not self.encoders
 
+    def sees_like(self, settings: RoleSettings) -> bool:
+        """Another role with these settings would make the very same of every observation, for good."""
+        mine = self.settings
+        alike = (mine.sees, mine.hide, mine.normalize, mine.normalizer) == (
+            settings.sees,
+            settings.hide,
+            settings.normalize,
+            settings.normalizer,
+        )
+        return alike and self.fixed and not settings.encoders and settings.memory.kind == "none"
+
+    @torch.no_grad()
+    def fit(self, moments: Mapping[str, Moments], count: int) -> None:
+        """Statistics of a dataset of so many rows for every normaliser of its own, by group."""
+        for entry in self.inputs:
+            if entry.group in moments and _key(entry) in self.normalizers and entry.name not in self.borrowed:
+                known = moments[entry.group]
+                mean, std = (entry.of({entry.group: part.unsqueeze(0)}).squeeze(0) for part in (known.mean, known.std))
+                self.normalizer_of(entry).fit(Moments(mean, std), count)
+
+    def normalizer_of(self, entry: Input) -> Normalizer:
+        normalizer = self.normalizers[_key(entry)]
+        assert isinstance(normalizer, Normalizer)
+        return normalizer
+
+    def normalised(self) -> list[tuple[Input, Normalizer]]:
+        """Inputs that have a normaliser, with it."""
+        return [(entry, self.normalizer_of(entry)) for entry in self.inputs if _key(entry) in self.normalizers]
+
     def _width(self, entry: Input) -> int:
         return self.settings.encoders[entry.name].size if entry.name in self.settings.encoders else entry.size
 
@@ -106,6 +145,7 @@ class Perception(nn.Module):
             values = self.normalizers[key](values)
         if key in self.encoders:
             values = self.encoders[key](values.reshape(-1, *entry.shape))
+            values = values.detach() if self.detached and entry.name in self.borrowed else values
         values = values.float()
         return values if values.dim() == len(leading) + 1 else values.reshape(*leading, -1)
 
@@ -140,9 +180,45 @@ class Perception(nn.Module):
         """Take observations [..., …] into the statistics, except where `valid` [...] is False. Once, after learning."""
         for entry in self.inputs:
             if _key(entry) in self.normalizers and entry.name not in self.borrowed:
-                normalizer = self.normalizers[_key(entry)]
-                assert isinstance(normalizer, RunningNormalizer)
-                normalizer.update(entry.of(obs), valid)
+                self.normalizer_of(entry).update(entry.of(obs), valid)
+
+
+class Seen:
+    """What networks make of one batch's observations. Those that share a perception which has nothing to learn share
+    what it gave; the others look for themselves, whenever they are asked, with gradient."""
+
+    def __init__(self, obs: Obs) -> None:
+        self.obs = obs
+        self._known: list[tuple[Perception, Tensor]] = []
+
+    def by(self, network: "Perceiving") -> Tensor:
+        """[B, size]."""
+        perception = network.perception
+        if not perception.fixed:
+            return perception.look(self.obs)
+        for known, state in self._known:
+            if known is perception:
+                return state
+        state = perception.look(self.obs)
+        self._known.append((perception, state))
+        return state
+
+
+class Perceiving(Protocol):
+    """A network with a perception."""
+
+    @property
+    def perception(self) -> Perception: ...
+
+
+def trained_parameters(network: nn.Module) -> list[nn.Parameter]:
+    """All parameters of a network but those it borrowed and does not train."""
+    foreign: set[int] = set()
+    for part in network.modules():
+        if isinstance(part, Perception) and part.detached:
+            borrowed = [part.encoders[part.keys[name]] for name in part.borrowed]
+            foreign |= {id(parameter) for encoder in borrowed for parameter in encoder.parameters()}
+    return [parameter for parameter in network.parameters() if id(parameter) not in foreign]
 
 
 def _key(entry: Input) -> str:

@@ -4,44 +4,45 @@ The same layers over the same memory, read anew at every step; results differ fr
 """
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.batch import Obs
 from understudy.nn.activations import Activation
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian
-from understudy.nn.running_normalizer import RunningNormalizer
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian
+from understudy.nn.normalization import Normalizer
 
 Rows = NDArray[np.float32]
 LARGEST_PRODUCT = 64**3
 """Multiplications beyond which NumPy's products may use threads of their own, beside those of the simulator."""
 
 
-def is_small(policy: ExploringPolicy, count: int) -> bool:
+def is_small(policy: Actor, count: int) -> bool:
     """On the CPU, one flat input, no memory, no encoder, a plain trunk, and products that stay small."""
     perception, trunk = policy.perception, policy.trunk
     plain = perception.fixed and trunk.plain and trunk.flat.device.type == "cpu" and len(perception.inputs) == 1
     entry = perception.inputs[0]
-    floats = policy.spec.observation[entry.group].dtype == "float32" and len(entry.shape) == 1
+    group = policy.spec.observation[entry.group]
+    floats = group.dtype == "float32" and len(entry.shape) == 1 and entry.visible is None
     sizes = (layer.weight.numel() for layer in trunk.layers())
-    return plain and floats and isinstance(policy.density, Gaussian) and count * max(sizes) <= LARGEST_PRODUCT
+    return plain and floats and isinstance(policy.distribution, Gaussian) and count * max(sizes) <= LARGEST_PRODUCT
 
 
 @final
 class SmallPolicy:
     """Observations → means, for as long as nothing about the policy changes; `count` rows at a time at most."""
 
-    def __init__(self, policy: ExploringPolicy, count: int) -> None:
+    def __init__(self, policy: Actor, count: int) -> None:
         (entry,) = policy.perception.inputs
         self._group, self._columns = entry.group, slice(None) if entry.columns is None else slice(*entry.columns)
-        normalizer = next(iter(policy.perception.normalizers.values()), None)
-        self._normalize = None if normalizer is None else _normalization(normalizer)
+        normalised = policy.perception.normalised()
+        self._normalize = _normalization(normalised[0][1]) if normalised else None
         self._layers = [(layer.weight.numpy(), layer.bias.numpy()) for layer in policy.trunk.layers()]
         self._room = [np.empty((count, len(bias)), np.float32) for _, bias in self._layers]
-        self._activate = ACTIVATIONS[policy.trunk.activation]
+        self._activate = IN_PLACE[policy.trunk.activation]
 
     def means(self, obs: Obs) -> Rows:
         """[n, A]; holds until the next call."""
@@ -57,8 +58,7 @@ class SmallPolicy:
         return rows
 
 
-def _normalization(normalizer: Any) -> Callable[[Rows], Rows]:
-    assert isinstance(normalizer, RunningNormalizer)
+def _normalization(normalizer: Normalizer) -> Callable[[Rows], Rows]:
     shift, scale, clip = normalizer.shift.numpy(), normalizer.scale.numpy(), normalizer.settings.clip
 
     def normalize(rows: Rows) -> Rows:
@@ -82,4 +82,4 @@ def _elu(rows: Rows) -> None:
     np.maximum(rows, np.expm1(below, out=below), out=rows)
 
 
-ACTIVATIONS: dict[Activation, Callable[[Rows], None]] = {"tanh": _tanh, "relu": _relu, "elu": _elu}
+IN_PLACE: dict[Activation, Callable[[Rows], None]] = {"tanh": _tanh, "relu": _relu, "elu": _elu}

@@ -1,6 +1,6 @@
 """V(s) of what the critic sees: perception → trunk → one number. It may see more than the actor, or share its eyes."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -9,18 +9,9 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Carry
 from understudy.core.spec import Spec
-from understudy.nn.activated_mlp import VALUE_GAIN, ActivatedMLP
-from understudy.nn.perception import Perception, RoleSettings
-
-Share = Literal["nothing", "encoders", "everything"]
-
-
-class ValueSettings(RoleSettings):
-    """What a critic sees, and its shape."""
-
-    share: Share = "nothing"
-    """`nothing`; the actor's `encoders` of inputs that both see and encode alike; or `everything` below the trunk,
-    memory too: then the critic sees what the actor sees, and its other settings but the trunk's say the same."""
+from understudy.nn.critic import CriticSettings
+from understudy.nn.mlp import MLP
+from understudy.nn.perception import Perception
 
 
 class Valued(NamedTuple):
@@ -32,45 +23,41 @@ class Valued(NamedTuple):
 
 
 class ValueNetwork(nn.Module):
-    """Values [T, N] or [B] in units of reward. `actor` is the perception it shares, where it shares one."""
+    """Values [T, N] or [B] in units of reward. A perception that it `shares` is looked after by its owner."""
 
     def __init__(
         self,
         spec: Spec,
-        settings: ValueSettings,
+        settings: CriticSettings,
         rng: torch.Generator,
         *,
-        actor: Perception | None = None,
+        perception: Perception | None = None,
+        shares: bool = False,
         where: str = "critic",
     ) -> None:
         super().__init__()
         self.settings = settings
-        if settings.share != "nothing" and actor is None:
-            raise ValueError(f"share: {settings.share} needs the actor's perception")
-        if settings.share == "everything" and actor is not None:
-            _check_alike(settings, actor, where)
-            self.perception = actor
-        else:
-            lent = actor if settings.share == "encoders" else None
-            self.perception = Perception(spec, settings, rng, where, lent)
-        self.trunk = ActivatedMLP(self.perception.size, 1, settings.trunk, rng, gain=VALUE_GAIN)
+        self.shares = shares
+        self.perception = perception or Perception(spec, settings, rng, where)
+        self.trunk = MLP(self.perception.size, 1, settings, rng)
 
     def initial(self, count: int) -> Carry:
         return self.perception.initial(count)
 
-    def evaluate(self, obs: Obs, carry: Carry = (), resets: Tensor | None = None) -> Tensor:
-        """V(s) [T, N], or of any rows [...] where there is no memory."""
-        return self.judge(self.perception.sequence(obs, carry, resets))
-
-    def judge(self, seen: Tensor) -> Tensor:
-        """The same from what `perception` gave [..., size], for those who share it."""
+    def forward(self, seen: Tensor) -> Tensor:
+        """V(s) [...] from what `perception` gave [..., size]."""
         values: Tensor = self.trunk(seen)
         return values.squeeze(-1)
+
+    def evaluate(self, obs: Obs, carry: Carry = (), resets: Tensor | None = None) -> Tensor:
+        """V(s) [T, N], or of any rows [...] where there is no memory."""
+        values: Tensor = self(self.perception.sequence(obs, carry, resets))
+        return values
 
     def around(self, obs: Obs, next_obs: Obs, carry: Carry, resets: Tensor) -> Valued:
         """V(s) and V(s′) of a rollout in one pass; only where an episode was left is s′ looked at of its own."""
         seen, successors = self.perception.around(obs, next_obs, carry, resets)
-        values = self.judge(seen)
+        values = self(seen)
         return Valued(values[: resets.numel()].view(resets.shape), values[successors].view(resets.shape))
 
     @torch.no_grad()
@@ -80,19 +67,20 @@ class ValueNetwork(nn.Module):
 
     def observe(self, obs: Obs, valid: Tensor | None = None) -> None:
         """Take observations into the statistics of its own normalisers; shared ones are their owner's."""
-        if self.settings.share != "everything":
+        if not self.shares:
             self.perception.observe(obs, valid)
 
 
-def _check_alike(settings: ValueSettings, actor: Perception, where: str) -> None:
+def check_alike(settings: CriticSettings, actor: Perception, where: str) -> None:
     """Shared eyes see one thing."""
-    names = ("sees", "normalize", "normalizer", "encoders", "memory")
-    different = [name for name in names if getattr(settings, name) != getattr(actor.settings, name)]
+    names = ("sees", "hide", "normalize", "normalizer", "encoders", "memory")
+    mine, theirs = (dict(one) for one in (settings, actor.settings))
+    different = [name for name in names if mine[name] != theirs[name]]
     if different:
         raise ConfigError(
             f"{where}.{different[0]}",
             "differs from the actor's, with which everything is shared",
-            got=getattr(settings, different[0]),
-            expected=getattr(actor.settings, different[0]),
+            got=mine[different[0]],
+            expected=theirs[different[0]],
             do="Say the same in both, or share only the encoders.",
         )

@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from understudy.core.state import Static
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
+from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.dropout import eval_mode
-from understudy.nn.heads import SquashedGaussian
 from understudy.nn.init import Init
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.perception import RoleSettings, Seen
 from understudy.parts.cloning import CloningWeight
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.td3 import TargetNoise
+from understudy.parts.td3 import TargetNoise, TD3Networks, smoothed_next
 
 
-class BranchShape(NetworkSettings):
-    """The shape of a branch's networks."""
+class BranchShape(RoleSettings):
+    """What a branch's policy sees, and its shape."""
 
     init: Init = "default"
     """`default` (torch's Linear), `orthogonal` or `small_output`."""
@@ -38,7 +38,7 @@ class Proposal:
     """How a branch would act in a batch of states, with gradient."""
 
     features: Tensor
-    """What its head reads [B, outputs]."""
+    """What its distribution reads [B, …]."""
     greedy: Tensor
     """π(s) [B, A] in policy space."""
     action: Tensor
@@ -59,10 +59,10 @@ class DeterministicBranch:
     critic_target: Target[QEnsemble]
     policy_optimizer: Adam
     critic_optimizer: Adam
+    noise: TargetNoise
     tether: CloningWeight
     coin: Noise
     """For rows chosen at random."""
-    noise: TargetNoise
 
     def networks(self) -> dict[str, nn.Module]:
         return {
@@ -73,21 +73,18 @@ class DeterministicBranch:
         }
 
     @torch.no_grad()
-    def next_value(self, next_state: Tensor) -> Tensor:
+    def next_value(self, seen_next: Seen) -> Tensor:
         """min_j Q̄_j(s',ã') [B] of the smoothed target action."""
-        target = self.policy_target.network
-        next_action = self.noise.smoothed(target.head.mode(target.features(next_state)))
-        values: Tensor = self.critic_target.network(next_state, next_action)
-        return values.amin(0)
+        return smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)[1]
 
-    def propose(self, state: Tensor) -> Proposal:
-        features = self.policy.features(state)
-        action = self.policy.head.mode(features)
+    def propose(self, seen: Seen) -> Proposal:
+        features = self.policy.features(seen.by(self.policy))
+        action = self.policy.distribution.mode(features)
         return Proposal(features, action, action, None)
 
-    def value_of(self, state: Tensor, proposal: Proposal) -> Tensor:
+    def value_of(self, seen: Seen, proposal: Proposal) -> Tensor:
         """Q₁(s,π(s)) [B]; gradients go to the action only."""
-        return self.critic.frozen(state, proposal.action, member=0)
+        return self.critic.frozen(seen.by(self.critic), proposal.action, member=0)
 
     def with_entropy(self, value: Tensor, proposal: Proposal) -> Tensor:
         """The same [B]: there is none."""
@@ -122,18 +119,18 @@ class SoftBranch:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.critic_target.network}
 
     @torch.no_grad()
-    def next_value(self, next_state: Tensor) -> Tensor:
+    def next_value(self, seen_next: Seen) -> Tensor:
         """min_j Q̄_j(s',ã') − η·log π(ã'|s') [B]."""
-        proposal = self._drawn(next_state, self.backup_noise)
-        value: Tensor = self.critic_target.network(next_state, proposal.action)
+        proposal, critic = self._drawn(seen_next, self.backup_noise), self.critic_target.network
+        value: Tensor = critic(seen_next.by(critic), proposal.action)
         return self.with_entropy(value.amin(0), proposal)
 
-    def propose(self, state: Tensor) -> Proposal:
-        return self._drawn(state, self.actor_noise)
+    def propose(self, seen: Seen) -> Proposal:
+        return self._drawn(seen, self.actor_noise)
 
-    def value_of(self, state: Tensor, proposal: Proposal) -> Tensor:
+    def value_of(self, seen: Seen, proposal: Proposal) -> Tensor:
         """min_j Q_j(s,ã) [B]; gradients go to the action only."""
-        return self.critic.frozen(state, proposal.action).amin(0)
+        return self.critic.frozen(seen.by(self.critic), proposal.action).amin(0)
 
     def with_entropy(self, value: Tensor, proposal: Proposal) -> Tensor:
         """Q − η·log π(ã|s) [B]."""
@@ -144,59 +141,45 @@ class SoftBranch:
         """The target critics, some of the way."""
         self.critic_target.follow(self.critic, rate)
 
-    def _drawn(self, state: Tensor, noise: Noise) -> Proposal:
-        features = self.policy.features(state)
-        drawn = noise.normal(len(state), features.shape[-1] // 2).to(features)
-        return Proposal(features, self.policy.head.mode(features), *SquashedGaussian.draw(features, drawn))
+    def _drawn(self, seen: Seen, noise: Noise) -> Proposal:
+        features = self.policy.features(seen.by(self.policy))
+        drawn = noise.normal(len(features), features.shape[-1] // 2).to(features)
+        return Proposal(features, self.policy.distribution.mode(features), *TanhGaussian.draw(features, drawn))
 
 
 Branch = DeterministicBranch | SoftBranch
 
 
 @torch.no_grad()
-def propose_without_noise(policy: Actor, state: Tensor) -> Proposal:
+def propose_without_noise(policy: Actor, seen: Seen) -> Proposal:
     """How a policy would act if it did not drop units or draw: no gradient, and no random stream moves."""
     with eval_mode(policy) if policy.trunk.drops else nullcontext():
-        features = policy.features(state)
-    action = policy.head.mode(features)
+        features = policy.features(seen.by(policy))
+    action = policy.distribution.mode(features)
     return Proposal(features, action, action, None)
 
 
 @torch.no_grad()
-def values_without_dropout(critic: QEnsemble, state: Tensor, action: Tensor) -> Tensor:
+def values_without_dropout(critic: QEnsemble, seen: Seen, action: Tensor) -> Tensor:
     """Q_j(s,a) [K, B] without dropping units: no gradient, and no random stream moves."""
-    with eval_mode(critic) if critic.mlp.drops else nullcontext():
-        values: Tensor = critic(state, action)
+    with eval_mode(critic) if critic.trunk.drops else nullcontext():
+        values: Tensor = critic(seen.by(critic), action)
     return values
 
 
-def deterministic_branch(
-    policy: Actor, critic: QEnsemble, tether: CloningWeight, seed: int, noise: TargetNoise
-) -> DeterministicBranch:
+def deterministic_branch(networks: TD3Networks, tether: CloningWeight, seed: int) -> DeterministicBranch:
     """A branch around fresh networks."""
-    return DeterministicBranch(
-        policy,
-        Target.of(policy),
-        critic,
-        Target.of(critic),
-        Adam.over(policy.parameters()),
-        Adam.over(critic.parameters()),
-        tether,
-        Noise.named(seed, "coin"),
-        noise,
-    )
+    return DeterministicBranch(*networks, tether, Noise.named(seed, "coin"))
 
 
-def soft_branch(
-    policy: Actor, critic: QEnsemble, tether: CloningWeight, seed: int, entropy_weight: float
-) -> SoftBranch:
-    """A branch around fresh networks."""
+def soft_branch(networks: TD3Networks, tether: CloningWeight, seed: int, entropy_weight: float) -> SoftBranch:
+    """A branch around fresh networks; it has no use for a target policy, or for noise on its actions."""
     return SoftBranch(
-        policy,
-        critic,
-        Target.of(critic),
-        Adam.over(policy.parameters()),
-        Adam.over(critic.parameters()),
+        networks.policy,
+        networks.critic,
+        networks.critic_target,
+        networks.policy_optimizer,
+        networks.critic_optimizer,
         tether,
         Noise.named(seed, "coin"),
         Noise.named(seed, "noise/backup"),

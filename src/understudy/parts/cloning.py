@@ -27,7 +27,7 @@ from understudy.losses.policy import (
     summed_squared_distance,
 )
 from understudy.nn.actor import Actor
-from understudy.nn.heads import SquashedGaussian
+from understudy.nn.perception import Seen
 from understudy.parts.optim import Adam
 from understudy.parts.schedule import Schedule
 
@@ -126,7 +126,7 @@ class CloningWeight:
 
 @final
 @dataclass
-class Behaviour:
+class ClonedPolicy:
     """β̂: a policy that clones the data by likelihood while others learn."""
 
     policy: Actor
@@ -135,23 +135,23 @@ class Behaviour:
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy}
 
-    def follow(self, state: Tensor, action: Tensor, learning_rate: float) -> Tensor:
+    def follow(self, seen: Seen, action: Tensor, learning_rate: float, mask: Tensor | None = None) -> Tensor:
         """One step; the loss []."""
-        loss = negative_log_likelihood(self.policy.log_prob(state, action)).mean()
+        loss = negative_log_likelihood(self.policy.log_prob(seen.by(self.policy), action, mask)).mean()
         self.optimizer.minimise(loss, learning_rate)
         return loss.detach()
 
 
 def believed(
-    behaviour: tuple[Behaviour, ...], state: Tensor, action: Tensor, learning_rate: float
+    behaviour: tuple[ClonedPolicy, ...], seen: Seen, action: Tensor, learning_rate: float
 ) -> tuple[Metrics, Tensor | None]:
-    """β̂ clones on, if there is one: its loss, and what its head then reads [B, outputs], without gradient."""
+    """β̂ clones on, if there is one: its loss, and what its distribution then reads [B, …], without gradient."""
     if not behaviour:
         return {}, None
     (model,) = behaviour
-    loss = model.follow(state, action, learning_rate)
+    loss = model.follow(seen, action, learning_rate)
     with torch.no_grad():
-        return {"loss/behaviour": loss}, model.policy.features(state)
+        return {"loss/behaviour": loss}, model.policy.features(seen.by(model.policy))
 
 
 def cloning_distance(
@@ -162,9 +162,9 @@ def cloning_distance(
     `behaviour` are β̂'s features, without gradient.
     """
     if settings.kind == "log_prob":
-        return negative_log_likelihood(policy.head.log_prob(features, action))
+        return negative_log_likelihood(policy.distribution.log_prob(features, action))
     if settings.kind == "kl":
         assert behaviour is not None
-        return gaussian_kl(*SquashedGaussian.gaussian(features), *SquashedGaussian.gaussian(behaviour))
+        return gaussian_kl(*features.chunk(2, dim=-1), *behaviour.chunk(2, dim=-1))
     distance = squared_distance if settings.reduction == "mean" else summed_squared_distance
     return distance(greedy, action)

@@ -27,6 +27,7 @@ from understudy.losses.policy import squared_distance, summed_squared_distance
 from understudy.losses.selection import best_among, best_rows, keep_count, overlap, standard_score
 from understudy.losses.value import mean_over
 from understudy.losses.weights import effective_sample_size
+from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
 from understudy.parts.schedule import Schedule, ScheduleKind
 
@@ -100,14 +101,14 @@ class Lesson:
     proposal: Proposal | None
     """How it would act, with gradient, where its policy learns."""
 
-    def acting(self, state: Tensor) -> Proposal:
+    def acting(self, seen: Seen) -> Proposal:
         """How it would act, without gradient: rows are not judged by units that happen to be dropped."""
         known = self.proposal
         if known is None or self.branch.policy.trunk.drops:
-            return propose_without_noise(self.branch.policy, state)
+            return propose_without_noise(self.branch.policy, seen)
         return replace(known, features=known.features.detach(), greedy=known.greedy.detach())
 
-    def score(self, name: ScoreName, state: Tensor, action: Tensor, weight: Tensor | None, valid: Tensor) -> Tensor:
+    def score(self, name: ScoreName, seen: Seen, action: Tensor, weight: Tensor | None, valid: Tensor) -> Tensor:
         """What it thinks of each row [B]; `weight` [B] are importance weights, `valid` [B] says where y is known."""
         if name == "random":
             return self.branch.coin.uniform(len(valid)).to(self.target)
@@ -115,11 +116,11 @@ class Lesson:
             return -td_size(self.q.detach(), self.target, valid)
         if name == "adv":
             return self.q.detach().amin(0) - values_without_dropout(
-                self.branch.critic, state, self.acting(state).greedy
+                self.branch.critic, seen, self.acting(seen).greedy
             ).amin(0)
         if name == "absq_seed":
             return weigh(self.q.detach()[0].abs(), weight)
-        log_prob = self.branch.policy.head.log_prob(self.acting(state).features, action)
+        log_prob = self.branch.policy.distribution.log_prob(self.acting(seen).features, action)
         if name == "nll":
             return log_prob
         if name == "log_product":

@@ -8,7 +8,8 @@ from torch import Tensor
 from understudy.losses.action_values import expected_value
 from understudy.nn.actor import Actor
 from understudy.nn.critic import ActionValues, Critic
-from understudy.nn.heads import forbid
+from understudy.nn.distributions.categorical import forbid
+from understudy.nn.distributions.gaussians import ACTION_LIMIT, Deterministic, TanhGaussian, TanhMeanGaussian
 from understudy.parts.noise import Noise
 from understudy.parts.soft_critic import values_of_many
 
@@ -18,11 +19,15 @@ PROPOSAL_STD = 0.3
 
 @torch.no_grad()
 def around_policy(policy: Actor, state: Tensor) -> Tensor:
-    """Mean and log σ [B, 2A] of a Gaussian, before tanh, around the action that π would take, of whatever head.
+    """Mean and log σ [B, 2A] of a Gaussian, before tanh, around the action that π would take, of whatever distribution.
 
     Its density on the box is known, which those of a Gaussian that is cut to the box or of a point are not.
     """
-    centre = policy.features(state)[:, : policy.spec.box.size]
+    outputs = policy.trunk(state)
+    if isinstance(policy.distribution, (TanhMeanGaussian, TanhGaussian, Deterministic)):  # the first are before tanh
+        centre = outputs[:, : policy.spec.box.size]
+    else:
+        centre = policy.distribution.greedy(outputs).clamp(-ACTION_LIMIT, ACTION_LIMIT).atanh()
     return torch.cat([centre, torch.full_like(centre, math.log(PROPOSAL_STD))], dim=1)
 
 

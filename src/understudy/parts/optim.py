@@ -1,19 +1,45 @@
-"""Adam as one fused kernel, and learning-rate schedules."""
+"""Adam and AdamW as one fused kernel, with clipped gradients and learning-rate schedules."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, Self, final
 
 import torch
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from understudy.core.settings import Settings
 from understudy.core.state import Static
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+RateSchedule = Literal["constant", "linear", "cosine"]
 
 
-class Moments(NamedTuple):
+class OptimizerSettings(Settings):
+    """How a network is optimised, beside its learning rate."""
+
+    kind: Literal["adam", "adamw"] = "adam"
+    """`adam`, or `adamw` with decoupled weight decay."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Of `adamw`: the share of every parameter that a step of learning rate 1 would take away."""
+    max_grad_norm: float | None = Field(None, gt=0)
+    """A gradient of a larger norm, over all parameters of the network, is scaled down to it; null is no limit."""
+    schedule: RateSchedule = "constant"
+    """Of the learning rate: `constant`, or to 0 over the run's updates along a straight line (`linear`) or half a
+    cosine (`cosine`)."""
+
+    @model_validator(mode="after")
+    def _decay_needs_adamw(self) -> Self:
+        if (self.kind == "adamw") != (self.weight_decay > 0):
+            raise ValueError("adamw has a weight_decay above 0 (torch's is 0.01), and adam has none")
+        return self
+
+
+PLAIN = OptimizerSettings()
+
+
+class AdamState(NamedTuple):
     """What an `Adam` holds of some parameters, for functions that TorchScript compiles."""
 
     parameters: list[Tensor]
@@ -26,7 +52,10 @@ class Moments(NamedTuple):
 @final
 @dataclass
 class Adam:
-    """Adam (β₁ .9, β₂ .999, ε 1e-8). `minimise` takes the gradient of a loss and steps."""
+    """Adam or AdamW (β₁ .9, β₂ .999, ε 1e-8). `minimise` takes the gradient of a loss and steps.
+
+    A learning rate is what its schedule begins with; the clock is the count of its own steps.
+    """
 
     parameters: Static[list[Tensor]]
     first_moments: list[Tensor]
@@ -34,13 +63,18 @@ class Adam:
     count: Tensor
     norm: Static[Tensor]
     """Of the last gradient, over all parameters: [] to look at."""
+    settings: Static[OptimizerSettings] = PLAIN
+    steps_planned: Static[int] = 0
+    """Where a schedule ends."""
 
     @classmethod
-    def over(cls, parameters: Iterable[nn.Parameter]) -> "Adam":
+    def over(
+        cls, parameters: Iterable[nn.Parameter], settings: OptimizerSettings = PLAIN, steps_planned: int = 0
+    ) -> "Adam":
         owned: list[Tensor] = list(parameters)
         first, second = ([p.new_zeros(p.shape) for p in owned] for _ in range(2))
         count, norm = (torch.zeros((), device=owned[0].device) for _ in range(2))
-        return cls(owned, first, second, count, norm)
+        return cls(owned, first, second, count, norm, settings, steps_planned)
 
     @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float | Tensor, *, max_norm: float | None = None) -> None:
@@ -52,6 +86,8 @@ class Adam:
         self, gradients: Sequence[Tensor], learning_rate: float | Tensor, *, max_norm: float | None = None
     ) -> None:
         """The same from the gradient of each parameter."""
+        max_norm = self.settings.max_grad_norm if max_norm is None else max_norm
+        learning_rate = self._scheduled(learning_rate)
         norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
         self.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
         if max_norm is not None:
@@ -62,26 +98,42 @@ class Adam:
         else:
             self._fused_step(gradients, learning_rate)
 
-    def moments(self, parameters: list[nn.Parameter]) -> Moments:
+    def _scheduled(self, learning_rate: float | Tensor) -> float | Tensor:
+        """Of the next step."""
+        schedule = self.settings.schedule
+        if schedule == "constant":
+            return learning_rate
+        return (cosine_decay if schedule == "cosine" else linear_decay)(learning_rate, self.count, self.steps_planned)
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but Adam: `clipped_step` is all there is to it."""
+        return self.settings.kind == "adam" and self.settings.schedule == "constant"
+
+    def state(self, parameters: list[nn.Parameter]) -> AdamState:
         """Of its parameters in this order, outside the graph."""
         places = [next(place for place, mine in enumerate(self.parameters) if mine is one) for one in parameters]
         if sorted(places) != list(range(len(self.parameters))):
-            raise ValueError("moments are of all parameters, each once")
+            raise ValueError("the state is of all parameters, each once")
         first, second = ([each[place] for place in places] for each in (self.first_moments, self.second_moments))
-        return Moments([one.detach() for one in parameters], first, second, self.count, self.norm)
+        return AdamState([one.detach() for one in parameters], first, second, self.count, self.norm)
 
     def _step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
         """The equations, for the compiler to fuse with what surrounds them."""
         first_bias, second_bias = (1.0 - beta ** self.count.double() for beta in (BETA_1, BETA_2))
         moments = zip(self.first_moments, self.second_moments, strict=True)
+        decay = self.settings.weight_decay
         for parameter, gradient, (first, second) in zip(self.parameters, gradients, moments, strict=True):
+            if decay > 0:
+                parameter.mul_(1.0 - learning_rate * decay)
             first.lerp_(gradient, 1.0 - BETA_1)
             second.mul_(BETA_2).addcmul_(gradient, gradient, value=1.0 - BETA_2)
             parameter.sub_(learning_rate * (first / first_bias) / ((second / second_bias).sqrt() + EPSILON))
 
     def _fused_step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
         """The kernel behind torch.optim.Adam(fused=True), without its Python, which a small update cannot pay."""
-        torch._fused_adam_(  # type: ignore[call-overload]
+        kernel = torch._fused_adam_ if self.settings.kind == "adam" else torch._fused_adamw_
+        kernel(  # type: ignore[call-overload]
             self.parameters,
             gradients,
             self.first_moments,
@@ -91,7 +143,7 @@ class Adam:
             lr=learning_rate,
             beta1=BETA_1,
             beta2=BETA_2,
-            weight_decay=0.0,
+            weight_decay=self.settings.weight_decay,
             eps=EPSILON,
             amsgrad=False,
             maximize=False,
@@ -99,7 +151,7 @@ class Adam:
 
 
 def clipped_step(
-    moments: Moments,
+    state: AdamState,
     gradients: list[Tensor],
     learning_rate: Tensor,
     max_norm: float,
@@ -109,15 +161,15 @@ def clipped_step(
 ) -> None:
     """`Adam.step` to the bit, for functions that TorchScript compiles."""
     norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
-    moments.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
-    cut = torch._foreach_mul(gradients, moments.norm.clamp(min=max_norm).reciprocal() * max_norm)
-    moments.steps.add_(1)
-    counts = [moments.steps for _ in gradients]
+    state.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
+    cut = torch._foreach_mul(gradients, state.norm.clamp(min=max_norm).reciprocal() * max_norm)
+    state.steps.add_(1)
+    counts = [state.steps for _ in gradients]
     torch._fused_adam_(
-        moments.parameters,
+        state.parameters,
         cut,
-        moments.first,
-        moments.second,
+        state.first,
+        state.second,
         [],
         counts,
         lr=learning_rate,
@@ -130,6 +182,11 @@ def clipped_step(
     )
 
 
-def cosine_decay(initial: float, update: Tensor, horizon: int) -> Tensor:
+def cosine_decay(initial: float | Tensor, update: Tensor, horizon: int) -> Tensor:
     """Learning rate [] of update 0, 1, …: half a cosine from `initial` to 0 at the horizon."""
     return 0.5 * initial * (1.0 + torch.cos(update.clamp(max=horizon) * (math.pi / horizon)))
+
+
+def linear_decay(initial: float | Tensor, update: Tensor, horizon: int) -> Tensor:
+    """Learning rate [] of update 0, 1, …: a straight line from `initial` to 0 at the horizon."""
+    return initial * (1.0 - update.clamp(max=horizon) / horizon)

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from understudy.nn.heads import SquashedGaussian
+from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.parts.noise import Noise
 
 
@@ -33,6 +33,6 @@ class Proposals:
         shape = (count, len(features), features.shape[1] // 2)
         uniform = self.uniform.uniform(*shape).to(features)
         flat = torch.full_like(uniform[..., 0], -shape[2] * math.log(2.0))
-        here, here_density = SquashedGaussian.draw(features, self.here.normal(*shape).to(features))
-        there, there_density = SquashedGaussian.draw(next_features, self.there.normal(*shape).to(features))
+        here, here_density = TanhGaussian.draw(features, self.here.normal(*shape).to(features))
+        there, there_density = TanhGaussian.draw(next_features, self.there.normal(*shape).to(features))
         return torch.cat([uniform, here, there]), torch.cat([flat, here_density, there_density])

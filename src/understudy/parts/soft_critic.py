@@ -7,14 +7,22 @@ from torch import Tensor
 
 from understudy.nn.actor import ActorSettings
 from understudy.nn.critic import QEnsemble
+from understudy.nn.distributions import DistributionSettings
 from understudy.nn.init import Init
 
 
-class SquashedActorSettings(ActorSettings):
-    """The shape of a policy that is tanh of a Gaussian."""
-
-    head: Literal["squashed"] = "squashed"
+class TanhGaussianSettings(DistributionSettings):
     """a = tanh(u), u ~ N(μ(s), σ(s)²); there is no other here."""
+
+    kind: Literal["tanh_gaussian"] = "tanh_gaussian"
+    """`tanh_gaussian`: this algorithm climbs its critics with actions drawn inside the box."""
+
+
+class TanhGaussianActorSettings(ActorSettings):
+    """What a policy that is tanh of a Gaussian sees, and its shape."""
+
+    distribution: TanhGaussianSettings = TanhGaussianSettings()
+    """`tanh_gaussian`, or a group with its limits."""
     init: Init = "default"
     """`default` (torch's Linear), `orthogonal` or `small_output`."""
 

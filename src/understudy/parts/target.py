@@ -7,6 +7,8 @@ from typing import Generic, TypeVar, final
 import torch
 from torch import Tensor, nn
 
+from understudy.nn.perception import Perception
+
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -19,7 +21,10 @@ class Target(Generic[Network]):
 
     @classmethod
     def of(cls, network: Network) -> "Target[Network]":
-        return cls(copy.deepcopy(network).requires_grad_(False).train(False))  # a target never drops units
+        """What a perception that has nothing to learn gives is the same for both: it is shared, not copied."""
+        shared = [part for part in network.modules() if isinstance(part, Perception) and part.fixed]
+        twin = copy.deepcopy(network, {id(part): part for part in shared})
+        return cls(twin.requires_grad_(False).train(False))  # a target never drops units
 
     @torch.no_grad()
     def follow(self, online: Network, rate: float | Tensor) -> None:

@@ -1,20 +1,72 @@
-"""Pieces of TD3 (Fujimoto, van Hoof and Meger 2018): deterministic actors and smoothed target actions."""
+"""Pieces of TD3 (Fujimoto, van Hoof and Meger 2018): deterministic actors, smoothed target actions, delayed updates."""
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
+import torch
+from pydantic import Field
 from torch import Tensor
 
+from understudy.core.protocols import BuildContext
+from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import CriticSettings, QEnsemble
+from understudy.nn.distributions import DistributionSettings
+from understudy.nn.init import Init
+from understudy.nn.perception import Seen
+from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
+from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.target import Target
+
+
+class DeterministicSettings(DistributionSettings):
+    """a = tanh(f(s)); there is no other here."""
+
+    kind: Literal["deterministic"] = "deterministic"
+    """`deterministic`: this algorithm climbs its critics with a policy that does not draw."""
 
 
 class DeterministicActorSettings(ActorSettings):
-    """The shape of a deterministic policy."""
+    """What a deterministic policy sees, and its shape."""
 
-    head: Literal["deterministic"] = "deterministic"
-    """a = tanh(f(s)); there is no other here."""
+    distribution: DeterministicSettings = DeterministicSettings()
+    """`deterministic`: a = tanh(f(s))."""
+    init: Init = "default"
+    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+
+
+class TD3CriticSettings(CriticSettings):
+    """What both critics see, and their shape."""
+
+    init: Init = "default"
+    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+
+
+class TD3Settings(Settings):
+    """What every kind of TD3 has."""
+
+    name: str = ""
+    """The algorithm."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per environment step."""
+    polyak: float = Field(0.005, gt=0, le=1)
+    """Share of the way the target networks move whenever they move."""
+    policy_delay: int = Field(2, ge=1)
+    """Updates of the critics for each update of the policy and of all targets."""
+    target_noise: float = Field(0.2, ge=0)
+    """σ of the noise on target actions, in units of half the action range."""
+    target_noise_clip: float = Field(0.5, ge=0)
+    """c: that noise is cut to ±c."""
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for the policy."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for the critics."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
 
 
 @final
@@ -37,6 +89,47 @@ class TargetNoise:
         return (action + noise.clamp(-self.ceiling, self.ceiling)).clamp(-1.0, 1.0)
 
 
-def policy_action(policy: Actor, state: Tensor) -> Tensor:
-    """π(s) [B, A] in policy space, with its gradient."""
-    return policy.head.mode(policy.features(state))
+class TD3Networks(NamedTuple):
+    """What every kind of TD3 is made of."""
+
+    policy: Actor
+    policy_target: Target[Actor]
+    critic: QEnsemble
+    critic_target: Target[QEnsemble]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    noise: TargetNoise
+
+
+def build_td3(
+    settings: TD3Settings,
+    actor: ActorSettings,
+    critic: CriticSettings,
+    context: BuildContext,
+    builder: NetworkBuilder,
+    *,
+    members: int = 2,
+) -> TD3Networks:
+    """Fresh networks, their targets and optimisers, and noise."""
+    critics = builder.q_ensemble(critic, members=members)
+    policy = builder.actor(actor, critic=critics)
+    return TD3Networks(
+        policy,
+        Target.of(policy),
+        critics,
+        Target.of(critics),
+        adam_for(policy, settings.actor_optimizer, context, settings.policy_delay),
+        adam_for(critics, settings.critic_optimizer, context),
+        TargetNoise.seeded(settings.target_noise, settings.target_noise_clip, builder.seed),
+    )
+
+
+@torch.no_grad()
+def smoothed_next(
+    policy_target: Target[Actor], critic_target: Target[QEnsemble], noise: TargetNoise, seen_next: Seen
+) -> tuple[Tensor, Tensor]:
+    """ã' [B, A], and min_j Q̄_j(s',ã') [B]."""
+    policy, critic = policy_target.network, critic_target.network
+    next_action = noise.smoothed(policy.greedy(seen_next.by(policy)))
+    values: Tensor = critic(seen_next.by(critic), next_action)
+    return next_action, values.amin(0)

@@ -19,7 +19,6 @@ from understudy.data.formats.readers import check_origin
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
-from understudy.nn.committee import Memoryless
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import compile_update
@@ -28,7 +27,7 @@ from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
-from understudy.run.monitor import Monitor
+from understudy.run.monitor import Monitor, Monitored
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.validation import Validation
@@ -105,7 +104,8 @@ def _joined(
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
     for group in envs:
         check_actions(group.spec, config)
-        spec = group.spec.with_segments(config.env.segments)
+        spec = group.spec
+    spec = spec.with_segments(config.env.segments)
     if config.env.shared and config.eval_episodes > count:
         raise ConfigError(
             "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
@@ -128,10 +128,11 @@ def _joined(
 
 def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
     """What is measured beside learning, where there is data to measure it on."""
-    if MAIN not in data or not isinstance(algorithm.policy, Memoryless):
+    policy = algorithm.policy
+    if MAIN not in data or not isinstance(policy, Monitored):
         return ()
-    monitor = Monitor.over(data[MAIN], algorithm.demand.gamma, config.seed)
-    return (monitor, *(Validation(dataset) for dataset in data[MAIN].held_out))
+    monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma),)
+    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out))
 
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:

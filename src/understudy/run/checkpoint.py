@@ -28,7 +28,7 @@ from understudy.core.machine_memory import machine_memory
 from understudy.core.state import State
 from understudy.run.tensor_file import read_tensors
 
-FORMAT = 1
+FORMAT = 2
 LATEST = "latest"
 MANIFEST = "manifest.json"
 TENSORS = "state.safetensors"
@@ -40,6 +40,7 @@ CARD_FACT = "policy"
 class PolicyFacts(Facts):
     """How to rebuild the policy."""
 
+    kind: str
     spec: dict[str, Any]
     settings: dict[str, Any]
 

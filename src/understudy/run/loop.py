@@ -34,7 +34,7 @@ from understudy.run.history import FACT, Best, History, best_evaluation, check_b
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
 from understudy.run.plots import draw_run
-from understudy.run.policy_file import save_policy
+from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
@@ -267,7 +267,7 @@ class Loop:
             **identity(self.config),
             "dataset": self.config.fingerprint,
             FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
-            CARD_FACT: {"spec": policy.spec.to_json(), "settings": policy.settings.model_dump(mode="json")},
+            CARD_FACT: describe_policy(policy),
         }
         save_checkpoint(
             self.run.checkpoints, self.updates, capture(self.learner), facts, keep=self.config.keep_checkpoints

@@ -8,7 +8,7 @@
     gradient/…        norm of the last gradient of each optimiser
     alarm/diverging   1 where value/q_largest is above R_max/(1 − γ), which no return can reach
 
-It costs nothing between logs, draws from a stream of its own and trains nothing: how often one logs changes no bit.
+It costs nothing between logs, draws nothing and trains nothing: how often one logs changes no bit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,19 +21,21 @@ from torch import Tensor
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Algorithm, Demand, Metrics
-from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
 from understudy.data.rewards import RewardTransform
-from understudy.nn.committee import Committee, Memoryless
+from understudy.nn.actor import Actor
+from understudy.nn.committee import Committee
 from understudy.nn.critic import Critic
+from understudy.nn.distributions.gaussians import Deterministic
 from understudy.nn.dropout import eval_mode
-from understudy.nn.heads import Categorical, SquashedGaussian, TanhMeanGaussian
+from understudy.nn.perception import Seen
+from understudy.nn.value_policy import ValuePolicy
 from understudy.parts.optim import Adam
 
 ROWS = 512
-DRAWING = (TanhMeanGaussian, SquashedGaussian, Categorical)
-"""Heads that draw actions."""
+Monitored = Actor | ValuePolicy | Committee
+"""Policies that judge one state at a time, if they have no memory."""
 
 
 @final
@@ -43,32 +45,29 @@ class Monitor:
     """Evenly spread over the dataset, actions in policy units."""
     bound: float
     """R_max/(1 − γ) of the rewards that are learned from."""
-    seed: int
 
     @classmethod
-    def over(cls, data: LoggedExperience, gamma: float, seed: int) -> "Monitor":
+    def over(cls, data: LoggedExperience, gamma: float) -> "Monitor":
         demand = Demand(("mask",) if data.spec.masked else ())
         rows = data.rows(evenly_spread(min(ROWS, data.steps), data.steps), demand)
-        return cls(rows, largest_return(data.recorded, data.reward, gamma), seed)
+        return cls(rows, largest_return(data.recorded, data.reward, gamma))
 
     @torch.no_grad()
     def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
         """Every number above that this algorithm has."""
         policy = algorithm.policy
-        assert isinstance(policy, Memoryless)
         metrics = _gradient_norms(algorithm)
+        assert isinstance(policy, Monitored)
         with eval_mode(policy):
-            state, mask = policy.view(self.rows.obs), self.rows.extra.get("mask")
+            seen, mask = Seen(self.rows.obs), self.rows.extra.get("mask")
             members = [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
-            features = [member.features(state, mask) for member in members]
-            chosen = policy.agree(state) if isinstance(policy, Committee) else policy.head.mode(features[0])
-            heads = [(member.head, read) for member, read in zip(members, features, strict=True)]
-            rng = stream(self.seed, "monitor")
-            entropies = [head.entropy(read, rng) for head, read in heads if isinstance(head, DRAWING)]
+            drawing = [one for one in members if not isinstance(one.distribution, Deterministic)]
+            entropies = [one.distribution.entropy(one.features(seen.by(one), mask)) for one in drawing]
             if entropies:
                 metrics["policy/entropy_on_data"] = torch.cat(entropies).mean()
             if critics := _critics(algorithm):
-                metrics |= self._values(critics, state, chosen)
+                chosen = policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
+                metrics |= self._values(critics, seen, chosen)
         return metrics
 
     def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
@@ -84,12 +83,12 @@ class Monitor:
             "setting."
         )
 
-    def _values(self, critics: Sequence[Critic], state: Tensor, chosen: Tensor) -> Metrics:
+    def _values(self, critics: Sequence[Critic], seen: Seen, chosen: Tensor) -> Metrics:
         with ExitStack() as stack:
             for critic in critics:
                 stack.enter_context(eval_mode(critic))
-            data = torch.cat([critic(state, self.rows.action) for critic in critics])
-            policy = torch.cat([critic(state, chosen) for critic in critics])
+            data = torch.cat([critic(seen.by(critic), self.rows.action) for critic in critics])
+            policy = torch.cat([critic(seen.by(critic), chosen) for critic in critics])
         largest = torch.maximum(data.abs().amax(), policy.abs().amax())
         return {
             "value/q_data": data.mean(),

@@ -83,4 +83,4 @@ def policy_of(checkpoint: Checkpoint) -> Deployed:
         path.removeprefix(PREFIX): leaf for path, leaf in checkpoint.state.items() if path.startswith(PREFIX)
     }
     size = sum(leaf.nbytes for leaf in state.values() if isinstance(leaf, Tensor))
-    return fill_policy(outline_policy(card["spec"], card["settings"], size, where), state, where)
+    return fill_policy(outline_policy(card["kind"], card["spec"], card["settings"], size, where), state, where)

@@ -13,13 +13,10 @@ from understudy.core.files import discard, replace_directory, seal, sha256_bytes
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, check_fits, footprint, restore
-from understudy.nn.actor import Actor, ActorSettings, parse_actor_settings
-from understudy.nn.committee import Committee, CommitteeSettings
-from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.deployed import KINDS, Deployed, blank_policy
 from understudy.run.tensor_file import read_tensors
 
-FORMAT = 1
+FORMAT = 2
 CARD = "policy.json"
 TENSORS = "policy.safetensors"
 HEADER_BYTES = 16 << 20
@@ -43,6 +40,7 @@ class PolicyCard(SealedFacts):
 
     FORMAT = FORMAT
 
+    kind: str
     spec: dict[str, Any]
     settings: dict[str, Any]
     sha256: dict[str, str]
@@ -62,15 +60,22 @@ def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
     write_new(draft / TENSORS, tensors)
     card = {
         "format": FORMAT,
-        "kind": "understudy policy",
-        "spec": policy.spec.to_json(),
-        "settings": policy.settings.model_dump(mode="json"),
+        **describe_policy(policy),
         "sha256": {TENSORS: sha256_bytes(tensors)},
         "facts": facts,
     }
     write_new(draft / CARD, seal(card))
     replace_directory(draft, path)
     return sha256_bytes(tensors)
+
+
+def describe_policy(policy: Deployed) -> dict[str, Any]:
+    """All that rebuilding a policy takes, beside its tensors."""
+    return {
+        "kind": policy.kind,
+        "spec": policy.spec.to_json(),
+        "settings": policy.settings.model_dump(mode="json"),
+    }
 
 
 def read_card(path: Path) -> PolicyCard:
@@ -90,21 +95,25 @@ def load_policy_file(path: Path) -> tuple[Deployed, PolicyCard]:
     """
     card, where = read_card(path), f"policy '{path}'"
     size = (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else 0
-    outline = outline_policy(card.spec, card.settings, size, where)
+    outline = outline_policy(card.kind, card.spec, card.settings, size, where)
     tensors = read_tensors(path / TENSORS, card.sha256.get(TENSORS), where, footprint(outline) + HEADER_BYTES)
     return fill_policy(outline, dict(tensors), where), card
 
 
-def outline_policy(spec: dict[str, Any], settings: dict[str, Any], size: int, where: str) -> Deployed:
+def outline_policy(kind: str, spec: dict[str, Any], settings: dict[str, Any], size: int, where: str) -> Deployed:
     """A policy of this shape without memory: on torch's `meta` device tensors have shapes and no numbers.
 
     `size` is that of the tensors it should have: none are so small that there is a layer for every few bytes.
     """
+    if kind not in KINDS:
+        raise CheckpointError(
+            where, "is a policy of a kind that is not known here", got=kind, expected=" or ".join(sorted(KINDS))
+        )
     if count_values([settings, spec.get("observation")]) > VALUES + size // BYTES_PER_VALUE:
         raise CheckpointError(where, "describes a network of more parts than its tensors can be of")
     try:
         with torch.device("meta"):
-            return _blank(Spec.from_json("spec", spec), _parsed(settings))
+            return blank_policy(kind, Spec.from_json("spec", spec), settings, stream(0, "rebuild"))
     except UnderstudyError as error:
         raise CheckpointError(where, f"damaged or incomplete ({str(error).splitlines()[0]})") from error
     except (RuntimeError, OverflowError, KeyError, TypeError, ValueError) as error:
@@ -115,23 +124,6 @@ def outline_policy(spec: dict[str, Any], settings: dict[str, Any], size: int, wh
 def fill_policy(outline: Deployed, state: State, where: str) -> Deployed:
     """The policy of an outline with these tensors; unless they are all there and of its shapes, no memory is taken."""
     check_fits(outline, state, where)
-    policy = _blank(outline.spec, outline.settings)
+    policy = blank_policy(outline.kind, outline.spec, outline.settings.model_dump(), stream(0, "rebuild"))
     restore(policy, state, where)
     return policy.train(False).requires_grad_(False)
-
-
-def _parsed(settings: dict[str, Any]) -> ActorSettings | ExplorerSettings:
-    if "verdict" in settings:
-        return CommitteeSettings.parse(settings, "settings")
-    if "density" in settings:
-        return ExplorerSettings.parse(settings, "settings")
-    return parse_actor_settings(settings, "settings")
-
-
-def _blank(spec: Spec, settings: ActorSettings | ExplorerSettings) -> Deployed:
-    rng = stream(0, "rebuild")
-    if isinstance(settings, CommitteeSettings):
-        return Committee.blank(spec, settings, rng)
-    if isinstance(settings, ExplorerSettings):
-        return ExploringPolicy(spec, settings, rng)
-    return Actor(spec, {}, settings, rng)

@@ -12,7 +12,6 @@ from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
 from understudy.envs.gym import as_actions
 from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExploringPolicy
 
 
 def predict(
@@ -57,9 +56,7 @@ def predict(
 
 def _seen(policy: Deployed) -> list[str]:
     """Groups the policy looks at; others may be left out."""
-    if not isinstance(policy, ExploringPolicy):
-        return list(policy.spec.observation)
-    return list(dict.fromkeys(entry.group for entry in policy.perception.inputs))
+    return list(dict.fromkeys(entry.group for entry in policy.inputs))
 
 
 def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:

@@ -8,19 +8,21 @@ from torch import Tensor, nn
 from understudy.core.errors import CheckpointError
 from understudy.core.files import json_bytes, sha256_bytes
 from understudy.core.protocols import Algorithm
-from understudy.core.settings import Settings
 from understudy.core.state import State, capture, restore
-from understudy.nn.actor import Actor
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.perception import Perception, RoleSettings
+from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings
 from understudy.run.policies import load_policy
+from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
 
-TRUNK = "trunk."
-Single = Actor | ExploringPolicy
+Single = Actor | ValuePolicy
 """A policy of one."""
+MEANS_THE_SAME = (frozenset({"tanh_mean_gaussian", "deterministic"}),)
+"""Distributions whose greedy actions are the same function of a trunk's outputs."""
 STREAM = ".stream"
 """Random streams (dropout's) belong to a run, not to its policy."""
 
@@ -60,8 +62,7 @@ def policy_fingerprint(policy: Deployed) -> str:
     state = {path: leaf for path, leaf in sorted(capture(policy).items()) if not path.endswith(STREAM)}
     tensors = save_tensors({path: leaf for path, leaf in state.items() if isinstance(leaf, Tensor)})
     shape = {
-        "spec": policy.spec.to_json(),
-        "settings": policy.settings.model_dump(mode="json"),
+        **describe_policy(policy),
         "scalars": {path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor)},
     }
     return sha256_bytes(json_bytes(shape) + tensors)
@@ -79,6 +80,7 @@ def warm_start(algorithm: Algorithm[Any], origin: str, reporter: Reporter, finge
     for member, ancestor in _pairs(heir, load_ancestor(origin, fingerprint), where):
         taken, mine = _taken(member, ancestor, where), capture(member)
         restore(member, {**mine, **taken}, where)
+        _settle(member, ancestor)
         kept = sorted(mine.keys() - taken.keys())
         left = sorted(capture(ancestor).keys() - taken.keys())
         told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
@@ -87,7 +89,7 @@ def warm_start(algorithm: Algorithm[Any], origin: str, reporter: Reporter, finge
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:
-    """An error unless the heir can take over a whole trunk from the ancestor."""
+    """An error unless the heir can take over a whole network from the ancestor."""
     for member, origin in _pairs(heir, ancestor, where):
         _taken(member, origin, where)
 
@@ -101,63 +103,63 @@ def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single,
 
 
 def _members(policy: Deployed) -> list[Single]:
-    return [policy.a, policy.b] if isinstance(policy, Committee) else [policy]
+    if isinstance(policy, Committee):
+        return [policy.a, policy.b]
+    assert isinstance(policy, Single)
+    return [policy]
 
 
 def _taken(heir: Single, ancestor: Single, where: str) -> State:
-    """What the heir can take over, by path; an error unless its whole trunk is among it."""
+    """What the heir can take over, by path; an error unless its whole network is among it."""
     if not heir.spec.fits(ancestor.spec):
         raise CheckpointError(
             where, "is a policy of something else", got=ancestor.spec.describe(), expected=heir.spec.describe()
         )
-    if type(heir) is not type(ancestor):
-        raise CheckpointError(
-            where, "is a policy of another kind", got=type(ancestor).__name__, expected=type(heir).__name__
-        )
-    if isinstance(heir, ExploringPolicy) and isinstance(ancestor, ExploringPolicy):
-        _check_alike(heir, ancestor, where)
+    if heir.kind != ancestor.kind:
+        raise CheckpointError(where, "is a policy of another kind", got=ancestor.kind, expected=heir.kind)
+    _check_alike(heir.settings, ancestor.settings, where)
     mine, theirs = capture(heir), capture(ancestor)
-    handed_on = {path: leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
-    taken = {path: leaf for path, leaf in handed_on.items() if path in mine and _fits(mine[path], leaf)}
-    missing = sorted(
-        path for path in mine if path.startswith(TRUNK) and path not in taken and not path.endswith(STREAM)
-    )
-    if missing:
+    return {
+        path: leaf
+        for path, leaf in theirs.items()
+        if not path.endswith(STREAM) and path in mine and _fits(mine[path], leaf)
+    }
+
+
+def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
+    """Tensors of one shape mean something else behind other eyes: whatever differs is named."""
+    names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm")
+    here, there = (_facts(settings, names) for settings in (mine, theirs))
+    if isinstance(mine, ActorSettings) and isinstance(theirs, ActorSettings):
+        kinds = mine.distribution.kind, theirs.distribution.kind
+        if not any(set(kinds) <= alike for alike in MEANS_THE_SAME):
+            here["distribution"], there["distribution"] = kinds
+    different = [name for name in here if here[name] != there[name]]
+    if different:
+        got, expected = ({name: facts[name] for name in different} for facts in (there, here))
         raise CheckpointError(
             where,
-            f"its network has another shape ({', '.join(missing)})",
-            got=_shape(ancestor),
-            expected=_shape(heir),
-            do="Give this run the same algo.actor settings.",
+            f"its network is not that of algo.actor ({', '.join(different)})",
+            got=_told_facts(got),
+            expected=_told_facts(expected),
+            do="Give this run the same algo.actor settings, or that one.",
         )
-    return taken
 
 
-def _check_alike(heir: ExploringPolicy, ancestor: ExploringPolicy, where: str) -> None:
-    """Tensors of one shape mean something else behind other eyes."""
-    for name in ("sees", "normalize", "encoders", "memory", "trunk", "density"):
-        here, there = getattr(heir.settings, name), getattr(ancestor.settings, name)
-        if name == "density":
-            here, there = here.kind, there.kind
-        if here != there:
-            raise CheckpointError(
-                where,
-                f"its {name} are not the ones of algo.actor",
-                got=_shown(there),
-                expected=_shown(here),
-                do="Give this run the same algo.actor settings.",
-            )
+def _facts(settings: RoleSettings, names: tuple[str, ...]) -> dict[str, Any]:
+    return settings.model_dump(mode="json", include=set(names))
 
 
-def _shown(setting: object) -> object:
-    return setting.model_dump(mode="json") if isinstance(setting, Settings) else setting
+def _told_facts(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
-def _shape(policy: Single) -> str:
-    settings = policy.settings
-    if isinstance(settings, ExplorerSettings):
-        return f"trunk {list(settings.trunk.hidden)}, memory {settings.memory.kind}, density {settings.density.kind}"
-    return f"hidden {list(settings.hidden)}, head {settings.head}"
+def _settle(heir: Single, ancestor: Single) -> None:
+    """Statistics that were taken over are applied as this run's settings say, where those differ."""
+    for part in heir.modules():
+        if isinstance(part, Perception) and heir.settings.normalizer != ancestor.settings.normalizer:
+            for _, normalizer in part.normalised():
+                normalizer.settle()
 
 
 def _fits(mine: object, theirs: object) -> bool:

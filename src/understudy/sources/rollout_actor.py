@@ -8,8 +8,8 @@ from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.protocols import Carry, ExplorationPolicy
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian, normal_log_prob
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian, normal_log_prob
 from understudy.nn.small_policy import SmallPolicy, is_small
 
 
@@ -47,11 +47,9 @@ class GaussianActor:
     """A Gaussian policy whose σ is the same in every state: noise of all steps is drawn in one call before the first,
     and log-probabilities are computed in one after the last. Both cost more than the network if done at each step."""
 
-    def __init__(
-        self, policy: ExploringPolicy, density: Gaussian, steps: int, count: int, rng: torch.Generator
-    ) -> None:
+    def __init__(self, policy: Actor, density: Gaussian, steps: int, count: int, rng: torch.Generator) -> None:
         self._policy, self._perception = policy, policy.perception
-        self._log_std = density.log_std.clamp(density.low, density.high)
+        self._log_std = density.log_std.clamp(density.limits.low, density.limits.high)
         noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
         self._mean, self._action = torch.empty_like(noise), torch.empty_like(noise)
         self._steps = list(zip(*(whole.unbind(0) for whole in (noise, self._mean, self._action)), strict=True))
@@ -60,7 +58,7 @@ class GaussianActor:
         noise, mean, action = self._steps[t]
         seen, carry = self._perception.step(obs, carry)
         mean.copy_(self._policy.trunk.outputs(seen))
-        return self._policy.send(torch.add(mean, noise, out=action)), carry
+        return self._policy.to_env_action(torch.add(mean, noise, out=action)), carry
 
     def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
         return self._action, normal_log_prob(self._mean, self._log_std, self._action)
@@ -71,11 +69,9 @@ class SmallGaussianActor:
     """The same for small policies without memory: their means come from NumPy (nn.small_policy). Log-probabilities are
     what torch thinks of the actions, in one call, as whoever learns from them will think."""
 
-    def __init__(
-        self, policy: ExploringPolicy, density: Gaussian, steps: int, count: int, rng: torch.Generator
-    ) -> None:
+    def __init__(self, policy: Actor, density: Gaussian, steps: int, count: int, rng: torch.Generator) -> None:
         self._policy, self._small = policy, SmallPolicy(policy, count)
-        self._log_std = density.log_std.clamp(density.low, density.high)
+        self._log_std = density.log_std.clamp(density.limits.low, density.limits.high)
         noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
         self._action = torch.empty_like(noise)
         self._steps = list(zip(noise.numpy(), self._action.numpy(), strict=True))
@@ -105,7 +101,7 @@ def rollout_actor(
     policy: ExplorationPolicy, steps: int, count: int, rng: torch.Generator, device: torch.device
 ) -> RolloutActor:
     """The quickest that plays this policy."""
-    if isinstance(policy, ExploringPolicy) and isinstance(policy.density, Gaussian):
+    if isinstance(policy, Actor) and isinstance(policy.distribution, Gaussian):
         kind = SmallGaussianActor if is_small(policy, count) else GaussianActor
-        return kind(policy, policy.density, steps, count, rng)
+        return kind(policy, policy.distribution, steps, count, rng)
     return SamplingActor(policy, rng, device)

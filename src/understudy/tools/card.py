@@ -6,9 +6,6 @@ from typing import Any
 from torch import Tensor
 
 from understudy.core.spec import Box, space_json
-from understudy.nn.committee import Committee
-from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.tools.portable import Port, Portable
 from understudy.tools.snippets import onnx_snippet, torchscript_snippet
 
@@ -28,7 +25,7 @@ def make_card(
         "kind": KIND,
         "format": FORMAT,
         "policy": {
-            "kind": policy_kind(policy),
+            "kind": policy.kind,
             "settings": policy.settings.model_dump(mode="json"),
             "sha256": digest,
         },
@@ -47,12 +44,6 @@ def make_card(
         "normaliser": NORMALISER,
         **facts,
     }
-
-
-def policy_kind(policy: Deployed) -> str:
-    if isinstance(policy, ExploringPolicy):
-        return "exploring policy"
-    return "committee" if isinstance(policy, Committee) else "actor"
 
 
 def _initial(part: Tensor) -> object:
@@ -83,7 +74,7 @@ def card_page(card: Mapping[str, Any], portable: Portable) -> str:
 def _about(card: Mapping[str, Any], portable: Portable) -> str:
     memory = f" It remembers: {len(portable.carried)} carry tensor(s) go in and come out." if portable.carried else ""
     return (
-        f"A greedy {card['policy']['kind']}. Normaliser, action range and clamp"
+        f"A greedy {card['policy']['kind'].replace('_', ' ')}. Normaliser, action range and clamp"
         f"{', obedience to masks' if card['action']['masked'] else ''} are inside.{memory}"
     )
 

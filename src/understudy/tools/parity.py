@@ -15,13 +15,10 @@ from understudy.core.errors import UnderstudyError
 from understudy.core.protocols import Carry
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
-from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.dropout import eval_mode
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.normalizer import Normalizer
-from understudy.nn.running_normalizer import RunningNormalizer
+from understudy.nn.perception import Perception, Seen
 from understudy.tools.portable import Port, Portable, choice_counts
 
 TOLERANCE = 1e-5
@@ -31,6 +28,7 @@ STEPS = 8
 SPREAD = 1.5
 """Of random observations, in the normalisers' standard deviations."""
 
+Columns = slice | list[int]
 Runner = Callable[[tuple[Tensor, ...]], tuple[Tensor, ...]]
 """A file that was loaded back: tensors in the order of `inputs` → tensors in the order of `outputs`."""
 
@@ -100,22 +98,13 @@ def _difference(
     """Of the worst row."""
     obs, carry = given
     if policy.discrete:
-        rows = _rated_lower(_ratings(policy, obs, carry), found[0], choice_counts(policy))
-    elif isinstance(policy, Committee) and policy.settings.verdict == "max_q":
+        rows = _rated_lower(policy.ratings(obs, carry), found[0], choice_counts(policy))
+    elif isinstance(policy, Committee) and policy.settings.combine == "max_q":
         rows = _from_either(policy, obs, expected[0], found[0])
     else:
         rows = _apart(policy, expected[0], found[0])
     parts = [(mine - theirs).abs() / mine.abs().amax().clamp_min(1.0) for mine, theirs in _pairs(expected, found)]
     return max(float(part.amax()) for part in (rows, *parts))
-
-
-def _ratings(policy: Deployed, obs: Obs, carry: Carry) -> Tensor:
-    """The live policy's logits [B, K], forbidden ones lowest. They are not asked of what is being checked."""
-    mask = obs[ACTION_MASK].bool() if policy.spec.masked else None
-    if isinstance(policy, ExploringPolicy):
-        return policy.density.features(policy.trunk(policy.perception.step(obs, carry)[0]), mask)
-    assert isinstance(policy, Actor)
-    return policy.features(policy.view(obs), mask)
 
 
 def _pairs(expected: tuple[Tensor, ...], found: tuple[Tensor, ...]) -> list[tuple[Tensor, Tensor]]:
@@ -140,12 +129,12 @@ def _rated_lower(logits: Tensor, found: Tensor, counts: list[int]) -> Tensor:
 
 def _from_either(policy: Committee, obs: Obs, expected: Tensor, found: Tensor) -> Tensor:
     """Distance [B] from the action that is rated higher, or from the other one where both are rated alike."""
-    state = policy.a.view(obs)
-    a, b = (actor.head.mode(actor.features(state)) for actor in (policy.a, policy.b))
-    ratings = [torch.stack([judge(state, action).amin(0) for judge in policy.judges]).sum(0) for action in (a, b)]
+    seen = Seen(obs)
+    a, b = (actor.greedy(seen.by(actor)) for actor in (policy.a, policy.b))
+    ratings = [policy.rate(seen, action) for action in (a, b)]
     gap = (ratings[0] - ratings[1]).abs() / ratings[0].abs().clamp_min(1.0)
     lower = torch.where((ratings[0] >= ratings[1]).unsqueeze(-1), b, a)
-    other = _apart(policy, policy.a.action_centre + policy.a.action_half_range * lower, found)
+    other = _apart(policy, policy.to_env_action(lower), found)
     return torch.minimum(_apart(policy, expected, found), torch.maximum(other, gap))
 
 
@@ -155,7 +144,8 @@ def random_observations(portable: Portable, batch: int, rng: torch.Generator) ->
     drawn = {port.name: _draw(port, batch, portable.policy, rng) for port in ports}
     for name, values in normalised_groups(portable.policy).items():
         for columns, normalizer in values:
-            drawn[name][..., columns] = normalizer(SPREAD * torch.randn(drawn[name][..., columns].shape, generator=rng))
+            noise = SPREAD * torch.randn(drawn[name][..., columns].shape, generator=rng)
+            drawn[name][..., columns] = normalizer(noise)
     return tuple(drawn.values())
 
 
@@ -180,25 +170,11 @@ def random_mask(batch: int, counts: list[int], rng: torch.Generator) -> Tensor:
 Inverse = Callable[[Tensor], Tensor]
 
 
-def normalised_groups(policy: Deployed) -> dict[str, list[tuple[slice, Inverse]]]:
+def normalised_groups(policy: Deployed) -> dict[str, list[tuple[Columns, Inverse]]]:
     """For each group that is normalised, or in part: its columns, and what makes raw values of normal ones."""
-    groups: dict[str, list[tuple[slice, Inverse]]] = {}
-    if not isinstance(policy, ExploringPolicy):
-        view = policy.view if isinstance(policy, Actor) else policy.a.view
-        for name, module in view.normalizers.items():
-            assert isinstance(module, Normalizer)
-            if policy.spec.observation[name].dtype != "uint8":
-                groups[name] = [(slice(None), _raw(module))]
-        return groups
-    for entry in policy.perception.inputs:
-        key = "of_" + entry.name.replace(".", "/")
-        if key in policy.perception.normalizers:
-            module = policy.perception.normalizers[key]
-            assert isinstance(module, RunningNormalizer)
-            columns = slice(None) if entry.columns is None else slice(*entry.columns)
-            groups.setdefault(entry.group, []).append((columns, module.inverse))
-    return groups
-
-
-def _raw(normalizer: Normalizer) -> Inverse:
-    return lambda normal: normal / normalizer.scale + normalizer.mean
+    groups: dict[str, dict[str, tuple[Columns, Inverse]]] = {}
+    for part in policy.modules():
+        if isinstance(part, Perception):
+            for entry, normalizer in part.normalised():
+                groups.setdefault(entry.group, {}).setdefault(entry.name, (entry.picked, normalizer.inverse))
+    return {group: list(inputs.values()) for group, inputs in groups.items()}

@@ -9,7 +9,6 @@ import copy
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from understudy.nn.activated_mlp import ActivatedMLP
 from understudy.nn.activations import Activation, activate
 from understudy.nn.deployed import Deployed
 from understudy.nn.mlp import MLP, StackedLayerNorm
@@ -20,7 +19,7 @@ class PlainNorm(nn.Module):
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
-        assert isinstance(norm, (nn.LayerNorm, StackedLayerNorm))
+        assert isinstance(norm, StackedLayerNorm)
         self.weight, self.bias = (nn.Parameter(part.detach().clone()) for part in (norm.weight, norm.bias))
         self.width = norm.weight.shape[-1]
 
@@ -31,9 +30,9 @@ class PlainNorm(nn.Module):
 class PlainLayers(nn.Module):
     """[B, inputs] → [B, outputs], or [K, B, outputs] of a stack: what an MLP gives that drops nothing."""
 
-    def __init__(self, network: MLP | ActivatedMLP) -> None:
+    def __init__(self, network: MLP) -> None:
         super().__init__()
-        self.activation: Activation = network.activation if isinstance(network, ActivatedMLP) else "relu"
+        self.activation: Activation = network.activation
         layers = network.layout.layers(network.flat.detach())
         self.weights = nn.ParameterList(nn.Parameter(layer.weight.clone()) for layer in layers)
         self.biases = nn.ParameterList(nn.Parameter(layer.bias.clone()) for layer in layers)
@@ -51,6 +50,6 @@ class PlainLayers(nn.Module):
 def plain_copy(policy: Deployed) -> Deployed:
     """A policy at rest on the CPU that acts like this one, with plain layers inside and nothing shared."""
     twins: dict[int, object] = {
-        id(module): PlainLayers(module) for module in policy.modules() if isinstance(module, (MLP, ActivatedMLP))
+        id(module): PlainLayers(module) for module in policy.modules() if isinstance(module, MLP)
     }
     return copy.deepcopy(policy, twins).cpu().train(False).requires_grad_(False)

@@ -14,14 +14,9 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Carry
-from understudy.core.spec import ACTION_MASK, Box, Group
-from understudy.nn.actor import Actor
-from understudy.nn.choice_density import MultiCategorical
-from understudy.nn.committee import Committee
-from understudy.nn.densities import Density
+from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, MultiDiscrete
+from understudy.nn.actor import action_range
 from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian
 from understudy.tools.plain_layers import plain_copy
 
 ACTION = "action"
@@ -42,6 +37,8 @@ class Port:
 class Portable(nn.Module):
     """What is exported: a copy of a policy, of which nothing changes."""
 
+    action_centre: Tensor
+    action_half_range: Tensor
     action_low: Tensor
     action_high: Tensor
 
@@ -58,27 +55,14 @@ class Portable(nn.Module):
         _check_names([port.name for port in (*self.inputs, *self.outputs)])
         for number, part in enumerate(self.carried):
             self.register_buffer(f"carry_{number}", part.clone())
-        space = policy.spec.action
-        sides = (space.low, space.high) if isinstance(space, Box) else ((), ())
-        for name, side in zip(("low", "high"), sides, strict=True):
-            self.register_buffer(f"action_{name}", torch.tensor(side, dtype=torch.float32))
+        for name, values in action_range(policy.spec).items():
+            self.register_buffer(f"action_{name}", values)
         self.train(False)
 
     def forward(self, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
         """[batch, …] in the order of `inputs` → [batch, …] in the order of `outputs`; one output comes as it is."""
-        chosen, after = self._choose(*self.named(tensors))
+        chosen, after = self.policy.greedy_action(*self.named(tensors))
         return (self._sent(chosen), *after) if after else self._sent(chosen)
-
-    def _choose(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
-        """The greedy action in policy space [batch, …], and what is remembered after it."""
-        policy = self.policy
-        mask = obs[ACTION_MASK].bool() if policy.spec.masked else None
-        if isinstance(policy, Committee):
-            return policy.agree(policy.a.view(obs)), carry
-        if isinstance(policy, Actor):
-            return policy.head.mode(policy.features(policy.view(obs), mask)), carry
-        seen, after = policy.perception.step(obs, carry)
-        return mode(policy.density, policy.trunk(seen), mask), after
 
     def named(self, tensors: tuple[Tensor, ...]) -> tuple[Obs, Carry]:
         """Observations by their names, and the carry."""
@@ -88,36 +72,21 @@ class Portable(nn.Module):
     def _sent(self, chosen: Tensor) -> Tensor:
         if self.policy.discrete:
             return chosen.long()
-        whole = self.policy.a if isinstance(self.policy, Committee) else self.policy
-        return torch.clamp(whole.action_centre + whole.action_half_range * chosen, self.action_low, self.action_high)
-
-
-def mode(density: Density, outputs: Tensor, mask: Tensor | None) -> Tensor:
-    """The greedy action in policy space, from a trunk's outputs [batch, outputs].
-
-    That of a Gaussian is its mean. Its σ is left out: its limits have a gradient of their own, which no file can hold.
-    """
-    if isinstance(density, Gaussian):
-        return outputs
-    if isinstance(density, (StateGaussian, TanhGaussian)):
-        return density.mode(outputs)
-    return density.mode(density.features(outputs, mask))
+        return torch.clamp(self.action_centre + self.action_half_range * chosen, self.action_low, self.action_high)
 
 
 def seen_groups(policy: Deployed) -> dict[str, Group]:
     """The observation groups a policy reads, in its order; where it reads segments, the whole group they are of."""
     groups: Mapping[str, Group] = policy.spec.observation
-    if isinstance(policy, ExploringPolicy):
-        return {entry.group: groups[entry.group] for entry in policy.perception.inputs}
-    return dict(groups)
+    return {entry.group: groups[entry.group] for entry in policy.inputs}
 
 
 def choice_counts(policy: Deployed) -> list[int]:
     """How many choices each factor of a discrete action has."""
-    if isinstance(policy, ExploringPolicy):
-        return policy.density.counts if isinstance(policy.density, MultiCategorical) else [policy.density.outputs]
-    actor = policy.a if isinstance(policy, Committee) else policy
-    return [actor.head.outputs]
+    space = policy.spec.action
+    if isinstance(space, MultiDiscrete):
+        return list(space.counts)
+    return [space.count] if isinstance(space, Discrete) else []
 
 
 def _observation_ports(policy: Deployed, groups: Mapping[str, Group]) -> list[Port]:
@@ -134,7 +103,7 @@ def _carry_ports(name: str, carried: Carry) -> list[Port]:
 def _action_port(policy: Deployed) -> Port:
     if isinstance(policy.spec.action, Box):
         return Port(ACTION, (policy.spec.action.size,), "float32")
-    factors = isinstance(policy, ExploringPolicy) and isinstance(policy.density, MultiCategorical)
+    factors = isinstance(policy.spec.action, MultiDiscrete)
     return Port(ACTION, (len(choice_counts(policy)),) if factors else (), "int64")
 
 

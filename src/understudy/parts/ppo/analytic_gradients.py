@@ -14,9 +14,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from understudy.losses.surrogate import surrogate_with_slope, value_error_with_slope
-from understudy.nn.activated_mlp import ActivatedMLP, layer_outputs, write_gradient
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian, clamp_gradient, deviation, deviation_slopes
+from understudy.nn.activated_layers import layer_outputs, write_gradient
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian, clamp_gradient, deviation, deviation_slopes
+from understudy.nn.mlp import MLP
 from understudy.nn.plain_mlp import Layer
 from understudy.nn.value_network import ValueNetwork
 
@@ -42,13 +43,16 @@ class PolicySlopes(NamedTuple):
     """[A]."""
 
 
-def is_plain(network: ExploringPolicy | ValueNetwork) -> bool:
+def is_plain(network: Actor | ValueNetwork) -> bool:
     """Its slopes are written out here."""
-    gaussian = not isinstance(network, ExploringPolicy) or isinstance(network.density, Gaussian)
-    return network.perception.fixed and network.trunk.plain and gaussian
+    if isinstance(network, Actor):
+        distribution = network.distribution
+        if not (isinstance(distribution, Gaussian) and distribution.limits.returning):
+            return False
+    return network.perception.fixed and network.trunk.plain
 
 
-def trunk_of(network: ActivatedMLP) -> Trunk:
+def trunk_of(network: MLP) -> Trunk:
     return Trunk(network.layers(), network.gradient_room()[1], network.activation)
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from understudy.core.torchscript import scripted
-from understudy.nn.exploring_policy import ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian, normal_kl, total_entropy
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian, normal_kl, total_entropy
 from understudy.nn.value_network import ValueNetwork
-from understudy.parts.optim import Adam, Moments, clipped_step
+from understudy.parts.optim import Adam, AdamState, clipped_step
 from understudy.parts.ppo.analytic_gradients import Trunk, policy_slopes, trunk_of, value_slopes
 from understudy.parts.ppo.batch import FEATURES, SEEN, PPOBatch
 from understudy.parts.ppo.settings import LARGEST_RATE, SMALLEST_RATE, PPOSettings
@@ -51,7 +51,7 @@ def policy_pass(
     trunk: Trunk,
     log_std: Tensor,
     limits: tuple[float, float],
-    moments: Moments,
+    state: AdamState,
     flat_gradient: Tensor,
     columns: tuple[Tensor, Tensor, Tensor, Tensor],
     before: Tensor | None,
@@ -89,14 +89,14 @@ def policy_pass(
             kl = normal_kl(before.index_select(0, rows), now).mean()
             kls.append(kl)
             rate.copy_(adapted_rate(rate, kl, target_kl))
-        clipped_step(moments, [slopes.to_log_std, flat_gradient], rate, max_grad_norm)
+        clipped_step(state, [slopes.to_log_std, flat_gradient], rate, max_grad_norm)
     moved = torch.stack(kls) if len(kls) > 0 else torch.empty([0])
     return PolicyTold(torch.cat(surrogates), torch.cat(log_ratios), torch.stack(entropies), moved)
 
 
 def value_pass(
     trunk: Trunk,
-    moments: Moments,
+    state: AdamState,
     flat_gradient: Tensor,
     columns: tuple[Tensor, Tensor, Tensor],
     orders: list[Tensor],
@@ -111,7 +111,7 @@ def value_pass(
     for rows in orders:
         some = seen.index_select(0, rows), value.index_select(0, rows), target.index_select(0, rows)
         errors.append(value_slopes(trunk, some[0], some[1], some[2], clip, weight))
-        clipped_step(moments, [flat_gradient], rate, max_grad_norm)
+        clipped_step(state, [flat_gradient], rate, max_grad_norm)
     return torch.cat(errors)
 
 
@@ -122,7 +122,7 @@ def _quickest(function: Callable[Given, Result], batch: PPOBatch) -> Callable[Gi
 
 @torch.no_grad()
 def teach_policy(
-    policy: ExploringPolicy,
+    policy: Actor,
     optimizer: Adam,
     batch: PPOBatch,
     orders: list[Tensor],
@@ -130,13 +130,13 @@ def teach_policy(
     settings: PPOSettings,
 ) -> PolicyTold:
     """One step of a plain policy for each order of a study's rows; `rate` is written to if it adapts."""
-    density = policy.density
+    density = policy.distribution
     assert isinstance(density, Gaussian)
     return _quickest(policy_pass, batch)(
         trunk_of(policy.trunk),
         density.log_std,
-        (density.low, density.high),
-        optimizer.moments([density.log_std, policy.trunk.flat]),
+        (density.limits.low, density.limits.high),
+        optimizer.state([density.log_std, policy.trunk.flat]),
         policy.trunk.gradient_room()[0],
         (batch.policy_obs[SEEN], batch.action, batch.log_prob, batch.advantage),
         batch.extra.get(FEATURES),
@@ -161,7 +161,7 @@ def teach_value(
     """The same of a plain value function: squared errors of all rows [S·B]."""
     return _quickest(value_pass, batch)(
         trunk_of(value.trunk),
-        optimizer.moments([value.trunk.flat]),
+        optimizer.state([value.trunk.flat]),
         value.trunk.gradient_room()[0],
         (batch.value_obs[SEEN], batch.value, batch.target),
         orders,

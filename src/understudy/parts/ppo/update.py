@@ -21,7 +21,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.core.state import Static
 from understudy.losses.returns import generalised_advantages
 from understudy.losses.surrogate import clip_fraction, clipped_surrogate, clipped_value_error
-from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam
@@ -62,7 +62,7 @@ class Tally:
 @dataclass
 class Proximal:
     settings: Static[PPOSettings]
-    policy: Static[ExploringPolicy]
+    policy: Static[Actor]
     value: Static[ValueNetwork]
     """Both belong to the algorithm, which hands them over."""
     updates_planned: Static[int]
@@ -80,7 +80,7 @@ class Proximal:
     def of(
         cls,
         settings: PPOSettings,
-        policy: ExploringPolicy,
+        policy: Actor,
         value: ValueNetwork,
         shuffle: torch.Generator,
         environments: int,
@@ -164,7 +164,7 @@ class Proximal:
             extra[FEATURES] = judged.features
         return extra
 
-    def _shown(self, network: ExploringPolicy | ValueNetwork, obs: Obs) -> Obs:
+    def _shown(self, network: Actor | ValueNetwork, obs: Obs) -> Obs:
         """Observations, or what the network makes of them where that does not change until all is learned."""
         if not network.perception.fixed:
             return obs
@@ -241,7 +241,7 @@ class Proximal:
         """[], with gradient."""
         obs, clip = batch.value_obs, self.settings.value_clip
         if SEEN in obs:
-            value = self.value.judge(obs[SEEN])
+            value = self.value(obs[SEEN])
         else:
             value = self.value.evaluate(obs, batch.value_carry, batch.extra.get(RESETS))
         error = (value - batch.target).square()
@@ -254,7 +254,7 @@ class Proximal:
     @torch.no_grad()
     def _moved(self, batch: PPOBatch, features: Tensor) -> Tensor:
         """KL(before‖now) []."""
-        return batch.counted(self.policy.density.kl(batch.extra[FEATURES], features)).mean()
+        return batch.counted(self.policy.distribution.kl(batch.extra[FEATURES], features)).mean()
 
     def _decay(self) -> None:
         """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""

@@ -12,8 +12,8 @@ from understudy.core.protocols import Policy
 from understudy.core.rng import stream
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.distributions.gaussians import TanhMeanGaussian
 from understudy.nn.dropout import eval_mode
-from understudy.nn.heads import LOG_STD_MAX, LOG_STD_MIN, TanhMeanGaussian
 from understudy.sources.importance.settings import BehaviourSettings
 from understudy.sources.importance.states import States, Visits
 from understudy.sources.sampling.draws import uniform_rows
@@ -33,9 +33,10 @@ class Behaviour:
 
     @classmethod
     def of(cls, states: States, settings: BehaviourSettings) -> "Behaviour":
-        shape = ActorSettings(hidden=settings.hidden, head="gaussian")
+        shape = ActorSettings(hidden=settings.hidden, hide=states.left_out())
         rng = stream(states.seed, "importance/behaviour/init")
-        actor = Actor(states.dataset.spec, states.moments(), shape, rng)
+        actor = Actor(states.dataset.spec, shape, rng)
+        actor.perception.fit(states.dataset.moments(), states.dataset.steps)
         return cls(states, settings, actor.to(states.data.device))
 
     def learn(self, where: str) -> None:
@@ -45,7 +46,7 @@ class Behaviour:
         for _ in range(self.settings.updates):
             index = uniform_rows(self.settings.batch_size, self.states.dataset.steps, rng)
             rows = self.states.rows(index)
-            loss = -self.actor.log_prob(self.actor.view(rows.obs), rows.action).mean()
+            loss = -self.actor.log_prob(self.actor.perception.look(rows.obs), rows.action).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -61,7 +62,8 @@ class Behaviour:
         visits = self.states.some(SPREAD_ROWS, "behaviour/spread")
         missed = visits.rows.action - self._mean(visits)
         spread = missed.square().mean(0).clamp(min=1e-12).log() / 2
-        self._head.log_std.copy_(spread.clamp(LOG_STD_MIN, LOG_STD_MAX))
+        limits = self._gaussian.limits
+        self._gaussian.log_std.copy_(spread.clamp(limits.low, limits.high))
 
     @torch.no_grad()
     def ratios(self, visits: Visits, policy: Policy, ceiling: float) -> Tensor:
@@ -80,14 +82,14 @@ class Behaviour:
     @property
     def sigma(self) -> Tensor:
         """Of each action dimension [A], float64."""
-        return self._head.log_std.detach().double().cpu().exp().clamp(min=self.settings.smallest_sigma)
+        return self._gaussian.log_std.detach().double().cpu().exp().clamp(min=self.settings.smallest_sigma)
 
     def _mean(self, visits: Visits) -> Tensor:
         with eval_mode(self.actor):
-            return self._head.mode(self.actor.features(self.actor.view(visits.rows.obs)))
+            return self.actor.greedy(self.actor.perception.look(visits.rows.obs))
 
     @property
-    def _head(self) -> TanhMeanGaussian:
-        head = self.actor.head
-        assert isinstance(head, TanhMeanGaussian)
-        return head
+    def _gaussian(self) -> TanhMeanGaussian:
+        distribution = self.actor.distribution
+        assert isinstance(distribution, TanhMeanGaussian)
+        return distribution

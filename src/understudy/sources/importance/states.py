@@ -9,7 +9,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError
-from understudy.core.protocols import Demand, Moments, Policy
+from understudy.core.protocols import Demand, Policy
 from understudy.core.rng import stream
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
@@ -72,15 +72,15 @@ class States:
         self.dataset.release()
         return Visits(rows, self.vectors(rows.obs))
 
-    def moments(self) -> dict[str, Moments]:
-        """Of every group; what does not count has infinite spread, so that a network sees 0."""
-        moments, first = self.dataset.moments(), 0
-        for name, known in moments.items():
-            std = known.std.flatten().clone()
-            std[~torch.isin(torch.arange(first, first + len(std)), self.columns)] = torch.inf
-            moments[name] = Moments(known.mean, std.view_as(known.std))
-            first += len(std)
-        return moments
+    def left_out(self) -> dict[str, tuple[int, ...]]:
+        """Columns of vector groups that do not count, by number."""
+        counts, found, first = set(self.columns.tolist()), {}, 0
+        for name, group in self.dataset.spec.observation.items():
+            left = tuple(number for number in range(group.size) if first + number not in counts)
+            if left and len(group.shape) == 1:
+                found[name] = left
+            first += group.size
+        return found
 
     def vectors(self, obs: Obs) -> Tensor:
         """What counts of observations [n, …] as one vector each [n, d], float64, on the CPU."""

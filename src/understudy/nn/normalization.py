@@ -1,31 +1,47 @@
-"""Normalisation by what has been seen so far, as buffers: saved with the policy, applied wherever it acts.
+"""Normalisation of observations, as buffers: saved with the policy, applied wherever it acts.
 
-Statistics change in `update` and nowhere else. A learner calls it once, after it has learned from a rollout; until then
-every pass over that rollout sees the numbers the rollout was made with, and the first ratio of policies is 1.
+One thing with two ways to fill it: `fit` takes the moments of a dataset, once; `update` takes in what has been seen,
+and goes on from wherever the statistics stand. Nothing else changes them. Whoever learns from rollouts calls `update`
+once, after it has learned from one; until then every pass over that rollout sees the numbers the rollout was made with,
+and the first ratio of policies is 1.
 """
 
-import math
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from understudy.core.protocols import Moments
 from understudy.core.settings import Settings
 
 
 class NormalizerSettings(Settings):
+    """(s − μ)/(σ + ε), or (s − μ)/√(σ² + ε)."""
+
+    epsilon: float = Field(1e-3, gt=0)
+    """ε: a column that never changes gives 0, never a division by zero."""
+    epsilon_on: Literal["std", "variance"] = "std"
+    """What ε is added to: the standard deviation, as D4RL's code has it, or the variance, as Gymnasium's."""
+    clip: float | None = Field(None, gt=0)
+    """What is normalised is cut to ±clip; null is no limit."""
+    until: int | None = Field(None, gt=0)
+    """Running statistics rest once this many rows were seen; null is never."""
+
+
+class OnPolicyNormalizerSettings(NormalizerSettings):
     """(s − μ)/√(σ² + ε), with μ and σ² of all that was seen."""
 
     epsilon: float = Field(1e-8, gt=0)
-    """ε: added to the variance, so that a column that never changed gives 0."""
+    """ε: a column that never changed gives 0."""
+    epsilon_on: Literal["std", "variance"] = "variance"
+    """What ε is added to: the variance, as Gymnasium's, or the standard deviation (`std`)."""
     clip: float | None = Field(10.0, gt=0)
     """What is normalised is cut to ±clip; null is no limit."""
-    until: int | None = Field(None, gt=0)
-    """Statistics rest once this many rows were seen; null is never."""
 
 
-class RunningNormalizer(nn.Module):
-    """[..., *shape] → the same, normalised in float32. Before the first `update` μ is 0 and σ² is 1.
+class Normalizer(nn.Module):
+    """[..., *shape] → the same, normalised in float32. Before anything fills it μ is 0 and σ² is 1.
 
     Mean, variance and count are float64, merged by Chan's rule: many small updates equal one of all rows.
     """
@@ -43,7 +59,8 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(shape))
-        self.register_buffer("scale", torch.full(shape, 1.0 / math.sqrt(1.0 + settings.epsilon)))
+        self.register_buffer("scale", torch.ones(shape))
+        self.settle()
 
     def forward(self, values: Tensor) -> Tensor:
         normal = (values.float() - self.shift).mul_(self.scale)
@@ -53,6 +70,15 @@ class RunningNormalizer(nn.Module):
     def inverse(self, normal: Tensor) -> Tensor:
         """The raw values [..., *shape] of normalised ones, where none was cut."""
         return normal / self.scale + self.shift
+
+    @torch.no_grad()
+    def fit(self, moments: Moments, count: int) -> None:
+        """The statistics of a dataset of so many rows, to begin or to stay with."""
+        self.count.fill_(count)
+        self.mean.copy_(moments.mean)
+        self.variance.copy_(moments.std.double().square())
+        self.shift.copy_(moments.mean)
+        self.scale.copy_(self._inverse_scale(moments.std.square(), moments.std))
 
     @torch.no_grad()
     def update(self, values: Tensor, mask: Tensor | None = None) -> None:
@@ -75,9 +101,14 @@ class RunningNormalizer(nn.Module):
         self.variance.add_(share * (variance - self.variance + (1.0 - share) * apart.square()))
         self.mean.add_(share * apart)
         self.count.add_(new)
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
-        """What `forward` reads, in float32."""
+    @torch.no_grad()
+    def settle(self) -> None:
+        """What `forward` reads, in float32, of the statistics as they stand."""
         self.shift.copy_(self.mean)
-        self.scale.copy_((self.variance + self.settings.epsilon).rsqrt())
+        self.scale.copy_(self._inverse_scale(self.variance, self.variance.sqrt()))
+
+    def _inverse_scale(self, variance: Tensor, std: Tensor) -> Tensor:
+        epsilon = self.settings.epsilon
+        return 1.0 / (std + epsilon) if self.settings.epsilon_on == "std" else (variance + epsilon).rsqrt()

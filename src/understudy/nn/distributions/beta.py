@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from understudy.nn.heads import ACTION_LIMIT
+from understudy.nn.distributions.gaussians import ACTION_LIMIT
 
 LOG_2 = math.log(2.0)
 """a = 2x − 1 spreads the density of x ∈ [0, 1] over twice the length."""
@@ -43,6 +43,12 @@ class Beta(nn.Module):
         log_x, log_rest = torch.log1p(inside) - LOG_2, torch.log1p(-inside) - LOG_2
         density = left * log_x + right * log_rest - _log_beta(left, right) - LOG_2
         return density.sum(-1).to(features.dtype)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.mode(self.features(outputs))
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.log_prob(self.features(outputs), action)
 
     def entropy(self, features: Tensor) -> Tensor:
         left, right = features.double().chunk(2, dim=-1)

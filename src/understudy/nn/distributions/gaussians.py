@@ -1,4 +1,4 @@
-"""Gaussians that explore. Their parameter is log σ, between a floor and a ceiling: σ can never reach 0.
+"""Gaussians. Their parameter is log σ, between two limits: σ can never reach 0.
 
 An unbounded Gaussian knows nothing of the box: the action that is stored, and its log-probability, are of the draw as
 it was; only what is sent to the environment is cut. A density of the cut action would have atoms on the edge.
@@ -9,17 +9,43 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from understudy.nn.action_evaluation import ActionEvaluation
-from understudy.nn.heads import ACTION_LIMIT, HALF_LOG_2PI, normal_log_density, tanh_log_slope
-
+ACTION_LIMIT = 1.0 - 1e-5
+"""Actions are cut to this before atanh: atanh(1 − 1e-5) = 6.1, and 1 − 1e-8 is 1 in float32."""
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 UNIT_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
 """Of N(0, 1)."""
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 """Where and how much: E f(z) ≈ Σ wᵢ f(zᵢ)/√2π of a unit normal z, exact for polynomials up to degree 23."""
+
+
+def normal_log_density(value: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """log N(x; μ, σ) per dimension [..., A]."""
+    return -0.5 * ((value - mean) * torch.exp(-log_std)).square() - log_std - HALF_LOG_2PI
+
+
+def tanh_log_slope(pre_tanh: Tensor) -> Tensor:
+    """log(1 − tanh²u) per dimension, exact where `log(1 − a² + ε)` is wrong by nats."""
+    return 2.0 * (math.log(2.0) - pre_tanh - F.softplus(-2.0 * pre_tanh))
+
+
+class Limits(NamedTuple):
+    """Of log σ."""
+
+    low: float = -5.0
+    high: float = 2.0
+    returning: bool = False
+    """Beyond them a gradient that leads back inside passes."""
+
+    def hold(self, log_std: Tensor) -> Tensor:
+        return (clamp_with_gradient if self.returning else torch.clamp)(log_std, self.low, self.high)
+
+
+DEFAULT_LIMITS = Limits()
 
 
 class _Held(torch.autograd.Function):
@@ -113,17 +139,14 @@ def normal_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
 class Gaussian(nn.Module):
     """N(μ(s), diag σ²), σ the same in every state. Features [..., 2A] are μ and log σ."""
 
-    def __init__(
-        self, action_size: int, initial_std: float = 1.0, min_std: float = 1e-3, max_std: float = 10.0
-    ) -> None:
+    def __init__(self, action_size: int, initial_std: float = 1.0, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__()
         self.outputs = action_size
-        self.low, self.high = math.log(min_std), math.log(max_std)
+        self.limits = limits
         self.log_std = nn.Parameter(torch.full((action_size,), math.log(initial_std)))
 
     def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        log_std = clamp_with_gradient(self.log_std, self.low, self.high)
-        return torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
+        return torch.cat([outputs, self.limits.hold(self.log_std).expand_as(outputs)], dim=-1)
 
     def mode(self, features: Tensor) -> Tensor:
         return features.chunk(2, dim=-1)[0]
@@ -136,39 +159,82 @@ class Gaussian(nn.Module):
         mean, log_std = features.chunk(2, dim=-1)
         return normal_log_prob(mean, log_std, action)
 
-    def judge(self, outputs: Tensor, action: Tensor) -> ActionEvaluation:
-        """As `judge` makes it of the other methods, to the bit; but the gradient goes to one σ, not to each row's."""
-        log_std = clamp_with_gradient(self.log_std, self.low, self.high)
-        entropy = total_entropy(log_std).expand(outputs.shape[:-1])
-        features = torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
-        return ActionEvaluation(normal_log_prob(outputs, log_std, action), entropy, features)
-
-    def draw(self, outputs: Tensor, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        """`sample` and its `log_prob`, to the bit, without features in between. In no graph."""
-        log_std = self.log_std.clamp(self.low, self.high)
-        action = outputs + log_std.exp() * torch.randn(outputs.shape, generator=rng).to(outputs)
-        return action, deviation(outputs, log_std, action).log_prob
-
     def entropy(self, features: Tensor) -> Tensor:
         return _normal_entropy(features)
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         return normal_kl(old, new)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return outputs
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return normal_log_prob(outputs, self.limits.hold(self.log_std), action)
+
+    def evaluate(self, outputs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-probability, entropy and features as the other methods make them, to the bit; but the gradient goes to
+        one σ, not to each row's."""
+        log_std = self.limits.hold(self.log_std)
+        entropy = total_entropy(log_std).expand(outputs.shape[:-1])
+        features = torch.cat([outputs, log_std.expand_as(outputs)], dim=-1)
+        return normal_log_prob(outputs, log_std, action), entropy, features
+
+    def draw(self, outputs: Tensor, rng: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """`sample` and its `log_prob`, to the bit, without features in between. In no graph."""
+        log_std = self.log_std.clamp(self.limits.low, self.limits.high)
+        action = outputs + log_std.exp() * torch.randn(outputs.shape, generator=rng).to(outputs)
+        return action, deviation(outputs, log_std, action).log_prob
+
+
+class TanhMeanGaussian(nn.Module):
+    """N(tanh f(s), diag σ²), σ the same in every state; no squash correction. Features [..., 2A] are mean and log σ."""
+
+    def __init__(self, action_size: int, initial_std: float = 1.0, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__()
+        self.outputs = action_size
+        self.limits = limits
+        self.log_std = nn.Parameter(torch.full((action_size,), math.log(initial_std)))
+
+    def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.cat([torch.tanh(outputs), self.limits.hold(self.log_std).expand_as(outputs)], dim=-1)
+
+    def mode(self, features: Tensor) -> Tensor:
+        return features.chunk(2, dim=-1)[0]
+
+    def sample(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        """As it comes [..., A]: what is sent to the environment is cut to the box, the density is of the draw."""
+        return _normal_sample(features, rng)
+
+    def log_prob(self, features: Tensor, action: Tensor) -> Tensor:
+        mean, log_std = features.chunk(2, dim=-1)
+        return normal_log_density(action, mean, log_std).sum(-1)
+
+    def entropy(self, features: Tensor) -> Tensor:
+        """Of the Gaussian, before its draws are cut."""
+        return _normal_entropy(features)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        return normal_kl(old, new)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(outputs)
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return normal_log_density(action, torch.tanh(outputs), self.limits.hold(self.log_std)).sum(-1)
 
 
 class StateGaussian(nn.Module):
     """N(μ(s), diag σ(s)²). Features [..., 2A] are μ and log σ; a trunk that says 0 says the initial σ."""
 
-    def __init__(
-        self, action_size: int, initial_std: float = 1.0, min_std: float = 1e-3, max_std: float = 10.0
-    ) -> None:
+    def __init__(self, action_size: int, initial_std: float = 1.0, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__()
         self.outputs = 2 * action_size
-        self.start, self.low, self.high = math.log(initial_std), math.log(min_std), math.log(max_std)
+        self.limits = limits
+        self.start = math.log(initial_std)
 
     def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
         mean, log_std = outputs.chunk(2, dim=-1)
-        return torch.cat([mean, clamp_with_gradient(log_std + self.start, self.low, self.high)], dim=-1)
+        return torch.cat([mean, self.limits.hold(log_std + self.start)], dim=-1)
 
     def mode(self, features: Tensor) -> Tensor:
         return features.chunk(2, dim=-1)[0]
@@ -186,6 +252,12 @@ class StateGaussian(nn.Module):
 
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         return normal_kl(old, new)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.mode(outputs)
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.log_prob(self.features(outputs), action)
 
 
 class TanhGaussian(nn.Module):
@@ -195,11 +267,9 @@ class TanhGaussian(nn.Module):
     are of the cut action, old and new alike.
     """
 
-    def __init__(
-        self, action_size: int, initial_std: float = 1.0, min_std: float = 1e-3, max_std: float = 10.0
-    ) -> None:
+    def __init__(self, action_size: int, initial_std: float = 1.0, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__()
-        self.inside = StateGaussian(action_size, initial_std, min_std, max_std)
+        self.inside = StateGaussian(action_size, initial_std, limits)
         self.outputs = self.inside.outputs
 
     def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -230,6 +300,54 @@ class TanhGaussian(nn.Module):
     def kl(self, old: Tensor, new: Tensor) -> Tensor:
         """That of the Gaussians inside: a bijection changes nothing."""
         return normal_kl(old, new)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(self.inside.greedy(outputs))
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.log_prob(self.features(outputs), action)
+
+    @staticmethod
+    def draw(features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions [N, B, A] and log π [N, B] from unit normal noise [N, B, A], both with gradient; or without N."""
+        mean, log_std = features.chunk(2, dim=-1)
+        pre_tanh = mean + log_std.exp() * noise
+        log_density = -0.5 * noise.square() - log_std - HALF_LOG_2PI
+        return torch.tanh(pre_tanh), (log_density - tanh_log_slope(pre_tanh)).sum(-1)
+
+
+class Deterministic(nn.Module):
+    """a = tanh f(s): features [..., A] are the action. Its log-probability is −‖π(s) − a‖² [...], that of a Gaussian
+    of fixed σ up to a constant; as a point it has an entropy of −∞."""
+
+    def __init__(self, action_size: int) -> None:
+        super().__init__()
+        self.outputs = action_size
+
+    def features(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(outputs)
+
+    def mode(self, features: Tensor) -> Tensor:
+        return features
+
+    def sample(self, features: Tensor, rng: torch.Generator | None) -> Tensor:
+        return features
+
+    def log_prob(self, features: Tensor, action: Tensor) -> Tensor:
+        return -(features - action).square().sum(-1)
+
+    def entropy(self, features: Tensor) -> Tensor:
+        return torch.full_like(features[..., 0], -torch.inf)
+
+    def kl(self, old: Tensor, new: Tensor) -> Tensor:
+        """0 where the points are one, ∞ where they are two."""
+        return torch.where((old == new).all(-1), 0.0, torch.inf)
+
+    def greedy(self, outputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(outputs)
+
+    def log_likelihood(self, outputs: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.log_prob(self.features(outputs), action)
 
 
 def normal_kl(old: Tensor, new: Tensor) -> Tensor:

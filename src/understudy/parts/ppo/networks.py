@@ -1,0 +1,66 @@
+"""The networks of PPO: what they see, their shapes, and what they share."""
+
+from pydantic import Field
+
+from understudy.core.protocols import BuildContext
+from understudy.core.rng import stream
+from understudy.core.settings import Widths
+from understudy.nn.activations import Activation
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import CriticSettings
+from understudy.nn.distributions import OnPolicyDistributionSettings
+from understudy.nn.normalization import OnPolicyNormalizerSettings
+from understudy.nn.perception import Perception
+from understudy.nn.value_network import ValueNetwork, check_alike
+
+
+class OnPolicyActorSettings(ActorSettings):
+    """What the policy sees, its shape, and how it draws."""
+
+    hidden: Widths = (64, 64)
+    """Units of each hidden layer; none is a linear map."""
+    activation: Activation = "tanh"
+    """Between layers: `tanh`, `elu`, `relu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
+    output_gain: float = Field(0.01, gt=0)
+    """Of the last layer where layers start orthogonal: so small that the policy starts in the middle of its range."""
+    normalizer: OnPolicyNormalizerSettings = OnPolicyNormalizerSettings()
+    """How."""
+    distribution: OnPolicyDistributionSettings = OnPolicyDistributionSettings()
+    """Of continuous actions: a word (`gaussian`, `tanh_mean_gaussian`, `state_gaussian`, `tanh_gaussian`, `beta`), or a
+    group with its limits. Choices are always categorical."""
+
+
+class OnPolicyCriticSettings(CriticSettings):
+    """What the value function sees, its shape, and what it shares with the actor."""
+
+    hidden: Widths = (64, 64)
+    """Units of each hidden layer; none is a linear map."""
+    activation: Activation = "tanh"
+    """Between layers: `tanh`, `elu`, `relu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
+    output_gain: float = Field(1.0, gt=0)
+    """Of the last layer where layers start orthogonal."""
+    normalizer: OnPolicyNormalizerSettings = OnPolicyNormalizerSettings()
+    """How."""
+    share_encoder: bool = False
+    """Inputs that the actor sees, too, and encodes alike have one encoder for both, and both losses train it."""
+    share_memory: bool = False
+    """One memory for both, and with it everything below the trunk: then the critic sees what the actor sees, and its
+    other settings but the trunk's say the same."""
+
+
+def build_networks(
+    actor: OnPolicyActorSettings, critic: OnPolicyCriticSettings, context: BuildContext
+) -> tuple[Actor, ValueNetwork]:
+    """Fresh ones."""
+    policy = Actor(context.spec, actor, stream(context.seed, "init/actor"), where="algo.actor")
+    value = build_value(critic, policy, context)
+    return policy.to(context.device), value.to(context.device)
+
+
+def build_value(critic: OnPolicyCriticSettings, policy: Actor, context: BuildContext) -> ValueNetwork:
+    spec, rng, where = context.spec, stream(context.seed, "init/critic"), "algo.critic"
+    if critic.share_memory:
+        check_alike(critic, policy.perception, where)
+        return ValueNetwork(spec, critic, rng, perception=policy.perception, shares=True, where=where)
+    lent = policy.perception if critic.share_encoder else None
+    return ValueNetwork(spec, critic, rng, perception=Perception(spec, critic, rng, where, lent), where=where)
