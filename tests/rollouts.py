@@ -3,6 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from understudy.algorithms import ppo
+from understudy.core.protocols import Blueprint
+from understudy.core.spec import Spec
 from understudy.run.build import build_learner
 from understudy.run.on_policy import OnPolicyLearner
 from worlds import learning_from, tiny_config
@@ -39,3 +44,9 @@ def rolling(name: str, shape: str = "plain", env: str = "Pendulum-v1", **changes
     learner = build_learner(config)
     assert isinstance(learner, OnPolicyLearner)
     return learner
+
+
+def build_ppo(spec: Spec, count: int, updates: int = 10, **settings: Any) -> ppo.PPO:
+    """PPO alone, for rollouts of so many environments."""
+    blueprint = Blueprint(spec, {}, updates, 0, torch.device("cpu"), environments=count)
+    return ppo.build(ppo.Config.parse({"name": "ppo", **settings}, "algo"), blueprint)

@@ -7,29 +7,40 @@
     L(V) = mean (V(s) − y)²,  y = A + V_old(s); or, with value_clip, the larger of it and the clipped one
                                                                     → losses.surrogate.clipped_value_error
 
+in some epochs of minibatches that are drawn anew in each, none left out. With memory a minibatch is some environments'
+whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1 up to rounding.
+
 Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
 actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md.
 
 Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
 the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
 observation, not of the one before; minibatches are drawn anew in every epoch and none is dropped; a value bootstrap
-never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy and stand still during
-an update, so that the first ratio is 1 up to rounding.
+never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, final
 
-from understudy.core.batch import Rollout
+import torch
+from torch import Tensor, nn
+
+from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import Blueprint, Carry, Metrics
 from understudy.core.rng import stream
-from understudy.core.spec import Box, Discrete, MultiDiscrete
+from understudy.core.spec import ACTION_MASK, Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
+from understudy.losses.returns import generalised_advantages
+from understudy.losses.surrogate import adapted_rate, clipped_surrogate, clipped_value_error
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.parts.optim import Adam
+from understudy.parts.ppo.batch import FEATURES, RESETS, SEEN, VALID, PPOBatch, Tally
+from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.settings import PPOSettings
-from understudy.parts.ppo.update import Proximal
 
 
 class Config(PPOSettings):
@@ -51,26 +62,160 @@ class PPO:
     config: Static[Config]
     policy: ExploringPolicy
     value: ValueNetwork
-    proximal: Proximal
+    optimizers: dict[str, Adam]
+    """Of `policy` and `value`, or of both together (`all`) where they share parameters."""
+    shuffle: torch.Generator
+    rate: Tensor
+    """Adam's step size now []."""
+    value_carry: Carry
+    """What the critic remembers before the next rollout [N, …]; empty without memory of its own."""
+    updates_planned: Static[int]
+    """Where a linear schedule ends."""
+    updates: int = 0
 
     def update(self, data: Rollout) -> Metrics:
         """Some epochs of minibatches over one rollout."""
-        return self.proximal.update(data)
+        self._begin(data)
+        if not bool(data.valid.any()):  # every step only began an episode
+            self._remember(data)
+            return {}
+        batch, metrics = self._prepare(data)
+        tally = Tally()
+        if fused := fused_steps_for(self, batch):  # the same steps, compiled and side by side
+            fused.take([rows for epoch in self._epochs(batch) for rows in epoch], tally)
+        else:
+            self._take_steps(batch, tally)
+        self._remember(data)
+        return metrics | tally.metrics(self.config.clip) | {"policy/learning_rate": self.rate.clone()}
+
+    def _begin(self, rollout: Rollout) -> None:
+        """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""
+        if rollout.anew:
+            self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
+        if self.config.schedule == "linear":
+            self.rate.fill_(self.config.learning_rate * max(0.0, 1.0 - self.updates / self.updates_planned))
+        self.updates += 1
+
+    @torch.no_grad()
+    def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
+        """Values, advantages and densities before anything moves."""
+        config, resets, extra = self.config, rollout.resets, {}
+        values = self.value.around(rollout.obs, rollout.next_obs, self.value_carry, resets)
+        ends, ended = rollout.terminated, rollout.ended | ~rollout.valid
+        advantage = generalised_advantages(
+            rollout.reward, values.value, values.next_value, ends, ended, config.gamma, config.gae_lambda
+        )
+        target = advantage + values.value
+        if not bool(rollout.valid.all()):
+            extra[VALID] = rollout.valid
+        if rollout.carry or self.value_carry:
+            extra[RESETS] = resets
+        if config.schedule == "adaptive":
+            extra[FEATURES] = self.policy.evaluate(rollout.obs, rollout.carry, resets, rollout.action).features
+        batch = PPOBatch(
+            _shown(self.policy, rollout.obs),
+            _shown(self.value, rollout.obs),
+            rollout.action,
+            rollout.log_prob,
+            advantage,
+            values.value,
+            target,
+            extra,
+            rollout.carry,
+            self.value_carry,
+        )
+        kept, kept_target = batch.counted(advantage), batch.counted(target)
+        if config.normalize_advantage:
+            batch = replace(batch, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
+        metrics = {
+            "value/mean": batch.counted(values.value).mean(),
+            "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
+        }
+        return (batch if batch.sequential else batch.flattened()), metrics
+
+    def _epochs(self, batch: PPOBatch) -> Iterator[Iterator[Tensor]]:
+        return (batch.minibatches(self.config.minibatches, self.shuffle) for _ in range(self.config.epochs))
+
+    def _take_steps(self, batch: PPOBatch, tally: Tally) -> None:
+        """One step for each minibatch of each epoch, in plain autograd."""
+        for epoch in self._epochs(batch):
+            for rows in epoch:
+                minibatch = batch.select(rows)
+                policy_loss = self.policy_loss(minibatch, tally)
+                value_loss = self.config.value_coef * self.value_loss(minibatch, tally)
+                if "all" in self.optimizers:
+                    self.step("all", policy_loss + value_loss)
+                else:
+                    self.step("policy", policy_loss)
+                    self.step("value", value_loss)
+
+    def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
+        """[], with gradient; the rate adapts to where the policy stands."""
+        config, policy, obs, extra = self.config, self.policy, minibatch.policy_obs, minibatch.extra
+        seen = _seen(policy, obs, minibatch.policy_carry, extra)
+        judged = policy.judge(seen, minibatch.action, policy.mask(obs))
+        surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, config.clip)
+        entropy = minibatch.counted(judged.entropy).mean()
+        loss = minibatch.counted(surrogate).mean() - config.entropy_coef * entropy
+        tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
+        if config.schedule == "adaptive":
+            kl = minibatch.counted(policy.density.kl(extra[FEATURES], judged.features.detach())).mean()
+            tally.note("policy/kl", kl)
+            self.rate.copy_(adapted_rate(self.rate, kl, config.target_kl))
+        return loss
+
+    def value_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
+        """[], with gradient."""
+        clip = self.config.value_clip
+        value = self.value.judge(_seen(self.value, minibatch.value_obs, minibatch.value_carry, minibatch.extra))
+        error = (value - minibatch.target).square()
+        if clip is not None:
+            error = clipped_value_error(value, minibatch.value, minibatch.target, clip)
+        loss = minibatch.counted(error).mean()
+        tally.note("loss/value", loss)
+        return loss
+
+    def step(self, network: str, loss: Tensor) -> None:
+        """Of Adam, with a gradient cut to its largest norm."""
+        self.optimizers[network].minimise(loss, self.rate, max_norm=self.config.max_grad_norm)
+
+    def _remember(self, rollout: Rollout) -> None:
+        """What changes once all is learned: the critic's memory, and the normalisers."""
+        carry = self.value.after(rollout.obs, self.value_carry, rollout.resets)
+        self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
+        self.policy.observe(rollout.obs, rollout.valid)
+        self.value.observe(rollout.obs, rollout.valid)
+
+
+def _shown(network: ExploringPolicy | ValueNetwork, obs: Obs) -> Obs:
+    """Observations, or what the network makes of them where that does not change until all is learned."""
+    if not network.perception.fixed:
+        return obs
+    kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
+    return {SEEN: network.perception.look(obs), **kept}
+
+
+def _seen(network: ExploringPolicy | ValueNetwork, obs: Obs, carry: Carry, extra: Mapping[str, Tensor]) -> Tensor:
+    """What a network's trunk reads, with gradient where its perception learns."""
+    return obs[SEEN] if SEEN in obs else network.perception.sequence(obs, carry, extra.get(RESETS))
 
 
 def build(config: Config, blueprint: Blueprint) -> PPO:
-    spec, seed = blueprint.spec, blueprint.seed
+    spec, seed, count = blueprint.spec, blueprint.seed, blueprint.environments
     policy = ExploringPolicy(spec, config.actor, stream(seed, "init/actor"), where="algo.actor")
     value = ValueNetwork(spec, config.critic, stream(seed, "init/critic"), actor=policy.perception, where="algo.critic")
-    if (policy.initial(1) or value.initial(1)) and config.minibatches > blueprint.environments:
+    if (policy.initial(1) or value.initial(1)) and config.minibatches > count:
         raise ConfigError(
             "algo.minibatches",
             "with memory a minibatch is whole environments",
             got=config.minibatches,
-            expected=f"at most {blueprint.environments}",
+            expected=f"at most {count}",
         )
     policy.to(blueprint.device)
     value.to(blueprint.device)
-    shuffle = stream(seed, "shuffle")
-    proximal = Proximal.of(config, policy, value, shuffle, blueprint.environments, updates=blueprint.updates)
-    return PPO(config, policy, value, proximal)
+    shared = {id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()}
+    networks = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
+    optimizers = {name: Adam.over(network.parameters()) for name, network in networks.items()}
+    carry = tuple(part.detach().clone() for part in value.initial(count))
+    rate = torch.tensor(config.learning_rate, dtype=torch.float64)
+    return PPO(config, policy, value, optimizers, stream(seed, "shuffle"), rate, carry, blueprint.updates)

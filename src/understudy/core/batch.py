@@ -66,6 +66,12 @@ class Rollout:
         """Where an episode ended, for whatever reason [T, N]."""
         return self.terminated | self.truncated
 
+    @property
+    def resets(self) -> Tensor:
+        """[T, N], true where a memory began empty; the first step begins with `carry`, whatever it is."""
+        begins = self.ended | ~self.valid
+        return torch.cat([torch.zeros_like(begins[:1]), begins[:-1]])
+
 
 def _split(columns: Mapping[str, Tensor], rows: int) -> Iterable[Obs]:
     """One dict of long columns as many dicts of short ones; no columns, no end of empty dicts."""
