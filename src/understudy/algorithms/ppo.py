@@ -11,7 +11,8 @@ in some epochs of minibatches that are drawn anew in each, none left out. With m
 whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1 up to rounding.
 
 Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
-actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md.
+actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may
+add rewards, losses and lessons of their own; see understudy.objectives.
 
 Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
 the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
@@ -24,23 +25,26 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, final
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from understudy.core.batch import Obs, Rollout
+from understudy.core.batch import POLICY_WEIGHT, Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Blueprint, Carry, Metrics
 from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK, Box, Discrete, MultiDiscrete
+from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
 from understudy.losses.returns import generalised_advantages
 from understudy.losses.surrogate import adapted_rate, clipped_surrogate, clipped_value_error
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.objectives import Evaluation, Objectives, ObjectiveSettings
 from understudy.parts.optim import Adam
-from understudy.parts.ppo.batch import FEATURES, RESETS, SEEN, VALID, PPOBatch, Tally
+from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally, seen, shown
 from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.settings import PPOSettings
+from understudy.sources.rollout import Recorder
 
 
 class Config(PPOSettings):
@@ -54,6 +58,8 @@ class Config(PPOSettings):
     """The policy: what it sees, its shape, how it draws."""
     critic: ValueSettings = ValueSettings()
     """The value function: what it sees, its shape, what it shares with the actor."""
+    objectives: ObjectiveSettings = Field(default_factory=dict)
+    """What is added, by name, each with its settings; nothing: PPO."""
 
 
 @final
@@ -62,6 +68,7 @@ class PPO:
     config: Static[Config]
     policy: ExploringPolicy
     value: ValueNetwork
+    objectives: Objectives
     optimizers: dict[str, Adam]
     """Of `policy` and `value`, or of both together (`all`) where they share parameters."""
     shuffle: torch.Generator
@@ -81,10 +88,12 @@ class PPO:
             return {}
         batch, metrics = self._prepare(data)
         tally = Tally()
-        if fused := fused_steps_for(self, batch):  # the same steps, compiled and side by side
+        plain = self.objectives or POLICY_WEIGHT in batch.extra
+        if not plain and (fused := fused_steps_for(self, batch)):  # the same steps, compiled and side by side
             fused.take([rows for epoch in self._epochs(batch) for rows in epoch], tally)
         else:
             self._take_steps(batch, tally)
+        metrics |= self.objectives.learn(data)
         self._remember(data)
         return metrics | tally.metrics(self.config.clip) | {"policy/learning_rate": self.rate.clone()}
 
@@ -99,11 +108,13 @@ class PPO:
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
         """Values, advantages and densities before anything moves."""
-        config, resets, extra = self.config, rollout.resets, {}
+        config, resets, extra = self.config, rollout.resets, dict(rollout.extra)
+        policy_obs = {**rollout.obs, **extra}  # what was drawn beside an action is part of what it is judged by
         values = self.value.around(rollout.obs, rollout.next_obs, self.value_carry, resets)
         ends, ended = rollout.terminated, rollout.ended | ~rollout.valid
+        reward, metrics = self.objectives.add_rewards(rollout, rollout.reward)
         advantage = generalised_advantages(
-            rollout.reward, values.value, values.next_value, ends, ended, config.gamma, config.gae_lambda
+            reward, values.value, values.next_value, ends, ended, config.gamma, config.gae_lambda
         )
         target = advantage + values.value
         if not bool(rollout.valid.all()):
@@ -111,10 +122,10 @@ class PPO:
         if rollout.carry or self.value_carry:
             extra[RESETS] = resets
         if config.schedule == "adaptive":
-            extra[FEATURES] = self.policy.evaluate(rollout.obs, rollout.carry, resets, rollout.action).features
+            extra[FEATURES] = self.policy.evaluate(policy_obs, rollout.carry, resets, rollout.action).features
         batch = PPOBatch(
-            _shown(self.policy, rollout.obs),
-            _shown(self.value, rollout.obs),
+            policy_obs if self.objectives else shown(self.policy, policy_obs),
+            rollout.obs if self.objectives else shown(self.value, rollout.obs),
             rollout.action,
             rollout.log_prob,
             advantage,
@@ -127,7 +138,7 @@ class PPO:
         kept, kept_target = batch.counted(advantage), batch.counted(target)
         if config.normalize_advantage:
             batch = replace(batch, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
-        metrics = {
+        metrics |= {
             "value/mean": batch.counted(values.value).mean(),
             "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
         }
@@ -140,7 +151,7 @@ class PPO:
         """One step for each minibatch of each epoch, in plain autograd."""
         for epoch in self._epochs(batch):
             for rows in epoch:
-                minibatch = batch.select(rows)
+                minibatch = self.objectives.augment(batch.select(rows))
                 policy_loss = self.policy_loss(minibatch, tally)
                 value_loss = self.config.value_coef * self.value_loss(minibatch, tally)
                 if "all" in self.optimizers:
@@ -152,22 +163,23 @@ class PPO:
     def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
         """[], with gradient; the rate adapts to where the policy stands."""
         config, policy, obs, extra = self.config, self.policy, minibatch.policy_obs, minibatch.extra
-        seen = _seen(policy, obs, minibatch.policy_carry, extra)
-        judged = policy.judge(seen, minibatch.action, policy.mask(obs))
+        latent = seen(policy, obs, minibatch.policy_carry, extra)
+        judged = policy.judge(latent, minibatch.action, policy.mask(obs))
         surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, config.clip)
         entropy = minibatch.counted(judged.entropy).mean()
-        loss = minibatch.counted(surrogate).mean() - config.entropy_coef * entropy
+        loss = minibatch.counted(minibatch.weighed(surrogate)).mean() - config.entropy_coef * entropy
         tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
         if config.schedule == "adaptive":
             kl = minibatch.counted(policy.density.kl(extra[FEATURES], judged.features.detach())).mean()
             tally.note("policy/kl", kl)
             self.rate.copy_(adapted_rate(self.rate, kl, config.target_kl))
-        return loss
+        evaluation = Evaluation(*judged, policy.density, latent)
+        return self.objectives.add_losses(minibatch, evaluation, loss, tally)
 
     def value_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
         """[], with gradient."""
         clip = self.config.value_clip
-        value = self.value.judge(_seen(self.value, minibatch.value_obs, minibatch.value_carry, minibatch.extra))
+        value = self.value.judge(seen(self.value, minibatch.value_obs, minibatch.value_carry, minibatch.extra))
         error = (value - minibatch.target).square()
         if clip is not None:
             error = clipped_value_error(value, minibatch.value, minibatch.target, clip)
@@ -177,7 +189,13 @@ class PPO:
 
     def step(self, network: str, loss: Tensor) -> None:
         """Of Adam, with a gradient cut to its largest norm."""
-        self.optimizers[network].minimise(loss, self.rate, max_norm=self.config.max_grad_norm)
+        optimizer = self.optimizers[network]
+        gradients = torch.autograd.grad(loss, optimizer.parameters, materialize_grads=True)  # 0 where it does not reach
+        optimizer.step(gradients, self.rate, max_norm=self.config.max_grad_norm)
+
+    def recorders(self) -> Mapping[str, Recorder]:
+        """Who says something of every step while the policy plays."""
+        return self.objectives.recorders()
 
     def _remember(self, rollout: Rollout) -> None:
         """What changes once all is learned: the critic's memory, and the normalisers."""
@@ -185,19 +203,6 @@ class PPO:
         self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
         self.policy.observe(rollout.obs, rollout.valid)
         self.value.observe(rollout.obs, rollout.valid)
-
-
-def _shown(network: ExploringPolicy | ValueNetwork, obs: Obs) -> Obs:
-    """Observations, or what the network makes of them where that does not change until all is learned."""
-    if not network.perception.fixed:
-        return obs
-    kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
-    return {SEEN: network.perception.look(obs), **kept}
-
-
-def _seen(network: ExploringPolicy | ValueNetwork, obs: Obs, carry: Carry, extra: Mapping[str, Tensor]) -> Tensor:
-    """What a network's trunk reads, with gradient where its perception learns."""
-    return obs[SEEN] if SEEN in obs else network.perception.sequence(obs, carry, extra.get(RESETS))
 
 
 def build(config: Config, blueprint: Blueprint) -> PPO:
@@ -218,4 +223,5 @@ def build(config: Config, blueprint: Blueprint) -> PPO:
     optimizers = {name: Adam.over(network.parameters()) for name, network in networks.items()}
     carry = tuple(part.detach().clone() for part in value.initial(count))
     rate = torch.tensor(config.learning_rate, dtype=torch.float64)
-    return PPO(config, policy, value, optimizers, stream(seed, "shuffle"), rate, carry, blueprint.updates)
+    objectives = Objectives.build(config.objectives, blueprint)
+    return PPO(config, policy, value, objectives, optimizers, stream(seed, "shuffle"), rate, carry, blueprint.updates)

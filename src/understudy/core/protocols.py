@@ -1,7 +1,7 @@
 """The seams: what a policy, an algorithm and a source promise each other."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -38,6 +38,9 @@ class ActionSample:
     log_prob: Tensor
     """[N]."""
     carry: Carry
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    """What else was drawn, [N, …] each: stored with the action, and shown to whoever evaluates it, beside the
+    observations."""
 
 
 class ExplorationPolicy(Policy, Protocol):

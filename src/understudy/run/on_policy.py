@@ -16,7 +16,7 @@ from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.environments import MakeEnvs, check_actions, make_vector_env
 from understudy.run.outline import build_algorithm
-from understudy.sources.rollout import RolloutSource
+from understudy.sources.rollout import Recording, RolloutSource
 
 
 @final
@@ -44,7 +44,7 @@ class OnPolicyLearner:
     def update(self) -> Metrics:
         """The whole of training, in two lines."""
         data = self.source.next(self.algorithm.policy)
-        self.terms = dict(data.extra)
+        self.terms = dict(data.reward_terms)
         return self.algorithm.update(data)
 
     def metrics(self) -> Metrics:
@@ -129,7 +129,8 @@ def _learner(
     spec = envs.spec.with_segments(config.env.segments)
     blueprint = Blueprint(spec, {}, config.updates, config.seed, device, environments=envs.count)
     algorithm = cast(OnPolicy, build_algorithm(config, blueprint, checkpoint))
-    source = RolloutSource.build(envs, algorithm.policy, settings.rollout_length, config.seed, device)
+    recorders = algorithm.recorders() if isinstance(algorithm, Recording) else {}
+    source = RolloutSource.build(envs, algorithm.policy, settings.rollout_length, config.seed, device, recorders)
     learner = OnPolicyLearner(algorithm, source, config)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner

@@ -23,7 +23,7 @@ def test_every_row_is_seen_once_in_each_epoch_and_in_another_order() -> None:
 def test_rows_that_do_not_count_are_in_no_minibatch() -> None:
     valid = torch.ones(11, 3, dtype=torch.bool)
     valid[4, 1] = valid[10, 2] = False
-    rows = batch(valid=valid).flattened()
+    rows = batch(**{VALID: valid}).flattened()
     found = torch.cat([rows.select(chosen).action for chosen in rows.minibatches(4, stream(0, "shuffle"))])
     assert sorted(set(range(33)) - {int(row) for row in found}) == [13, 32]
     assert len(found) == 31

@@ -1,22 +1,25 @@
 """What PPO learns from: a rollout and what was thought of it before anything moved, whole or in minibatches; and what
 its steps tell."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
 import torch
 from torch import Tensor
 
-from understudy.core.batch import Obs
+from understudy.core.batch import POLICY_WEIGHT, Obs
 from understudy.core.protocols import Carry, Metrics
+from understudy.core.spec import ACTION_MASK
 from understudy.losses.surrogate import clip_fraction, estimated_kl
+from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.value_network import ValueNetwork
 
 SEEN = "<seen>"
 """The one group of a network whose perception has nothing to learn: what it made of the observations, once."""
-FEATURES, VALID, RESETS = "features", "valid", "resets"
-"""In `PPOBatch.extra`: the density that drew the actions, where somebody asks how far the policy has moved from it;
-which rows count, where not all do; and where a memory starts anew, where there is one."""
+FEATURES, VALID, RESETS = "<features>", "<valid>", "<resets>"
+"""In `PPOBatch.extra`, beside the rollout's: the density that drew the actions, where somebody asks how far the policy
+has moved from it; which rows count, where not all do; and where a memory starts anew, where there is one."""
 
 
 @final
@@ -33,6 +36,7 @@ class PPOBatch:
     value: Tensor
     target: Tensor
     extra: dict[str, Tensor]
+    """Facts of the rollout, and what only some settings need."""
     policy_carry: Carry = ()
     value_carry: Carry = ()
 
@@ -44,6 +48,10 @@ class PPOBatch:
     def counted(self, numbers: Tensor) -> Tensor:
         """Those of rows that count [n]."""
         return numbers[self.extra[VALID]] if VALID in self.extra else numbers
+
+    def weighed(self, numbers: Tensor) -> Tensor:
+        """Times what a row counts in the policy's loss, where that is not 1."""
+        return numbers * self.extra[POLICY_WEIGHT] if POLICY_WEIGHT in self.extra else numbers
 
     def flattened(self) -> "PPOBatch":
         """The rows [B] that count, for networks without memory."""
@@ -109,3 +117,16 @@ class Tally:
         outside = clip_fraction(log_ratio, torch.zeros_like(log_ratio), clip)
         means = {name: torch.stack(numbers).mean() for name, numbers in sorted(self.scalars.items())}
         return {"policy/kl": estimated_kl(log_ratio), **means, "policy/clip_fraction": outside}
+
+
+def shown(network: ExploringPolicy | ValueNetwork, obs: Obs) -> Obs:
+    """Observations, or what the network makes of them where that does not change until all is learned."""
+    if not network.perception.fixed:
+        return obs
+    kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
+    return {SEEN: network.perception.look(obs), **kept}
+
+
+def seen(network: ExploringPolicy | ValueNetwork, obs: Obs, carry: Carry, extra: Mapping[str, Tensor]) -> Tensor:
+    """What a network's trunk reads, with gradient where its perception learns."""
+    return obs[SEEN] if SEEN in obs else network.perception.sequence(obs, carry, extra.get(RESETS))
