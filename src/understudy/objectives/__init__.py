@@ -134,7 +134,7 @@ def parse_objectives(given: object) -> object:
         return given
     return {
         str(name): settings if isinstance(settings, Settings) else _parsed(str(name), settings)
-        for name, settings in sorted(given.items(), key=lambda item: str(item[0]))
+        for name, settings in given.items()
     }
 
 
