@@ -1,13 +1,11 @@
-"""What is set about proximal policy optimisation, whichever algorithm uses it."""
+"""What is set about proximal policy optimisation."""
 
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from understudy.core.settings import Settings
-
-SMALLEST_RATE, LARGEST_RATE = 1e-5, 1e-2
-"""Where an adaptive step size stays."""
+from understudy.losses.surrogate import LARGEST_RATE, SMALLEST_RATE
 
 
 class PPOSettings(Settings):
