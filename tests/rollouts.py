@@ -3,6 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from understudy.algorithms import ppo
+from understudy.core.protocols import BuildContext
+from understudy.core.spec import Spec
 from understudy.run.build import build_learner
 from worlds import learning_from, tiny_config
 
@@ -36,3 +41,9 @@ def rolling(name: str, shape: str = "plain", env: str = "Pendulum-v1", **changes
     algo = {"name": name, "epochs": 2, "minibatches": 2, **SHAPES[shape], **settings}
     config = tiny_config(name, NOWHERE, algo=algo, env={"id": env}, **changes)
     return build_learner(config)
+
+
+def build_ppo(spec: Spec, count: int, updates: int = 10, **settings: Any) -> ppo.PPO:
+    """PPO alone, for rollouts of so many environments."""
+    context = BuildContext(spec, updates, 0, torch.device("cpu"), num_envs=count)
+    return ppo.build(ppo.Config.parse({"name": "ppo", **settings}, "algo"), context)

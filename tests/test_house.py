@@ -21,6 +21,7 @@ LAYERS = [
     {"core"},
     {"losses", "ratios", "nn", "data", "envs"},
     {"parts", "sources"},
+    {"objectives"},
     {"algorithms"},
     {"run"},
     {"tools"},
@@ -74,11 +75,12 @@ def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
             assert layer(parts[1]) < layer(room), f"{room} may not import {name}"
 
 
-def test_no_algorithm_imports_another() -> None:
-    names = {path.stem for path in (PACKAGE / "algorithms").glob("*.py")} - {"__init__"}
+@pytest.mark.parametrize("room", ["algorithms", "objectives"])
+def test_no_algorithm_imports_another_and_no_objective(room: str) -> None:
+    names = {path.stem for path in (PACKAGE / room).glob("*.py")} - {"__init__"}
     for name in names:
-        others = {f"understudy.algorithms.{other}" for other in names - {name}}
-        for imported in imports(PACKAGE / "algorithms" / f"{name}.py"):
+        others = {f"understudy.{room}.{other}" for other in names - {name}}
+        for imported in imports(PACKAGE / room / f"{name}.py"):
             assert not any(imported.startswith(other) for other in others), f"{name} imports {imported}"
 
 
@@ -113,7 +115,7 @@ def test_termination_is_decided_in_one_function() -> None:
                 assert "terminated" not in names, f"{name_of(path)}, line {node.lineno}"
 
 
-@pytest.mark.parametrize("room", ["losses", "nn", "parts", "sources", "algorithms"])
+@pytest.mark.parametrize("room", ["losses", "nn", "parts", "sources", "objectives", "algorithms"])
 def test_hot_paths_never_wait_for_a_number(room: str) -> None:
     for path in (PACKAGE / room).glob("*.py"):
         assert not re.search(r"\.item\(\)|\.tolist\(\)", path.read_text(encoding="utf-8")), name_of(path)

@@ -1,4 +1,4 @@
-"""Ourselves: PPO's parts in the loop's two lines."""
+"""Ourselves: PPO in the loop's two lines."""
 
 import torch
 from _ppo_windows import (
@@ -16,14 +16,11 @@ from _ppo_windows import (
     serve,
 )
 
-from understudy.core.rng import stream
+from understudy.algorithms import ppo
+from understudy.core.protocols import Blueprint
 from understudy.envs.vector.contract import VectorEnv
 from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.nn.value_network import ValueNetwork, ValueSettings
-from understudy.parts.ppo.settings import PPOSettings
-from understudy.parts.ppo.update import Proximal
 from understudy.run.allocator import keep_freed_memory
 from understudy.sources.rollout import RolloutSource
 
@@ -36,27 +33,25 @@ def make_vector_env(task: Task, processes: int = 1) -> VectorEnv:
     return LocalVectorEnv(task.env, task.count, workers=processes)
 
 
-def make_learner(task: Task, world: VectorEnv, normalize: bool, memory: str, seed: int = 0) -> Proximal:
+def make_learner(task: Task, world: VectorEnv, normalize: bool, memory: str, seed: int = 0) -> ppo.PPO:
     trunk = {"hidden": task.hidden, "activation": task.activation}
-    eyes = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
+    role = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
     actor, critic = ((group,) if len(world.spec.observation) > 1 else () for group in task.groups)
-    drawn = {"density": {"initial_std": task.initial_std}}
-    policy = ExploringPolicy(
-        world.spec, ExplorerSettings.parse({**eyes, **drawn, "sees": actor}), stream(seed, "policy")
-    )
-    value = ValueNetwork(world.spec, ValueSettings.parse({**eyes, "sees": critic}), stream(seed, "value"))
-    settings = PPOSettings(
-        gamma=task.gamma,
-        entropy_coef=task.entropy_coef,
-        gae_lambda=TRACE,
-        clip=CLIP,
-        epochs=EPOCHS,
-        minibatches=MINIBATCHES,
-        learning_rate=LEARNING_RATE,
-        schedule="constant",
-        max_grad_norm=LARGEST_GRADIENT,
-    )
-    return Proximal.of(settings, policy, value, stream(seed, "shuffle"), task.count, updates=1_000_000)
+    settings = {
+        "actor": {**role, "sees": actor, "density": {"initial_std": task.initial_std}},
+        "critic": {**role, "sees": critic},
+        "gamma": task.gamma,
+        "entropy_coef": task.entropy_coef,
+        "gae_lambda": TRACE,
+        "clip": CLIP,
+        "epochs": EPOCHS,
+        "minibatches": MINIBATCHES,
+        "learning_rate": LEARNING_RATE,
+        "schedule": "constant",
+        "max_grad_norm": LARGEST_GRADIENT,
+    }
+    blueprint = Blueprint(world.spec, {}, 1_000_000, seed, torch.device("cpu"), environments=task.count)
+    return ppo.build(ppo.Config.parse(settings), blueprint)
 
 
 def main() -> None:

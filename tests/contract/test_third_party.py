@@ -1,4 +1,4 @@
-"""What another distribution registers by entry points is found, and trains, resumes, evaluates and exports like ours."""
+"""What another distribution registers by entry points is found: it trains, resumes, evaluates and exports like ours."""
 
 import subprocess
 import sys

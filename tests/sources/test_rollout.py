@@ -1,5 +1,6 @@
 """Rollouts hold what happened: true successors, the policy's own words, memory that ends with its episode."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -248,11 +249,73 @@ def test_resume_begins_new_episodes_where_it_cannot(kind: str) -> None:
     assert torch.equal(again[0].carry[0], policy.initial(COUNT)[0])
 
 
-def test_extras_are_kept_where_told() -> None:
+def test_reward_terms_are_kept_where_told() -> None:
     world = WORLDS["tensors"](PENDULUM, COUNT)
     rollout = RolloutSource.build(world, Leaning(), 5, 0).next(Leaning())
-    assert torch.equal(rollout.extra["each"], rollout.reward * 2)
-    assert torch.equal(rollout.extra["all"], torch.full((5, COUNT), 3.0))
+    assert torch.equal(rollout.reward_terms["each"], rollout.reward * 2)
+    assert torch.equal(rollout.reward_terms["all"], torch.full((5, COUNT), 3.0))
+
+
+class Ageing:
+    """Records what is seen, and for how long its episode is going on."""
+
+    def initial(self, count: int) -> Carry:
+        return (torch.zeros(count, 1),)
+
+    def record(self, obs: Obs, carry: Carry) -> tuple[dict[str, Tensor], Carry]:
+        return {"age": carry[0][:, 0], "double": 2 * obs["state"]}, (carry[0] + 1,)
+
+
+def ages(rollouts: list[Rollout]) -> Tensor:
+    """By brute force, over rollouts that follow each other [T, N]."""
+    first = torch.cat([begins(rollout) for rollout in rollouts])
+    found = torch.zeros(len(first), COUNT)
+    for t in range(1, len(found)):
+        found[t] = torch.where(first[t - 1], 0.0, found[t - 1] + 1)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["local", "next step"])
+def test_recorders_see_what_the_policy_sees_and_forget_at_the_end_of_an_episode(kind: str) -> None:
+    policy = Leaning()
+    plain, recording = (
+        RolloutSource.build(WORLDS[kind](PENDULUM, COUNT), policy, STEPS, SEED, recorders=recorders)
+        for recorders in ({}, {"old": Ageing()})
+    )
+    played = [recording.next(policy) for _ in range(3)]
+    assert torch.equal(torch.cat([rollout.extra["old/age"] for rollout in played]), ages(played))
+    assert bool(torch.cat([begins(rollout) for rollout in played]).any())
+    for rollout in played:
+        assert torch.equal(rollout.extra["old/double"], 2 * rollout.obs["state"])
+        assert same(replace(rollout, extra={}), plain.next(policy)), "recording changes nothing else"
+
+
+def test_what_recorders_remember_is_resumed_and_begins_anew_with_the_episodes() -> None:
+    policy = Leaning()
+    for kind, goes_on in (("local", True), ("tensors", False)):
+        through, resumed = (
+            RolloutSource.build(WORLDS[kind](PENDULUM, COUNT), policy, 9, SEED, recorders={"old": Ageing()})
+            for _ in range(2)
+        )
+        through.next(policy)
+        restore(resumed, capture(through), "test")
+        expected = through.next(policy).extra["old/age"]
+        found = resumed.next(policy).extra["old/age"]
+        assert torch.equal(found, expected) == goes_on
+        assert torch.equal(found[0], torch.zeros(COUNT)) == (not goes_on)
+
+
+class Noting(Leaning):
+    """Draws something else beside its actions."""
+
+    def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
+        drawn = super().draw(obs, carry, rng)
+        return replace(drawn, extra={"coin": (drawn.action > 0).float()})
+
+
+def test_what_a_policy_draws_besides_its_actions_is_stored() -> None:
+    rollout = RolloutSource.build(WORLDS["local"](PENDULUM, COUNT), Noting(), 5, SEED).next(Noting())
+    assert torch.equal(rollout.extra["coin"], (rollout.action > 0).float())
 
 
 def test_a_rollout_needs_steps() -> None:

@@ -39,7 +39,7 @@ def test_one_step_is_a_draw_to_the_bit(shape: dict[str, Any]) -> None:
     player = rollout_actor(policy, 1, COUNT, stream(2, "explore"), CPU)
     assert isinstance(player, GaussianActor)
     env_action, carry = player.play(0, obs, policy.initial(COUNT))
-    action, log_prob = player.told({"state": obs["state"][None]})
+    action, log_prob, _ = player.drawn({"state": obs["state"][None]})
     assert torch.equal(action[0], drawn.action)
     assert torch.equal(log_prob[0], drawn.log_prob)
     assert torch.equal(env_action, drawn.env_action)
@@ -53,7 +53,7 @@ def test_what_is_told_of_all_steps_is_what_the_policy_thinks_of_them() -> None:
     player, seen = rollout_actor(policy, STEPS, COUNT, stream(2, "explore"), CPU), observations()
     env_action = [player.play(t, obs, ())[0] for t, obs in enumerate(seen)]
     rows = {"state": torch.stack([obs["state"] for obs in seen])}
-    action, log_prob = player.told(rows)
+    action, log_prob, _ = player.drawn(rows)
     judged = policy.evaluate(rows, (), None, action)
     assert torch.allclose(log_prob, judged.log_prob, atol=2e-3)  # 1e-7 of a mean is 1e-4 σ
     assert torch.equal(torch.stack(env_action), policy.send(action))
@@ -68,7 +68,7 @@ def test_a_small_policy_plays_what_it_would_draw() -> None:
     assert isinstance(player, SmallGaussianActor)
     env_action = torch.stack([player.play(t, obs, ())[0].clone() for t, obs in enumerate(seen)])
     rows = {"state": torch.stack([obs["state"] for obs in seen])}
-    action, log_prob = player.told(rows)
+    action, log_prob, _ = player.drawn(rows)
     noise = torch.randn(STEPS, COUNT, 3, generator=rng)
     assert torch.allclose(action, policy.judge(rows["state"], action).features[..., :3] + 0.3 * noise, atol=1e-6)
     assert torch.allclose(env_action, policy.send(action), atol=1e-6)
@@ -83,7 +83,7 @@ def test_other_densities_are_drawn_step_by_step() -> None:
     assert isinstance(player, SamplingActor)
     drawn = [policy.draw(obs, (), rng) for obs in seen]
     env_action = [player.play(t, obs, ())[0] for t, obs in enumerate(seen)]
-    action, log_prob = player.told({})
+    action, log_prob, _ = player.drawn({})
     assert torch.equal(action, torch.stack([one.action for one in drawn]))
     assert torch.equal(log_prob, torch.stack([one.log_prob for one in drawn]))
     assert torch.equal(torch.stack(env_action), torch.stack([one.env_action for one in drawn]))

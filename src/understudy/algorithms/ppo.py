@@ -7,32 +7,44 @@
     L(V) = mean (V(s) − y)²,  y = A + V_old(s); or, with value_clip, the larger of it and the clipped one
                                                                     → losses.surrogate.clipped_value_error
 
+in some epochs of minibatches that are drawn anew in each, none left out. With memory a minibatch is some environments'
+whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1 up to rounding.
+
 Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
-actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md.
+actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may
+add rewards, losses and lessons of their own; see understudy.objectives.
 
 Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
 the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
 observation, not of the one before; minibatches are drawn anew in every epoch and none is dropped; a value bootstrap
-never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy and stand still during
-an update, so that the first ratio is 1 up to rounding.
+never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
-from torch import nn
+import torch
+from pydantic import Field
+from torch import Tensor, nn
 
-from understudy.core.batch import Rollout
+from understudy.core.batch import POLICY_WEIGHT, Rollout
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import BuildContext, Demand, Needs, Update
+from understudy.core.protocols import BuildContext, Carry, Demand, Metrics, Needs, Recorder, Update
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, MultiDiscrete
 from understudy.core.state import Static
+from understudy.losses.returns import generalised_advantages
+from understudy.losses.surrogate import adapted_rate, clipped_surrogate, clipped_value_error
 from understudy.nn.actor import Actor
+from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
+from understudy.objectives import Evaluation, Objectives, ObjectiveSettings, objective_modules, objective_roles
+from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally, seen, shown
+from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
 from understudy.parts.ppo.settings import PPOSettings
-from understudy.parts.ppo.update import Proximal
 
 
 class Config(PPOSettings):
@@ -44,6 +56,8 @@ class Config(PPOSettings):
     """The policy: what it sees, its shape, how it draws."""
     critic: OnPolicyCriticSettings = OnPolicyCriticSettings()
     """The value function: what it sees, its shape, what it shares with the actor."""
+    objectives: ObjectiveSettings = Field(default_factory=dict)
+    """What is added, by name, each with its settings; nothing: PPO."""
 
 
 @final
@@ -52,7 +66,17 @@ class PPO:
     config: Static[Config]
     policy: Actor
     value: ValueNetwork
-    proximal: Proximal
+    objectives: Objectives
+    optimizers: dict[str, Adam]
+    """Of `policy` and `value`, or of both together (`all`) where they share parameters."""
+    shuffle: torch.Generator
+    rate: Tensor
+    """Adam's step size now []."""
+    value_carry: Carry
+    """What the critic remembers before the next rollout [N, …]; empty without memory of its own."""
+    updates_planned: Static[int]
+    """Where a linear schedule ends."""
+    updates: int = 0
 
     @property
     def demand(self) -> Demand:
@@ -63,22 +87,152 @@ class PPO:
 
     def update(self, data: Rollout) -> Update:
         """Some epochs of minibatches over one rollout."""
-        return Update(self.proximal.update(data))
+        self._begin(data)
+        if not bool(data.valid.any()):  # every step only began an episode
+            self._remember(data)
+            return Update({})
+        batch, metrics = self._prepare(data)
+        tally = Tally()
+        plain = self.objectives or POLICY_WEIGHT in batch.extra
+        if not plain and (fused := fused_steps_for(self, batch)):  # the same steps, compiled and side by side
+            fused.take([rows for epoch in self._epochs(batch) for rows in epoch], tally)
+        else:
+            self._take_steps(batch, tally)
+        metrics |= self.objectives.learn(data)
+        self._remember(data)
+        return Update(metrics | tally.metrics(self.config.clip) | {"policy/learning_rate": self.rate.clone()})
+
+    def _begin(self, rollout: Rollout) -> None:
+        """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""
+        if rollout.anew:
+            self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
+        if self.config.schedule == "linear":
+            self.rate.fill_(self.config.learning_rate * max(0.0, 1.0 - self.updates / self.updates_planned))
+        self.updates += 1
+
+    @torch.no_grad()
+    def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
+        """Values, advantages and densities before anything moves."""
+        config, resets, extra = self.config, rollout.resets, dict(rollout.extra)
+        policy_obs = {**rollout.obs, **extra}  # what was drawn beside an action is part of what it is judged by
+        values = self.value.around(rollout.obs, rollout.next_obs, self.value_carry, resets)
+        ends, ended = rollout.terminated, rollout.ended | ~rollout.valid
+        reward, metrics = self.objectives.add_rewards(rollout, rollout.reward)
+        advantage = generalised_advantages(
+            reward, values.value, values.next_value, ends, ended, config.gamma, config.gae_lambda
+        )
+        target = advantage + values.value
+        if not bool(rollout.valid.all()):
+            extra[VALID] = rollout.valid
+        if rollout.carry or self.value_carry:
+            extra[RESETS] = resets
+        if config.schedule == "adaptive":
+            extra[FEATURES] = self.policy.evaluate(policy_obs, rollout.carry, resets, rollout.action).features
+        batch = PPOBatch(
+            policy_obs if self.objectives else shown(self.policy, policy_obs),
+            rollout.obs if self.objectives else shown(self.value, rollout.obs),
+            rollout.action,
+            rollout.log_prob,
+            advantage,
+            values.value,
+            target,
+            extra,
+            rollout.carry,
+            self.value_carry,
+        )
+        kept, kept_target = batch.counted(advantage), batch.counted(target)
+        if config.normalize_advantage:
+            batch = replace(batch, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
+        metrics |= {
+            "value/mean": batch.counted(values.value).mean(),
+            "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
+        }
+        return (batch if batch.sequential else batch.flattened()), metrics
+
+    def _epochs(self, batch: PPOBatch) -> Iterator[Iterator[Tensor]]:
+        return (batch.minibatches(self.config.minibatches, self.shuffle) for _ in range(self.config.epochs))
+
+    def _take_steps(self, batch: PPOBatch, tally: Tally) -> None:
+        """One step for each minibatch of each epoch, in plain autograd."""
+        for epoch in self._epochs(batch):
+            for rows in epoch:
+                minibatch = self.objectives.augment(batch.select(rows))
+                policy_loss = self.policy_loss(minibatch, tally)
+                value_loss = self.config.value_coef * self.value_loss(minibatch, tally)
+                if "all" in self.optimizers:
+                    self.step("all", policy_loss + value_loss)
+                else:
+                    self.step("policy", policy_loss)
+                    self.step("value", value_loss)
+
+    def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
+        """[], with gradient; the rate adapts to where the policy stands."""
+        config, policy, obs, extra = self.config, self.policy, minibatch.policy_obs, minibatch.extra
+        latent = seen(policy, obs, minibatch.policy_carry, extra)
+        judged = policy.judge(latent, minibatch.action, policy.mask(obs))
+        surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, config.clip)
+        entropy = minibatch.counted(judged.entropy).mean()
+        loss = minibatch.counted(minibatch.weighed(surrogate)).mean() - config.entropy_coef * entropy
+        tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
+        if config.schedule == "adaptive":
+            kl = minibatch.counted(policy.distribution.kl(extra[FEATURES], judged.features.detach())).mean()
+            tally.note("policy/kl", kl)
+            self.rate.copy_(adapted_rate(self.rate, kl, config.target_kl))
+        evaluation = Evaluation(*judged, policy.distribution, latent)
+        return self.objectives.add_losses(minibatch, evaluation, loss, tally)
+
+    def value_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
+        """[], with gradient."""
+        clip = self.config.value_clip
+        value = self.value(seen(self.value, minibatch.value_obs, minibatch.value_carry, minibatch.extra))
+        error = (value - minibatch.target).square()
+        if clip is not None:
+            error = clipped_value_error(value, minibatch.value, minibatch.target, clip)
+        loss = minibatch.counted(error).mean()
+        tally.note("loss/value", loss)
+        return loss
+
+    def step(self, network: str, loss: Tensor) -> None:
+        """Of Adam, with a gradient cut to its largest norm."""
+        optimizer = self.optimizers[network]
+        gradients = torch.autograd.grad(loss, optimizer.parameters, materialize_grads=True)  # 0 where it does not reach
+        optimizer.step(gradients, self.rate, max_norm=self.config.max_grad_norm)
+
+    def recorders(self) -> Mapping[str, Recorder]:
+        """Who says something of every step while the policy plays."""
+        return self.objectives.recorders()
+
+    def _remember(self, rollout: Rollout) -> None:
+        """What changes once all is learned: the critic's memory, and the normalisers."""
+        carry = self.value.after(rollout.obs, self.value_carry, rollout.resets)
+        self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
+        self.policy.observe(rollout.obs, rollout.valid)
+        self.value.observe(rollout.obs, rollout.valid)
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Rollout, actions=(Box, Discrete, MultiDiscrete), sources=("rollout",), compiles=False)
+    roles, modules = objective_roles(config.objectives), objective_modules(config.objectives)
+    actions, sources = (Box, Discrete, MultiDiscrete), ("rollout",)
+    return Needs(Rollout, actions, sources, roles.data, roles.policies, modules, compiles=False)
 
 
 def build(config: Config, context: BuildContext) -> PPO:
     policy, value = build_networks(config.actor, config.critic, context)
-    if (policy.initial(1) or value.initial(1)) and config.minibatches > context.num_envs:
+    count = context.num_envs
+    if (policy.initial(1) or value.initial(1)) and config.minibatches > count:
         raise ConfigError(
             "algo.minibatches",
             "with memory a minibatch is whole environments",
             got=config.minibatches,
-            expected=f"at most {context.num_envs}",
+            expected=f"at most {count}",
         )
-    shuffle = stream(context.seed, "shuffle")
-    proximal = Proximal.of(config, policy, value, shuffle, context.num_envs, updates=context.updates)
-    return PPO(config, policy, value, proximal)
+    shared = {id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()}
+    networks = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
+    settings = OptimizerSettings(kind="adamw" if config.weight_decay else "adam", weight_decay=config.weight_decay)
+    optimizers = {name: Adam.over(network.parameters(), settings) for name, network in networks.items()}
+    carry = tuple(part.detach().clone() for part in value.initial(count))
+    rate = torch.tensor(config.learning_rate, dtype=torch.float64)
+    objectives = Objectives.build(config.objectives, context)
+    return PPO(
+        config, policy, value, objectives, optimizers, stream(context.seed, "shuffle"), rate, carry, context.updates
+    )

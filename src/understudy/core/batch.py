@@ -1,7 +1,7 @@
 """What flows from a source to an algorithm."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 
 import torch
@@ -9,6 +9,8 @@ from torch import Tensor
 
 Obs = dict[str, Tensor]
 """Observations are always named groups, never "a tensor or a dict"."""
+POLICY_WEIGHT = "policy_weight"
+"""In `Rollout.extra`: what a row counts in the policy's loss [T, N], where not all count 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,11 @@ class Rollout:
     """False where nothing happened: some simulators spend a step on starting anew. Nothing may be learned there."""
     carry: tuple[Tensor, ...]
     """What the policy remembered before the first step, [N, …] each; empty for policies without memory."""
-    extra: Mapping[str, Tensor]
+    reward_terms: Mapping[str, Tensor] = field(default_factory=dict)
+    """What the environments told of their rewards, by name; NaN where one told nothing."""
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    """Other facts: what the policy drew besides its actions, by name; what objectives recorded (`objective/fact`); and
+    `POLICY_WEIGHT`, where rows have one. `valid` cannot serve as such a weight: it also cuts advantages."""
     anew: bool = False
     """Every environment began a new episode here, although the rollout before did not end one."""
 
@@ -94,6 +100,12 @@ class Rollout:
     def ended(self) -> Tensor:
         """Where an episode ended, for whatever reason [T, N]."""
         return self.terminated | self.truncated
+
+    @property
+    def resets(self) -> Tensor:
+        """[T, N], true where a memory began empty; the first step begins with `carry`, whatever it is."""
+        begins = self.ended | ~self.valid
+        return torch.cat([torch.zeros_like(begins[:1]), begins[:-1]])
 
 
 def _split(columns: Mapping[str, Tensor], rows: int) -> Iterable[Obs]:

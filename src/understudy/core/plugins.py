@@ -28,11 +28,11 @@ class Plugins:
 
     def names(self) -> dict[str, str]:
         """Name to the module that holds it."""
-        return dict(_names(self))
+        return dict(module_names(self))
 
     def find(self, name: str, offers: Iterable[str]) -> ModuleType:
         """The module of this name, or an error with the closest one; it must offer what it is asked for."""
-        known = _names(self)
+        known = module_names(self)
         if name not in known:
             raise ConfigError(self.where, f"no {self.noun} '{name}'", do=did_you_mean(name, known))
         try:
@@ -47,7 +47,8 @@ class Plugins:
 
 
 @cache
-def _names(plugins: Plugins) -> dict[str, str]:
+def module_names(plugins: Plugins) -> dict[str, str]:
+    """Found once for the whole process."""
     others = {entry.name: entry.value for entry in importlib.metadata.entry_points(group=plugins.group)}
     ours = {
         info.name: f"{plugins.package}.{info.name}" for info in pkgutil.iter_modules(plugins.path) if not info.ispkg

@@ -43,12 +43,32 @@ class ActionSample:
     log_prob: Tensor
     """[N]."""
     carry: Carry
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+    """What else was drawn, [N, …] each: stored with the action, and shown to whoever evaluates it, beside the
+    observations."""
 
 
 class ExplorationPolicy(Policy, Protocol):
     """A policy that can say how likely what it does was."""
 
     def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample: ...
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """Says something of what is seen at every step, such as what a teacher would do; it may remember."""
+
+    def initial(self, count: int) -> Carry: ...
+
+    def record(self, obs: Obs, carry: Carry) -> tuple[Mapping[str, Tensor], Carry]:
+        """Facts by name [N, …] of observations [N, …], and what is remembered after them."""
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """An algorithm that wants facts recorded while its policy plays."""
+
+    def recorders(self) -> Mapping[str, Recorder]: ...
 
 
 @dataclass(frozen=True)
@@ -98,6 +118,14 @@ MAIN = "main"
 
 
 @dataclass(frozen=True)
+class Roles:
+    """Names under which somebody reads datasets and asks frozen policies."""
+
+    data: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Needs:
     """What an algorithm's settings ask of a run. Nothing has a default that would be guessed from."""
 
@@ -111,6 +139,8 @@ class Needs:
     """Roles of datasets that it reads itself, beside what its source reads."""
     policies: tuple[str, ...] = ()
     """Roles of frozen policies (teacher, target) that it is given."""
+    modules: tuple[str, ...] = ()
+    """Names of further modules whose code decides what is learned, such as those of its objectives."""
     compiles: bool = True
     """Whether torch.compile can make one graph of an update."""
 

@@ -1,9 +1,13 @@
-"""Losses of proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
+"""Losses of proximal policy optimisation (Schulman et al. 2017, arXiv:1707.06347), and the step size that keeps it
+proximal (`adaptive`, as rsl_rl's)."""
 
 import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+
+SMALLEST_RATE, LARGEST_RATE, RATE_FACTOR = 1e-5, 1e-2, 1.5
+"""Where an adaptive step size stays, and what it is divided or multiplied by."""
 
 
 def clipped_surrogate(log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip: float) -> Tensor:
@@ -46,3 +50,22 @@ def clip_fraction(log_prob: Tensor, old_log_prob: Tensor, clip: float) -> Tensor
     """Share [] of rows whose ratio left 1 ± ε."""
     ratio = torch.exp(log_prob.detach() - old_log_prob)
     return ((ratio - 1.0).abs() > clip).float().mean()
+
+
+def estimated_kl(log_ratio: Tensor) -> Tensor:
+    """KL(before‖now) [] from log ρ [B] of actions drawn before: mean ρ − 1 − log ρ, which is never negative."""
+    return (log_ratio.exp() - 1.0 - log_ratio).mean()
+
+
+def adapted_rate(
+    rate: Tensor,
+    kl: Tensor,
+    target: float,
+    smallest: float = SMALLEST_RATE,
+    largest: float = LARGEST_RATE,
+    factor: float = RATE_FACTOR,
+) -> Tensor:
+    """Divided by 1.5 where the policy moved more than twice the target, multiplied where less than half."""
+    too_far, too_near = kl > 2.0 * target, kl < 0.5 * target
+    wished = torch.where(too_far, rate / factor, rate)
+    return torch.where(too_near & (kl > 0), wished * factor, wished).clamp(smallest, largest)

@@ -9,7 +9,7 @@ import torch
 
 from understudy.core.errors import ConfigError
 from understudy.core.machine_memory import check_room
-from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy
+from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording
 from understudy.core.spec import Spec
 from understudy.core.state import capture
 from understudy.core.wording import counted
@@ -113,7 +113,15 @@ def _joined(
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
-        spec, config.seed, device, algorithm.demand, algorithm.policy, data=data, envs=envs, policies=policies
+        spec,
+        config.seed,
+        device,
+        algorithm.demand,
+        algorithm.policy,
+        data=data,
+        envs=envs,
+        recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
+        policies=policies,
     )
     source = find_source(config.source_kind).build(config.source, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:

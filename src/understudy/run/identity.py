@@ -57,7 +57,7 @@ def identity(config: RunConfig) -> dict[str, Any]:
 
 def code_digests(config: RunConfig) -> dict[str, str]:
     """sha256 of the code behind a run, as it was when this was first asked."""
-    return sources(algorithm_names()[config.algorithm], source_names()[config.source_kind])
+    return sources(algorithm_names()[config.algorithm], source_names()[config.source_kind], *config.needs.modules)
 
 
 def seal_line(config: RunConfig) -> str:

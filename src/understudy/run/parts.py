@@ -10,18 +10,9 @@ from typing import Any, final
 
 from understudy.algorithms import find_algorithm, needs_of
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.protocols import MAIN, Needs
+from understudy.core.protocols import MAIN, Needs, Roles
 from understudy.core.settings import Settings
 from understudy.sources import find_source
-
-
-@final
-@dataclass(frozen=True)
-class Roles:
-    """Names under which a run has datasets and frozen policies."""
-
-    data: frozenset[str] = frozenset()
-    policies: frozenset[str] = frozenset()
 
 
 @final
@@ -36,7 +27,7 @@ class Parts:
     def roles(self) -> Roles:
         """What somebody in the run reads or asks."""
         needs, others = needs_of(self.algo), find_source(self.kind).needs(self.source)
-        return Roles(frozenset((*needs.data, *others.data)), frozenset((*needs.policies, *others.policies)))
+        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies))
 
 
 def parse_parts(data: Mapping[str, Any], place: str = "") -> Parts:
@@ -87,7 +78,7 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
     if MAIN not in roles.data and data.get("data"):
         what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
         raise ConfigError(f"{place}data", what, do="Leave data out.")
-    for group, asked in (("datasets", roles.data - {MAIN}), ("policies", roles.policies)):
+    for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
         for role in sorted(asked - set(given)):
             raise ConfigError(f"{place}{group}.{role}", "is required")

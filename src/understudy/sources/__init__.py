@@ -7,13 +7,13 @@ and `build(config, inputs)`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 
 from understudy.core.batch import Rollout, Sequences, Transitions
 from understudy.core.plugins import Plugins
-from understudy.core.protocols import Demand, Policy, Source, SourceNeeds
+from understudy.core.protocols import MAIN, Algorithm, Demand, Policy, Recorder, Source, SourceNeeds
 from understudy.core.settings import Settings
 from understudy.core.spec import Spec
 from understudy.data.experience import LoggedExperience
@@ -35,8 +35,15 @@ class SourceInputs:
     """The datasets that `needs` named, by role."""
     envs: tuple[VectorEnv, ...] = ()
     """The environments that `needs` asked for; the source closes them."""
+    recorders: Mapping[str, Recorder] = field(default_factory=dict)
+    """Who says something of every step while the policy plays; facts are kept as `extra[name/fact]`."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     """Frozen policies that `needs` named, by role."""
+
+    @classmethod
+    def over(cls, data: LoggedExperience, algorithm: Algorithm[Any], seed: int = 0) -> "SourceInputs":
+        """For an algorithm that learns from one dataset, outside of a run."""
+        return cls(data.spec, seed, data.device, algorithm.demand, algorithm.policy, data={MAIN: data})
 
 
 class SourceModule(Protocol):

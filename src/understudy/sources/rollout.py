@@ -6,6 +6,7 @@ that only started another (`valid` False). Whoever runs the policy over a rollou
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast, final
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.core.protocols import Carry, EnvRequest, ExplorationPolicy, Metrics, SourceNeeds
+from understudy.core.protocols import Carry, EnvRequest, ExplorationPolicy, Metrics, Recorder, SourceNeeds
 from understudy.core.rng import derived_seed, stream
 from understudy.core.settings import Count, Settings
 from understudy.core.state import Static
@@ -22,7 +23,7 @@ from understudy.envs.vector.contract import Resumable, Step, VectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.sources import SourceInputs
 from understudy.sources.episode_log import EpisodeLog
-from understudy.sources.rollout_actor import rollout_actor
+from understudy.sources.rollout_actor import rollout_actor, stacked
 from understudy.sources.rollout_storage import RolloutStorage
 
 YIELDS = Rollout
@@ -84,6 +85,10 @@ class RolloutSource:
     rollouts: int = 0
     env_steps: int = 0
     """Steps in which something happened, of all environments together."""
+    recorders: Static[Mapping[str, Recorder]] = field(default_factory=dict)
+    """They belong to the algorithm; their facts are `Rollout.extra[name/fact]`."""
+    recorder_carries: dict[str, Carry] = field(default_factory=dict)
+    """What each of them remembers: as the policy, nothing across episodes."""
     place: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of rollouts and the random state with which the world stands where it stands: other ones were
     restored from a checkpoint, and the world must follow."""
@@ -98,6 +103,7 @@ class RolloutSource:
         rollout_length: int,
         seed: int,
         device: torch.device | None = None,
+        recorders: Mapping[str, Recorder] = MappingProxyType({}),
     ) -> "RolloutSource":
         """Resets the world. Rollouts are stored on `device`, where the policy is."""
         if rollout_length < 1:
@@ -107,7 +113,9 @@ class RolloutSource:
         carry = _detached(policy.initial(envs.count), device)
         standing = envs.save() if isinstance(envs, Resumable) else {}
         log = EpisodeLog.empty(envs.count)
-        source = cls(envs, rollout_length, seed, device, obs, carry, stream(seed, "explore"), standing, log)
+        explore = stream(seed, "explore")
+        source = cls(envs, rollout_length, seed, device, obs, carry, explore, standing, log, recorders=recorders)
+        source._begin_recording()
         source._note_place()
         return source
 
@@ -132,16 +140,20 @@ class RolloutSource:
         storage = RolloutStorage(self.rollout_length, self.obs, self.device)
         player = rollout_actor(policy, self.rollout_length, self.envs.count, self.explore, self.device)
         before = carry = self.carry
+        recorder_carries, facts = self.recorder_carries, []
         for t in range(self.rollout_length):
             env_action, carry = player.play(t, storage.seen(t), carry)
             step = self.envs.step(env_action)
             storage.put(t, step)
             carry = self._carried(policy, carry, step)
-        self.carry = carry
+            if self.recorders:
+                recorded, recorder_carries = self._record(storage.seen(t), recorder_carries, step)
+                facts.append(recorded)
+        self.carry, self.recorder_carries = carry, recorder_carries
         self.obs = storage.last()
-        rollout = storage.rollout(before, *player.told(storage.all_seen()), anew=anew)
+        rollout = storage.rollout(before, player.drawn(storage.all_seen()), stacked(facts), anew=anew)
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
-        self.terms = rollout.extra
+        self.terms = rollout.reward_terms
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())
         if isinstance(self.envs, Resumable) and self.standing:
@@ -183,14 +195,30 @@ class RolloutSource:
         """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
         return self.log.ask()
 
-    def _carried(self, policy: ExplorationPolicy, carry: Carry, step: Step) -> Carry:
-        """What the policy still remembers: nothing where another episode begins."""
+    def _record(self, obs: Obs, carries: dict[str, Carry], step: Step) -> tuple[Obs, dict[str, Carry]]:
+        """What everybody says of what was seen before a step, and remembers after it."""
+        facts: Obs = {}
+        after: dict[str, Carry] = {}
+        for name, recorder in self.recorders.items():
+            found, carry = recorder.record(obs, carries[name])
+            after[name] = self._carried(recorder, carry, step)
+            facts |= {f"{name}/{fact}": values.to(self.device, copy=True) for fact, values in found.items()}
+        return facts, after
+
+    def _begin_recording(self) -> None:
+        count = self.envs.count
+        self.recorder_carries = {
+            name: _detached(recorder.initial(count), self.device) for name, recorder in self.recorders.items()
+        }
+
+    def _carried(self, owner: ExplorationPolicy | Recorder, carry: Carry, step: Step) -> Carry:
+        """What is still remembered: nothing where another episode begins."""
         if not carry:
             return carry
         begins = (step.terminated | step.truncated | ~step.valid).to(self.device)
         if not bool(begins.any()):
             return carry
-        fresh = policy.initial(self.envs.count)
+        fresh = owner.initial(self.envs.count)
         return tuple(torch.where(_wide(begins, old), new, old) for old, new in zip(carry, fresh, strict=True))
 
     def _note_place(self) -> None:
@@ -209,6 +237,7 @@ class RolloutSource:
             return False
         self.obs = _copied(self.envs.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
         self.carry = _detached(policy.initial(self.envs.count), self.device)
+        self._begin_recording()
         self.log.forget_unfinished()
         return True
 
@@ -227,7 +256,7 @@ def needs(config: Config) -> SourceNeeds:
 def build(config: Config, inputs: SourceInputs) -> RolloutSource:
     (envs,) = inputs.envs
     policy = cast(ExplorationPolicy, inputs.policy)
-    return RolloutSource.build(envs, policy, config.rollout_length, inputs.seed, inputs.device)
+    return RolloutSource.build(envs, policy, config.rollout_length, inputs.seed, inputs.device, inputs.recorders)
 
 
 def _copied(obs: Obs, device: torch.device) -> Obs:

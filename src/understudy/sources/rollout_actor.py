@@ -1,26 +1,39 @@
 """Policies for the length of one rollout, in which nothing about them changes."""
 
-from typing import Protocol, final
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from understudy.core.batch import Obs
+from understudy.core.errors import RunError
 from understudy.core.protocols import Carry, ExplorationPolicy
 from understudy.nn.actor import Actor
 from understudy.nn.distributions.gaussians import Gaussian, normal_log_prob
 from understudy.nn.small_policy import SmallPolicy, is_small
 
 
+class Drawn(NamedTuple):
+    """What a policy drew in T steps of N environments."""
+
+    action: Tensor
+    """In policy space [T, N, …]."""
+    log_prob: Tensor
+    """[T, N]."""
+    extra: Mapping[str, Tensor]
+    """What else it drew, [T, N, …] each."""
+
+
 class RolloutActor(Protocol):
-    """Plays T steps in order, and then tells what it did."""
+    """Plays T steps in order, and then says what it drew."""
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """What is sent to N environments at step t [N, …], and what is remembered."""
 
-    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        """Actions in policy space [T, N, …] and their log-probabilities [T, N], after observations [T, N, …]."""
+    def drawn(self, obs: Obs) -> Drawn:
+        """Of all steps, after observations [T, N, …]."""
 
 
 @final
@@ -31,15 +44,17 @@ class SamplingActor:
         self._policy, self._rng, self._device = policy, rng, device
         self._actions: list[Tensor] = []
         self._log_probs: list[Tensor] = []
+        self._extras: list[Obs] = []
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         drawn = self._policy.draw(obs, carry, self._rng)
         self._actions.append(drawn.action.to(self._device, copy=True))
         self._log_probs.append(drawn.log_prob.to(self._device, torch.float32, copy=True))
+        self._extras.append({name: values.to(self._device, copy=True) for name, values in drawn.extra.items()})
         return drawn.env_action, drawn.carry
 
-    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        return torch.stack(self._actions), torch.stack(self._log_probs)
+    def drawn(self, obs: Obs) -> Drawn:
+        return Drawn(torch.stack(self._actions), torch.stack(self._log_probs), stacked(self._extras))
 
 
 @final
@@ -60,8 +75,8 @@ class GaussianActor:
         mean.copy_(self._policy.trunk.outputs(seen))
         return self._policy.to_env_action(torch.add(mean, noise, out=action)), carry
 
-    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        return self._action, normal_log_prob(self._mean, self._log_std, self._action)
+    def drawn(self, obs: Obs) -> Drawn:
+        return Drawn(self._action, normal_log_prob(self._mean, self._log_std, self._action), {})
 
 
 @final
@@ -86,10 +101,20 @@ class SmallGaussianActor:
         np.minimum(np.maximum(units, self._low, out=units), self._high, out=units)
         return torch.from_numpy(units), carry
 
-    def told(self, obs: Obs) -> tuple[Tensor, Tensor]:
+    def drawn(self, obs: Obs) -> Drawn:
         policy = self._policy
         means = policy.trunk.outputs(policy.perception.look(obs).flatten(0, 1)).view_as(self._action)
-        return self._action, normal_log_prob(means, self._log_std, self._action)
+        return Drawn(self._action, normal_log_prob(means, self._log_std, self._action), {})
+
+
+def stacked(facts: list[Obs]) -> Obs:
+    """Facts of one step after the other [N, …] as columns [T, N, …]; every step has the same names."""
+    if not facts:
+        return {}
+    if any(one.keys() != facts[0].keys() for one in facts):
+        names = sorted({name for one in facts for name in one})
+        raise RunError("a rollout's facts", "are not the same at every step", got=names)
+    return {name: torch.stack([one[name] for one in facts]) for name in facts[0]}
 
 
 def scaled_noise(shape: tuple[int, ...], log_std: Tensor, rng: torch.Generator) -> Tensor:

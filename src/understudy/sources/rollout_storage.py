@@ -8,6 +8,7 @@ from torch import Tensor
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry
 from understudy.envs.vector.contract import Block, Step
+from understudy.sources.rollout_actor import Drawn
 
 
 @final
@@ -29,7 +30,7 @@ class RolloutStorage:
         self._parts = list(zip(*map(_rows, parts), strict=True))
         """Views of one step's rewards and flags: indexing at every step would cost more than it."""
         self._finals: dict[int, Obs] = {}
-        self._extras: dict[str, Tensor] = {}
+        self._reward_terms: dict[str, Tensor] = {}
         self._block_rows: dict[tuple[str, ...], tuple[Tensor, ...]] = {}
 
     def _empty(self, rows: int, like: Tensor) -> Tensor:
@@ -64,27 +65,39 @@ class RolloutStorage:
             self._blocks(step.extras.names)[t].copy_(step.extras.rows)
             return
         for name, numbers in step.extras.items():
-            if name not in self._extras:
-                self._extras[name] = torch.full((self._steps, self._count), torch.nan, device=self._device)
-            self._extras[name][t] = numbers
+            if name not in self._reward_terms:
+                self._reward_terms[name] = torch.full((self._steps, self._count), torch.nan, device=self._device)
+            self._reward_terms[name][t] = numbers
 
     def _blocks(self, names: tuple[str, ...]) -> tuple[Tensor, ...]:
-        """Room for extras that come in one piece, step by step [K, N]."""
+        """Room for reward terms that come in one piece, step by step [K, N]."""
         if names not in self._block_rows:
             room = torch.full((self._steps, len(names), self._count), torch.nan, device=self._device)
             self._block_rows[names] = room.unbind(0)
-            self._extras |= dict(zip(names, room.unbind(1), strict=True))
+            self._reward_terms |= dict(zip(names, room.unbind(1), strict=True))
         return self._block_rows[names]
 
-    def rollout(self, carry: Carry, action: Tensor, log_prob: Tensor, *, anew: bool) -> Rollout:
-        """Everything that was put, with what the policy did, and remembered before the first step."""
+    def rollout(self, carry: Carry, drawn: Drawn, facts: Obs, *, anew: bool) -> Rollout:
+        """Everything that was put, with what the policy drew, remembered before the first step, and others recorded."""
         next_obs = {name: values[1:].clone() for name, values in self._obs.items()}
         for t, final_obs in self._finals.items():
             for name, values in final_obs.items():
                 next_obs[name][t] = values
         terminated, truncated, valid = self._ends
-        facts = self.all_seen(), action, log_prob, self._reward, next_obs, terminated, truncated, valid
-        return Rollout(*facts, carry, self._extras, anew)
+        return Rollout(
+            self.all_seen(),
+            drawn.action,
+            drawn.log_prob,
+            self._reward,
+            next_obs,
+            terminated,
+            truncated,
+            valid,
+            carry,
+            self._reward_terms,
+            {**drawn.extra, **facts},
+            anew,
+        )
 
 
 def _rows(values: Tensor) -> tuple[Tensor, ...]:

@@ -1,21 +1,28 @@
-"""What PPO learns from: a rollout and the opinions of it before anything moved, whole or in parts."""
+"""What PPO learns from: a rollout and what was thought of it before anything moved, whole or in minibatches; and what
+its steps tell."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import final
 
 import torch
 from torch import Tensor
 
-from understudy.core.batch import Obs
-from understudy.core.protocols import Carry
+from understudy.core.batch import POLICY_WEIGHT, Obs
+from understudy.core.protocols import Carry, Metrics
+from understudy.core.spec import ACTION_MASK
+from understudy.losses.surrogate import clip_fraction, estimated_kl
+from understudy.nn.actor import Actor
+from understudy.nn.value_network import ValueNetwork
 
 SEEN = "<seen>"
 """The one group of a network whose perception has nothing to learn: what it made of the observations, once."""
-FEATURES, VALID, RESETS = "features", "valid", "resets"
-"""In `Study.extra`: the density that drew the actions, where somebody asks how far the policy has moved from it; which
-rows count, where not all do; and where a memory starts anew, where there is one."""
+FEATURES, VALID, RESETS = "<features>", "<valid>", "<resets>"
+"""In `PPOBatch.extra`, beside the rollout's: the density that drew the actions, where somebody asks how far the policy
+has moved from it; which rows count, where not all do; and where a memory starts anew, where there is one."""
 
 
+@final
 @dataclass(frozen=True)
 class PPOBatch:
     """Rows [B], or whole sequences [T, n] of some environments."""
@@ -29,19 +36,24 @@ class PPOBatch:
     value: Tensor
     target: Tensor
     extra: dict[str, Tensor]
+    """Facts of the rollout, and what only some settings need."""
     policy_carry: Carry = ()
     value_carry: Carry = ()
 
     @property
-    def loose(self) -> bool:
-        """Rows [B], all of which count, not sequences."""
-        return RESETS not in self.extra
+    def sequential(self) -> bool:
+        """Sequences [T, n], for memory, and some of their rows may not count; not rows [B], all of which do."""
+        return RESETS in self.extra
 
     def counted(self, numbers: Tensor) -> Tensor:
         """Those of rows that count [n]."""
         return numbers[self.extra[VALID]] if VALID in self.extra else numbers
 
-    def rows(self) -> "PPOBatch":
+    def weighed(self, numbers: Tensor) -> Tensor:
+        """Times what a row counts in the policy's loss, where that is not 1."""
+        return numbers * self.extra[POLICY_WEIGHT] if POLICY_WEIGHT in self.extra else numbers
+
+    def flattened(self) -> "PPOBatch":
         """The rows [B] that count, for networks without memory."""
         flat = self._picked(lambda column: column.flatten(0, 1))
         if VALID not in flat.extra:
@@ -49,23 +61,21 @@ class PPOBatch:
         counts = flat.extra.pop(VALID).nonzero()[:, 0]
         return flat._picked(lambda column: column.index_select(0, counts))
 
-    def orders(self, count: int, rng: torch.Generator) -> list[Tensor]:
-        """One pass, nothing left out: numbers of rows [B], or of environments where there is memory."""
-        total = self.action.shape[0 if self.loose else 1]
+    def minibatches(self, count: int, rng: torch.Generator) -> Iterator[Tensor]:
+        """One epoch, nothing left out: numbers of rows [b], or of environments where there is memory."""
+        total = self.action.shape[1 if self.sequential else 0]
         order = torch.randperm(total, generator=rng).to(self.action.device)
-        return [some for some in order.tensor_split(max(1, min(count, total))) if self._counts(some)]
+        return (chosen for chosen in order.tensor_split(max(1, min(count, total))) if self._counts(chosen))
 
-    def _counts(self, some: Tensor) -> bool:
+    def _counts(self, chosen: Tensor) -> bool:
         """Whether anything in a minibatch does."""
-        return len(some) > 0 and (VALID not in self.extra or bool(self.extra[VALID][:, some].any()))
+        return len(chosen) > 0 and (VALID not in self.extra or bool(self.extra[VALID][:, chosen].any()))
 
-    def some(self, order: Tensor) -> "PPOBatch":
+    def select(self, chosen: Tensor) -> "PPOBatch":
         """A minibatch: rows of rows [B], or whole sequences [T, n] where there is memory."""
-        return self._some(0 if self.loose else 1, order)
-
-    def _some(self, axis: int, rows: Tensor) -> "PPOBatch":
-        carries = (tuple(part[rows] for part in carry) for carry in (self.policy_carry, self.value_carry))
-        return self._picked(lambda column: column.index_select(axis, rows), *carries)
+        axis = 1 if self.sequential else 0
+        carries = (tuple(part[chosen] for part in carry) for carry in (self.policy_carry, self.value_carry))
+        return self._picked(lambda column: column.index_select(axis, chosen), *carries)
 
     def _picked(
         self, pick: Callable[[Tensor], Tensor], policy_carry: Carry = (), value_carry: Carry = ()
@@ -82,3 +92,41 @@ class PPOBatch:
             policy_carry,
             value_carry,
         )
+
+
+@final
+@dataclass
+class Tally:
+    """What the steps of an update told, read once at its end."""
+
+    scalars: dict[str, list[Tensor]] = field(default_factory=dict)
+    log_ratios: list[Tensor] = field(default_factory=list)
+
+    def note(self, name: str, number: Tensor) -> None:
+        self.scalars.setdefault(name, []).append(number.detach())
+
+    def note_policy(self, loss: Tensor, entropy: Tensor, log_ratio: Tensor) -> None:
+        self.note("loss/policy", loss)
+        self.note("policy/entropy", entropy)
+        self.log_ratios.append(log_ratio.detach().flatten())
+
+    def metrics(self, clip: float) -> Metrics:
+        """Means of what was noted, in an order that does not depend on which network was faster. Where nobody computed
+        KL(before‖now) it is estimated from the ratios."""
+        log_ratio = torch.cat(self.log_ratios)
+        outside = clip_fraction(log_ratio, torch.zeros_like(log_ratio), clip)
+        means = {name: torch.stack(numbers).mean() for name, numbers in sorted(self.scalars.items())}
+        return {"policy/kl": estimated_kl(log_ratio), **means, "policy/clip_fraction": outside}
+
+
+def shown(network: Actor | ValueNetwork, obs: Obs) -> Obs:
+    """Observations, or what the network makes of them where that does not change until all is learned."""
+    if not network.perception.fixed:
+        return obs
+    kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
+    return {SEEN: network.perception.look(obs), **kept}
+
+
+def seen(network: Actor | ValueNetwork, obs: Obs, carry: Carry, extra: Mapping[str, Tensor]) -> Tensor:
+    """What a network's trunk reads, with gradient where its perception learns."""
+    return obs[SEEN] if SEEN in obs else network.perception.sequence(obs, carry, extra.get(RESETS))

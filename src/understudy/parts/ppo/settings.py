@@ -1,13 +1,11 @@
-"""What is set about proximal policy optimisation, whichever algorithm uses it."""
+"""What is set about proximal policy optimisation."""
 
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from understudy.core.settings import Settings
-
-SMALLEST_RATE, LARGEST_RATE = 1e-5, 1e-2
-"""Where an adaptive step size stays."""
+from understudy.losses.surrogate import LARGEST_RATE, SMALLEST_RATE
 
 
 class PPOSettings(Settings):
@@ -45,6 +43,8 @@ class PPOSettings(Settings):
     """KL(before‖now) that `adaptive` aims at."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm that the gradient of each network is cut to."""
+    weight_decay: float = Field(0.0, ge=0)
+    """AdamW's; 0 is Adam."""
     normalize_advantage: bool = True
     """Advantages to mean 0 and deviation 1 over the rollout."""
 

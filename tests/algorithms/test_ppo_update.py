@@ -8,20 +8,18 @@ import pytest
 import torch
 
 from learners import differences
+from rollouts import build_ppo
 from understudy import evaluate_policy
+from understudy.algorithms.ppo import PPO, Config
 from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
 from understudy.envs.vector.local import LocalVectorEnv
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.losses.surrogate import adapted_rate
 from understudy.parts.optim import Adam, clipped_step
 from understudy.parts.parallel import run_both
-from understudy.parts.ppo import update as proximal_part
-from understudy.parts.ppo.fused_steps import adapted_rate
-from understudy.parts.ppo.settings import PPOSettings
-from understudy.parts.ppo.update import Proximal, resets_of
+from understudy.parts.ppo import fused_steps
 from understudy.sources.rollout import RolloutSource
 
 TRUNK = {"hidden": [32, 32], "activation": "tanh"}
@@ -29,26 +27,23 @@ TRUNK = {"hidden": [32, 32], "activation": "tanh"}
 
 def learner(
     env: str, count: int, steps: int, memory: dict[str, Any] | None = None, share: str = "nothing", **settings: Any
-) -> tuple[Proximal, RolloutSource]:
+) -> tuple[PPO, RolloutSource]:
     world = LocalVectorEnv(env, count)
-    eyes = {"trunk": TRUNK, **({"memory": memory} if memory else {})}
-    policy = ExploringPolicy(world.spec, ExplorerSettings.parse(eyes), stream(0, "policy"))
-    critic = ValueSettings.parse({**eyes, "share": share})
-    value = ValueNetwork(world.spec, critic, stream(0, "value"), actor=policy.perception)
-    proximal = Proximal.of(PPOSettings.parse(settings), policy, value, stream(0, "shuffle"), count, updates=10)
-    return proximal, RolloutSource.build(world, policy, steps, 0)
+    role = {"trunk": TRUNK, **({"memory": memory} if memory else {})}
+    ppo = build_ppo(world.spec, count, actor=role, critic={**role, "share": share}, **settings)
+    return ppo, RolloutSource.build(world, ppo.policy, steps, 0)
 
 
 @pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}, {"kind": "lstm", "units": 8}])
 @pytest.mark.parametrize("share", ["nothing", "everything"])
 def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any] | None, share: str) -> None:
     """Also in the second rollout, whose normalisers have seen the first one, and whose memory is not empty."""
-    proximal, source = learner("Pendulum-v1", 4, 24, memory, share, epochs=2)
+    ppo, source = learner("Pendulum-v1", 4, 24, memory, share, epochs=2)
     for _ in range(3):
-        rollout = source.next(proximal.policy)
-        judged = proximal.policy.evaluate(rollout.obs, rollout.carry, resets_of(rollout), rollout.action)
+        rollout = source.next(ppo.policy)
+        judged = ppo.policy.evaluate(rollout.obs, rollout.carry, rollout.resets, rollout.action)
         assert torch.allclose(judged.log_prob, rollout.log_prob, atol=2e-6)
-        proximal.update(rollout)
+        ppo.update(rollout)
 
 
 @pytest.mark.parametrize("kind", ["none", "gru", "lstm"])
@@ -61,59 +56,45 @@ def test_side_by_side_the_networks_learn_what_they_learn_one_after_the_other(
 
     after = []
     for at_once in (True, False):
-        monkeypatch.setattr(proximal_part, "run_both", run_both if at_once else one_after_the_other)
-        proximal, source = learner("Pendulum-v1", 4, 24, {"kind": kind, "units": 8}, schedule="linear", epochs=2)
+        monkeypatch.setattr(fused_steps, "run_both", run_both if at_once else one_after_the_other)
+        ppo, source = learner("Pendulum-v1", 4, 24, {"kind": kind, "units": 8}, schedule="linear", epochs=2)
         for _ in range(3):
-            proximal.update(source.next(proximal.policy))
-        after.append([*proximal.policy.state_dict().values(), *proximal.value.state_dict().values()])
+            ppo.update(source.next(ppo.policy))
+        after.append([*ppo.policy.state_dict().values(), *ppo.value.state_dict().values()])
     assert all(torch.equal(*pair) for pair in zip(*after, strict=True))
-
-
-def test_every_row_is_seen_once_in_each_epoch_and_in_another_order() -> None:
-    proximal, source = learner("CartPole-v1", 3, 11, minibatches=4)
-    lesson, _ = proximal._prepare(source.next(proximal.policy))
-    passes = [
-        torch.cat([lesson.some(order).log_prob for order in lesson.orders(4, proximal.shuffle)]) for _ in range(2)
-    ]
-    expected = lesson.log_prob.flatten().sort().values
-    for found in passes:
-        assert torch.equal(found.sort().values, expected)
-    assert not torch.equal(*passes)
 
 
 def test_what_only_started_an_episode_is_not_learned_from() -> None:
     """Poisoned where `valid` is False: nothing notices."""
     states = []
     for poison in (0.0, 1e6):
-        proximal, source = learner("Pendulum-v1", 4, 16, epochs=2)
-        rollout = source.next(proximal.policy)
+        ppo, source = learner("Pendulum-v1", 4, 16, epochs=2)
+        rollout = source.next(ppo.policy)
         valid, truncated = torch.ones_like(rollout.valid), rollout.truncated.clone()
         valid[5, 1] = valid[11, 3] = False
         truncated[4, 1] = truncated[10, 3] = True
         columns = {name: getattr(rollout, name) for name in Rollout.__slots__}
         poisoned = {"valid": valid, "truncated": truncated, "reward": torch.where(valid, rollout.reward, poison)}
-        proximal.update(Rollout(**{**columns, **poisoned}))
-        states.append(capture(proximal))
+        ppo.update(Rollout(**{**columns, **poisoned}))
+        states.append(capture(ppo))
     assert differences(*states) == []
 
 
 def test_an_update_is_repeatable_from_its_state() -> None:
-    proximal, source = learner("Pendulum-v1", 4, 16, {"kind": "gru", "units": 8}, epochs=2)
-    proximal.update(source.next(proximal.policy))
-    moving = [proximal, proximal.policy, proximal.value]
-    rollout, before = source.next(proximal.policy), [capture(part) for part in moving]
-    proximal.update(rollout)
-    first = [capture(part) for part in moving]
-    for part, state in zip(moving, before, strict=True):
-        restore(part, state, "test")
-    proximal.update(rollout)
-    assert [differences(was, capture(part)) for was, part in zip(first, moving, strict=True)] == [[]] * 3
-    assert {"rate", "updates"} <= before[0].keys()
+    ppo, source = learner("Pendulum-v1", 4, 16, {"kind": "gru", "units": 8}, epochs=2)
+    ppo.update(source.next(ppo.policy))
+    rollout, before = source.next(ppo.policy), capture(ppo)
+    ppo.update(rollout)
+    first = capture(ppo)
+    restore(ppo, before, "test")
+    ppo.update(rollout)
+    assert differences(first, capture(ppo)) == []
+    assert {"rate", "updates"} <= before.keys()
 
 
 def test_a_linear_rate_reaches_its_end_with_the_planned_updates() -> None:
-    proximal, source = learner("Pendulum-v1", 1, 4, learning_rate=0.5, schedule="linear", epochs=1)
-    told = [float(proximal.update(source.next(proximal.policy))["policy/learning_rate"]) for _ in range(12)]
+    ppo, source = learner("Pendulum-v1", 1, 4, learning_rate=0.5, schedule="linear", epochs=1)
+    told = [float(ppo.update(source.next(ppo.policy)).metrics["policy/learning_rate"]) for _ in range(12)]
     assert told == pytest.approx([0.5 - 0.05 * done for done in range(10)] + [0.0, 0.0])
 
 
@@ -152,42 +133,42 @@ def test_a_step_for_the_compiler_is_adams_own_to_the_bit(largest: float) -> None
 
 def test_an_adaptive_rate_beyond_its_range_is_told() -> None:
     with pytest.raises(ConfigError, match="stays within"):
-        PPOSettings.parse({"learning_rate": 0.5})
+        Config.parse({"learning_rate": 0.5})
 
 
 def test_cartpole_is_learned_in_seconds() -> None:
-    proximal, source = learner(
+    ppo, source = learner(
         "CartPole-v1", 8, 64, epochs=6, minibatches=4, learning_rate=3e-3, schedule="constant", entropy_coef=0.01
     )
-    before = evaluate_policy(proximal.policy, "CartPole-v1", 5, 0).mean
+    before = evaluate_policy(ppo.policy, "CartPole-v1", 5, 0).mean
     for _ in range(30):
-        proximal.update(source.next(proximal.policy))
+        ppo.update(source.next(ppo.policy))
     assert before < 100
-    assert evaluate_policy(proximal.policy, "CartPole-v1", 5, 0).mean > 250
+    assert evaluate_policy(ppo.policy, "CartPole-v1", 5, 0).mean > 250
 
 
 def test_new_episodes_find_an_empty_memory_in_the_critic_too() -> None:
     """A world that cannot be put back begins anew: what was remembered belongs to episodes that are gone."""
     memory = {"kind": "gru", "units": 8}
-    proximal, source = learner("Pendulum-v1", 3, 8, memory)
-    proximal.update(source.next(proximal.policy))
-    assert float(proximal.value_carry[0].abs().max()) > 0
+    ppo, source = learner("Pendulum-v1", 3, 8, memory, minibatches=3)
+    ppo.update(source.next(ppo.policy))
+    assert float(ppo.value_carry[0].abs().max()) > 0
     source.standing = {}
     source.envs_moved()
-    rollout = source.next(proximal.policy)
+    rollout = source.next(ppo.policy)
     assert rollout.anew
     seen = []
-    around = proximal.value.around
-    proximal.value.around = lambda obs, beyond, carry, resets: seen.append(carry) or around(obs, beyond, carry, resets)  # type: ignore[func-returns-value, assignment, method-assign]
-    proximal.update(rollout)
+    around = ppo.value.around
+    ppo.value.around = lambda obs, beyond, carry, resets: seen.append(carry) or around(obs, beyond, carry, resets)  # type: ignore[func-returns-value, assignment, method-assign]
+    ppo.update(rollout)
     assert float(seen[0][0].abs().max()) == 0
-    assert not source.next(proximal.policy).anew
+    assert not source.next(ppo.policy).anew
 
 
 @pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}])
 def test_a_rollout_in_which_nothing_happened_teaches_nothing(memory: dict[str, Any] | None) -> None:
-    proximal, source = learner("Pendulum-v1", 3, 4, memory, epochs=1)
-    rollout = source.next(proximal.policy)
-    before = capture(proximal.policy)
-    assert "loss/policy" not in proximal.update(replace(rollout, valid=torch.zeros_like(rollout.valid)))
-    assert differences(before, capture(proximal.policy)) == []
+    ppo, source = learner("Pendulum-v1", 3, 4, memory, epochs=1, minibatches=3)
+    rollout = source.next(ppo.policy)
+    before = capture(ppo.policy)
+    assert "loss/policy" not in ppo.update(replace(rollout, valid=torch.zeros_like(rollout.valid))).metrics
+    assert differences(before, capture(ppo.policy)) == []
