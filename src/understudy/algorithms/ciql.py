@@ -33,7 +33,7 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, final
+from typing import Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
@@ -63,16 +63,14 @@ from understudy.parts.cloning import ClonedPolicy
 from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_idle
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
 from understudy.parts.networks import NetworkBuilder, adam_for
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import ActorCriticSettings, Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 from understudy.parts.target import Target
 
 
-class Config(WeightingSettings):
+class Config(WeightingSettings, ActorCriticSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
-
-    FORMER: ClassVar = {"actor_schedule": "actor_optimizer.schedule"}
 
     name: Literal["ciql"] = "ciql"
     """The algorithm."""
@@ -105,14 +103,8 @@ class Config(WeightingSettings):
     """Rewards summed before bootstrapping."""
     polyak: float = Field(0.005, gt=0, le=1)
     """Share of the way the target critics move at each update."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for π, at the start of its schedule."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
     """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for Q."""
-    critic_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
     value_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for V."""
     value_optimizer: OptimizerSettings = OptimizerSettings()

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.settings import Count, Settings, Widths
+from understudy.core.settings import Count, Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.conservative import LagrangeForm, constraint, cql_h_gap, cql_rho_gap
@@ -41,7 +41,7 @@ from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.perception import Seen
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import ActorCriticSettings, Adam
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import TanhGaussianActorSettings, values_of_many
 from understudy.parts.target import Target
@@ -62,7 +62,7 @@ class CQLCriticSettings(CriticSettings):
     """Units of each hidden layer."""
 
 
-class Config(Settings):
+class Config(ActorCriticSettings):
     """Conservative Q-learning, continuous actions."""
 
     name: Literal["cql"] = "cql"
@@ -82,7 +82,7 @@ class Config(Settings):
     clip_diff_max: float | None = None
     """A row's gap counts no more than this."""
     lagrange: bool = False
-    """Learn a multiplier that holds the gap at lagrange_gap."""
+    """Learn a multiplier that holds the gap at lagrange_gap, with the critics' step size."""
     lagrange_gap: float = 5.0
     """τ: the gap that the multiplier aims at."""
     lagrange_form: LagrangeForm = "weight_outside"
@@ -103,12 +103,6 @@ class Config(Settings):
     """Share of the way the target critics move at each update."""
     actor_learning_rate: float = Field(3e-5, gt=0)
     """Adam's step size for π."""
-    actor_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for Q, and for the Lagrange multiplier."""
-    critic_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
     entropy_weight: float = Field(1.0, gt=0)
     """η, SAC's temperature, at the start."""
     entropy_learning_rate: float = Field(3e-5, ge=0)

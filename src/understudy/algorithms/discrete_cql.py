@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.settings import Count, Settings
+from understudy.core.settings import Count
 from understudy.core.spec import Discrete
 from understudy.core.state import Static
 from understudy.losses.action_values import (
@@ -56,11 +56,11 @@ from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.advantage_weighting import warn_if_known_to_be_wrong
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import ActorCriticSettings, Adam
 from understudy.parts.target import Target
 
 
-class Config(Settings):
+class Config(ActorCriticSettings):
     """Conservative Q-learning for discrete actions."""
 
     name: Literal["discrete_cql"] = "discrete_cql"
@@ -97,14 +97,6 @@ class Config(Settings):
     """Share of the way the target critics move when they do; 1 with a large `target_every` makes hard targets."""
     target_every: int = Field(1, ge=1)
     """Updates from one move of the target critics to the next."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for Q."""
-    critic_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for a softmax policy."""
-    actor_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
     actor: ActorSettings = ActorSettings()
     """The network of a softmax policy; a greedy one is the critics."""
     critic: CriticSettings = CriticSettings()

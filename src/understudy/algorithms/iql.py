@@ -22,7 +22,7 @@ scaled only if the run asks for it (data.reward) and observations are normalised
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from pydantic import Field
@@ -46,14 +46,12 @@ from understudy.parts.advantage_weighting import (
     warn_if_known_to_be_wrong,
 )
 from understudy.parts.networks import NetworkBuilder, adam_for
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import ActorCriticSettings, Adam, OptimizerSettings
 from understudy.parts.target import Target
 
 
-class Config(WeightingSettings):
+class Config(WeightingSettings, ActorCriticSettings):
     """Implicit Q-learning."""
-
-    FORMER: ClassVar = {"actor_schedule": "actor_optimizer.schedule"}
 
     name: Literal["iql"] = "iql"
     """The algorithm."""
@@ -65,14 +63,8 @@ class Config(WeightingSettings):
     """Rewards summed before bootstrapping."""
     polyak: float = Field(0.005, gt=0, le=1)
     """Share of the way the target critics move at each update."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for π, at the start of its schedule."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
     """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for Q."""
-    critic_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
     value_learning_rate: float = Field(3e-4, gt=0)
     """Adam's step size for V."""
     value_optimizer: OptimizerSettings = OptimizerSettings()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self, final
+from typing import ClassVar, Literal, NamedTuple, Self, final
 
 import torch
 from pydantic import Field, model_validator
@@ -37,6 +37,21 @@ class OptimizerSettings(Settings):
 
 
 PLAIN = OptimizerSettings()
+
+
+class ActorCriticSettings(Settings):
+    """How the networks of an actor-critic are optimised."""
+
+    FORMER: ClassVar = {"actor_schedule": "actor_optimizer.schedule"}
+
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for π, at the start of its schedule."""
+    actor_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
+    critic_learning_rate: float = Field(3e-4, gt=0)
+    """Adam's step size for Q, at the start of its schedule."""
+    critic_optimizer: OptimizerSettings = OptimizerSettings()
+    """Its kind, weight decay, gradient clipping and schedule."""
 
 
 class AdamState(NamedTuple):

@@ -8,7 +8,6 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.core.protocols import BuildContext
-from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import CriticSettings, QEnsemble
@@ -17,7 +16,7 @@ from understudy.nn.init import Init
 from understudy.nn.perception import Seen
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import ActorCriticSettings, Adam
 from understudy.parts.target import Target
 
 
@@ -44,7 +43,7 @@ class TD3CriticSettings(CriticSettings):
     """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
 
 
-class TD3Settings(Settings):
+class TD3Settings(ActorCriticSettings):
     """What every kind of TD3 has."""
 
     name: str = ""
@@ -59,14 +58,6 @@ class TD3Settings(Settings):
     """σ of the noise on target actions, in units of half the action range."""
     target_noise_clip: float = Field(0.5, ge=0)
     """c: that noise is cut to ±c."""
-    actor_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for the policy."""
-    actor_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
-    critic_learning_rate: float = Field(3e-4, gt=0)
-    """Adam's step size for the critics."""
-    critic_optimizer: OptimizerSettings = OptimizerSettings()
-    """Its kind, weight decay, gradient clipping and schedule."""
 
 
 @final
