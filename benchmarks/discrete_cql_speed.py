@@ -42,7 +42,7 @@ class DoubleDQN:
     optimizer: Adam
 
     def update(self, data: Transitions) -> Metrics:
-        state, next_state = self.view(data.obs), self.view(data.next_obs)
+        state, next_state = self.perception.look(data.obs), self.perception.look(data.next_obs)
         with torch.no_grad():
             wanted = torch.where(data.extra["next_mask"], self.critic.every(next_state).mean(0), -torch.inf)
             value = self.target.network(next_state, wanted.argmax(-1)).amin(0)

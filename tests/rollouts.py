@@ -19,16 +19,16 @@ SHAPES: dict[str, dict[str, Any]] = {
     "gru": {"actor": {"memory": MEMORY}, "critic": {"memory": MEMORY}},
     "lstm, shared": {
         "actor": {"memory": {"kind": "lstm", "units": 8}},
-        "critic": {"memory": {"kind": "lstm", "units": 8}, "share": "everything"},
+        "critic": {"memory": {"kind": "lstm", "units": 8}, "share_memory": True},
     },
     "memory of the actor only": {"actor": {"memory": MEMORY}},
     "encoders, shared": {
         "actor": {"encoders": {"state": {"kind": "mlp", "size": 5}}},
-        "critic": {"encoders": {"state": {"kind": "mlp", "size": 5}}, "share": "encoders"},
+        "critic": {"encoders": {"state": {"kind": "mlp", "size": 5}}, "share_encoder": True},
     },
-    "beta": {"actor": {"density": {"kind": "beta"}}},
-    "tanh": {"actor": {"density": {"kind": "tanh_gaussian"}}},
-    "state-dependent": {"actor": {"density": {"kind": "state_gaussian"}}},
+    "beta": {"actor": {"distribution": {"kind": "beta"}}},
+    "tanh": {"actor": {"distribution": {"kind": "tanh_gaussian"}}},
+    "state-dependent": {"actor": {"distribution": {"kind": "state_gaussian"}}},
     "linear, clipped values": {"schedule": "linear", "value_clip": 0.2, "entropy_coef": 0.01},
 }
 CASES = [(name, shape) for name in learning_from("rollout") for shape in SHAPES]
@@ -36,7 +36,7 @@ CASES = [(name, shape) for name in learning_from("rollout") for shape in SHAPES]
 
 def rolling(name: str, shape: str = "plain", env: str = "Pendulum-v1", **changes: Any) -> Any:
     """An algorithm in three environments, ready to update."""
-    trunk = {"trunk": {"hidden": [16]}}
+    trunk = {"hidden": [16]}
     settings = {role: {**trunk, **SHAPES[shape].get(role, {})} for role in ("actor", "critic")}
     algo = {"name": name, "epochs": 2, "minibatches": 2, **SHAPES[shape], **settings}
     config = tiny_config(name, NOWHERE, algo=algo, env={"id": env}, **changes)

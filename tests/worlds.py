@@ -108,7 +108,7 @@ def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
 
 
 def _tiny_rollouts(algorithm: str) -> dict[str, Any]:
-    network = {"trunk": {"hidden": [16, 16]}}
+    network = {"hidden": [16, 16]}
     return {
         "algo": {"name": algorithm, "actor": network, "critic": network, "epochs": 2, "minibatches": 2},
         "env": {"id": "Pendulum-v1"},

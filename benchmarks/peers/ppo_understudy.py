@@ -38,7 +38,7 @@ def make_learner(task: Task, world: VectorEnv, normalize: bool, memory: str, see
     role = {"trunk": trunk, "normalize": normalize, "memory": {"kind": memory, "units": MEMORY_UNITS}}
     actor, critic = ((group,) if len(world.spec.observation) > 1 else () for group in task.groups)
     settings = {
-        "actor": {**role, "sees": actor, "density": {"initial_std": task.initial_std}},
+        "actor": {**role, "sees": actor, "distribution": {"initial_std": task.initial_std}},
         "critic": {**role, "sees": critic},
         "gamma": task.gamma,
         "entropy_coef": task.entropy_coef,

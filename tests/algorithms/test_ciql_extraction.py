@@ -17,7 +17,7 @@ from understudy.core.state import State, capture, restore
 from understudy.parts.extraction import raw_log_prob
 from worlds import random_dataset
 
-SQUASHED = {"hidden": [16], "head": "squashed"}
+SQUASHED = {"hidden": [16], "distribution": "tanh_gaussian"}
 FAST: dict[str, Any] = {
     "actor_learning_rate": 1e-2,
     "critic_learning_rate": 1e-2,

@@ -111,11 +111,11 @@ def test_continuous_actions_of_other_rows_are_asked_about_here() -> None:
 
 def test_climbing_with_a_deterministic_policy_is_the_actor_loss_of_td3bc() -> None:
     """But for the critic: here the smaller of both."""
-    learner = learning(random_dataset(), extraction="ddpg_bc", actor={"hidden": [16], "head": "deterministic"})
+    learner = learning(random_dataset(), extraction="ddpg_bc", actor={"hidden": [16], "distribution": "deterministic"})
     batch, algorithm = learner.batch(), learner.algorithm
     with torch.no_grad():
-        state = algorithm.policy.view(batch.obs)
-        action = algorithm.policy.head.mode(algorithm.policy.features(state))
+        state = algorithm.policy.perception.look(batch.obs)
+        action = algorithm.policy.distribution.mode(algorithm.policy.features(state))
         q = algorithm.critic(state, action).amin(0)
         expected = (squared_distance(action, batch.action) - 2.5 * value_scale(q) * q).mean()
     torch.testing.assert_close(algorithm.update(batch)["loss/actor"], expected)
@@ -133,7 +133,7 @@ def test_climbing_discrete_values_prefers_the_better_action(masked: bool) -> Non
         learner.update(60)
         batch = learner.batch()
         with torch.no_grad():
-            state = learner.algorithm.policy.view(batch.obs)
+            state = learner.algorithm.policy.perception.look(batch.obs)
             share = learner.algorithm.policy.features(state, batch.extra.get("mask")).softmax(-1)
             worth.append(float((share * learner.algorithm.critic.every(state).amin(0)).sum(-1).mean()))
     assert worth[1] > worth[0] + 0.05

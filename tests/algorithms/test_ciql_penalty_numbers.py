@@ -66,7 +66,7 @@ def test_critics_that_know_nothing_are_penalised_by_the_volume_of_the_box() -> N
     """ln ∫ e^c da − c = A·ln 2. A third of the estimate is uniform and exact; the rest is narrow, and rarely more."""
     learning = fresh(sampled_actions=100)
     with torch.no_grad():
-        learning.algorithm.critic.mlp.flat.zero_()
-    learning.algorithm.critic.mlp.layers()[-1].bias.fill_(7.0)
+        learning.algorithm.critic.trunk.flat.zero_()
+    learning.algorithm.critic.trunk.layers()[-1].bias.fill_(7.0)
     found, volume = float(learning.update()["penalty/gap"]), ACTION_SIZE * math.log(2)
     assert volume - math.log(3) < found < volume + 0.2

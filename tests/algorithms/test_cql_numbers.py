@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from understudy.nn.heads import TanhGaussian
 
 from learners import Learning, start, tiny_algorithm
 from understudy.nn.critic import QEnsemble
-from understudy.nn.heads import SquashedGaussian
 
 STILL: dict[str, Any] = {"critic_learning_rate": 1e-30}
 ACTION_SIZE = 2
@@ -22,8 +22,8 @@ def fresh(**changes: Any) -> Learning:
 def rate_all(critic: QEnsemble, value: float) -> None:
     """Critics that say the same of every state and action."""
     with torch.no_grad():
-        critic.mlp.flat.zero_()
-    critic.mlp.layers()[-1].bias.fill_(value)
+        critic.trunk.flat.zero_()
+    critic.trunk.layers()[-1].bias.fill_(value)
 
 
 @pytest.mark.parametrize("start_at", [0.5, 2.0])
@@ -47,8 +47,10 @@ def test_entropy_is_added_to_what_is_backed_up() -> None:
     rate_all(algorithm.target.network, 5.0)
     noise = copy.deepcopy(algorithm.backup_noise).normal(1, *batch.action.shape)
     with torch.no_grad():
-        _, log_prob = SquashedGaussian.draw(algorithm.policy.features(algorithm.policy.view(batch.next_obs)), noise)
-        q = algorithm.critic(algorithm.policy.view(batch.obs), batch.action)
+        _, log_prob = TanhGaussian.draw(
+            algorithm.policy.features(algorithm.policy.perception.look(batch.next_obs)), noise
+        )
+        q = algorithm.critic(algorithm.policy.perception.look(batch.obs), batch.action)
     target = batch.reward + 0.9 * (5.0 - 0.7 * log_prob[0])
     assert bool(batch.extra["td_valid"].all())
     assert not bool(batch.terminated.any())
@@ -60,7 +62,7 @@ def test_the_actor_does_not_climb_target_critics() -> None:
     found = []
     for level in (0.0, 100.0):
         learning = fresh(**STILL)
-        learning.algorithm.target.network.mlp.layers()[-1].bias.add_(level)
+        learning.algorithm.target.network.trunk.layers()[-1].bias.add_(level)
         found.append(float(learning.update()["loss/actor"]))
     assert found[0] == found[1]
 
@@ -92,7 +94,9 @@ def test_densities_are_weights_of_the_integral(temperature: float) -> None:
     algorithm, batch = learning.algorithm, learning.batch()
     rate_all(algorithm.critic, 2.0)
     with torch.no_grad():
-        here, there = (algorithm.policy.features(algorithm.policy.view(obs)) for obs in (batch.obs, batch.next_obs))
+        here, there = (
+            algorithm.policy.features(algorithm.policy.perception.look(obs)) for obs in (batch.obs, batch.next_obs)
+        )
     _, log_density = copy.deepcopy(algorithm.proposals).draw(here, there, 10)
     expected = temperature * log_density.neg().exp().mean(0).log().mean()
     assert float(expected) > temperature * math.log(4 / 3)

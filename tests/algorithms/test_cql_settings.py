@@ -18,7 +18,7 @@ from understudy.core.errors import ConfigError
         {"warm_start": -1},
         {"entropy_weight": 0.0},
         {"polyak": 0.0},
-        {"actor": {"head": "gaussian"}},
+        {"actor": {"distribution": "tanh_mean_gaussian"}},
         {"clip_diff_min": 2.0, "clip_diff_max": 1.0},
         {"backup_entropy": True, "max_backup": "max_min"},
     ],

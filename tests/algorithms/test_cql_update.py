@@ -81,7 +81,7 @@ def test_a_terminal_row_ignores_its_successors_value() -> None:
         found = []
         for level in (0.0, 100.0):
             learning = fresh(penalty_weight=0.0)
-            learning.algorithm.target.network.mlp.layers()[-1].bias.add_(level)
+            learning.algorithm.target.network.trunk.layers()[-1].bias.add_(level)
             learning.algorithm.update(replace(batch, extra={"td_valid": valid}, **flags))
             found.append(weights(learning, CRITIC))
         assert torch.equal(found[0], found[1]) == terminated
@@ -92,7 +92,7 @@ def test_only_the_smaller_target_critic_counts() -> None:
         found = []
         for by in (1e3, 2e3):
             learning = fresh()
-            learning.algorithm.target.network.mlp.layers()[-1].bias[member] += by
+            learning.algorithm.target.network.trunk.layers()[-1].bias[member] += by
             learning.update()
             found.append(weights(learning, CRITIC))
         assert torch.equal(found[0], found[1])
@@ -104,7 +104,7 @@ def test_the_actor_climbs_the_smaller_critic() -> None:
         found = []
         for by in (1e3, 2e3):
             learning = fresh(critic_learning_rate=1e-30)
-            learning.algorithm.critic.mlp.layers()[-1].bias[member] += by
+            learning.algorithm.critic.trunk.layers()[-1].bias[member] += by
             found.append(float(learning.update()["loss/actor"]))
         assert found[0] == found[1]
         assert abs(found[0]) < 100

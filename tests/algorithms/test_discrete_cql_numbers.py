@@ -23,8 +23,8 @@ def fresh(**changes: Any) -> Learning:
 def rate_all(critic: ActionValues, value: float) -> None:
     """Critics that say the same of every state and action."""
     with torch.no_grad():
-        critic.mlp.flat.zero_()
-    critic.mlp.layers()[-1].bias.fill_(value)
+        critic.trunk.flat.zero_()
+    critic.trunk.layers()[-1].bias.fill_(value)
 
 
 def weights(network: torch.nn.Module) -> Tensor:
@@ -41,7 +41,7 @@ def test_targets_are_discounted_by_as_many_steps_as_were_summed(kind: dict[str, 
     assert float(discount.min()) == pytest.approx(0.8**3)
     assert bool(batch.extra["td_valid"].all())
     with torch.no_grad():
-        q = algorithm.critic(algorithm.policy.view(batch.obs), batch.action)
+        q = algorithm.critic(algorithm.policy.perception.look(batch.obs), batch.action)
     expected = (q - (batch.reward + 10.0 * discount)).square().mean(1).sum()
     torch.testing.assert_close(algorithm.update(batch)["loss/td"], expected)
 
@@ -52,7 +52,7 @@ def test_a_softmax_policy_climbs_the_smaller_critic(member: int) -> None:
     found = []
     for by in (1e3, 2e3):
         learning = fresh(**SOFTMAX)
-        learning.algorithm.critic.mlp.layers()[-1].bias[member] += by
+        learning.algorithm.critic.trunk.layers()[-1].bias[member] += by
         loss = float(learning.update()["loss/actor"])
         found.append((loss, weights(learning.algorithm.policy)))
     assert found[0][0] == found[1][0]
@@ -68,7 +68,7 @@ def test_the_likeliest_next_action_is_a_legal_one() -> None:
             learning = fresh(target_action="policy_argmax", **SOFTMAX)
         algorithm, batch = learning.algorithm, learning.batch()
         algorithm.policy.trunk.layers()[-1].bias[..., 3] += 100.0
-        algorithm.target.network.mlp.layers()[-1].bias[..., 3] += level
+        algorithm.target.network.trunk.layers()[-1].bias[..., 3] += level
         algorithm.update(replace(batch, extra={**batch.extra, "next_mask": mask}))
         return weights(algorithm.critic)
 

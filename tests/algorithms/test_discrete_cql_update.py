@@ -31,7 +31,7 @@ def learner(**changes: Any) -> Learning:
 
 
 def critic(learning: Learning) -> Tensor:
-    flat: Tensor = learning.algorithm.critic.mlp.flat
+    flat: Tensor = learning.algorithm.critic.trunk.flat
     return flat.detach()
 
 
@@ -58,7 +58,7 @@ def rate_last_action(online: float, target: float) -> Callable[[Any], None]:
 
     def spoil(algorithm: Any) -> None:
         for network, by in ((algorithm.critic, online), (algorithm.target.network, target)):
-            network.mlp.layers()[-1].bias.view(2, 4, -1)[:, 3] += by
+            network.trunk.layers()[-1].bias.view(2, 4, -1)[:, 3] += by
 
     return spoil
 
@@ -88,9 +88,9 @@ def test_values_of_illegal_actions_are_left_alone(kind: dict[str, Any]) -> None:
     learning = learner(**kind)
     batch = learning.batch()
     legal = only([0, 1])
-    born = learning.algorithm.critic.mlp.layers()[-1].weight.clone()
+    born = learning.algorithm.critic.trunk.layers()[-1].weight.clone()
     learning.algorithm.update(replace(batch, action=batch.action % 2, extra={**batch.extra, "mask": legal}))
-    moved = (learning.algorithm.critic.mlp.layers()[-1].weight != born).any(1)
+    moved = (learning.algorithm.critic.trunk.layers()[-1].weight != born).any(1)
     assert moved.tolist() == [[True, True, False, False]] * 2
 
 
@@ -98,7 +98,7 @@ def test_values_of_illegal_actions_are_left_alone(kind: dict[str, Any]) -> None:
 def test_only_the_smaller_target_critic_counts(kind: dict[str, Any]) -> None:
     def raised(by: float) -> Tensor:
         def spoil(algorithm: Any) -> None:
-            algorithm.target.network.mlp.layers()[-1].bias[1] += by
+            algorithm.target.network.trunk.layers()[-1].bias[1] += by
 
         return critic(updated(kind, spoil))
 
@@ -122,10 +122,10 @@ def test_the_policy_is_its_critics_to_the_bit() -> None:
         learning = learner(**kind)
         learning.update(5)
         algorithm = learning.algorithm
-        assert algorithm.policy.trunk is algorithm.critic.mlp
+        assert algorithm.policy.trunk is algorithm.critic.trunk
         obs = learning.batch().obs
-        values = algorithm.critic.every(algorithm.policy.view(obs)).mean(0) / kind.get("temperature", 1.0)
-        assert torch.equal(algorithm.policy.features(algorithm.policy.view(obs)), values)
+        values = algorithm.critic.every(algorithm.policy.perception.look(obs)).mean(0) / kind.get("temperature", 1.0)
+        assert torch.equal(algorithm.policy.features(algorithm.policy.perception.look(obs)), values)
         for forbidden in range(4):
             mask = torch.arange(4).expand(32, 4) != forbidden
             action, _ = algorithm.policy.act({**obs, ACTION_MASK: mask}, (), greedy=True)
@@ -136,7 +136,7 @@ def test_a_policy_of_quantiles_survives_its_file(tmp_path: Path) -> None:
     learning = learner(td_loss="quantile", temperature=0.5)
     learning.update(3)
     save_policy(learning.algorithm.policy, tmp_path / "policy", {})
-    loaded, state = load_policy(tmp_path / "policy"), learning.algorithm.policy.view(learning.batch().obs)
+    loaded, state = load_policy(tmp_path / "policy"), learning.algorithm.policy.perception.look(learning.batch().obs)
     assert isinstance(loaded, Actor)
     assert torch.equal(loaded.features(state), learning.algorithm.policy.features(state))
 

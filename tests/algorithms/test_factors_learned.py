@@ -10,7 +10,7 @@ THRUSTERS, COUNT, UPDATES = "UnderstudyWindyThrusters-v0", 16, 30
 
 def test_two_thrusters_learn_to_work_together() -> None:
     world = LocalVectorEnv(THRUSTERS, COUNT)
-    role = {"sees": ["privileged"], "trunk": {"hidden": [32, 32]}}
+    role = {"sees": ["privileged"], "hidden": [32, 32]}
     settings = {"gamma": 0.95, "learning_rate": 3e-3, "target_kl": 0.02}
     ppo = build_ppo(world.spec, COUNT, UPDATES, actor=role, critic=role, **settings)
     source = RolloutSource.build(world, ppo.policy, 50, 0)

@@ -26,7 +26,7 @@ def weights(learning: Learning, network: str) -> Tensor:
 def raised(member: int, by: float) -> Learning:
     """One update after one target critic's output was raised everywhere."""
     learning = start(tiny_algorithm("iql"))
-    learning.algorithm.target.network.mlp.layers()[-1].bias[member] += by
+    learning.algorithm.target.network.trunk.layers()[-1].bias[member] += by
     learning.update()
     return learning
 

@@ -79,4 +79,4 @@ def test_the_clone_that_says_what_is_common_knows_what_is_legal() -> None:
 @pytest.mark.parametrize("penalty", ["cql_h", "mean_gap"])
 def test_a_conservative_penalty_leaves_values_of_illegal_actions_alone(penalty: str) -> None:
     learning, batch = half_legal({"name": "ciql", "penalty": penalty})
-    assert outputs_moved(learning, batch, learning.algorithm.critic.mlp).tolist() == [LEGAL, LEGAL]
+    assert outputs_moved(learning, batch, learning.algorithm.critic.trunk).tolist() == [LEGAL, LEGAL]

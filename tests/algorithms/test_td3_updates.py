@@ -55,7 +55,7 @@ def changed_critic(name: str, member: int, by: float, network: str = "critic", *
     """One update of everything after one critic's output was raised by so much everywhere."""
     learning = fresh(name, policy_delay=1, **changes)
     critic = learning.algorithm.critic if network == "critic" else learning.algorithm.critic_target.network
-    critic.mlp.layers()[-1].bias[member] += by
+    critic.trunk.layers()[-1].bias[member] += by
     learning.update()
     return learning
 
@@ -185,7 +185,7 @@ def test_noise_has_a_stream_of_its_own(name: str) -> None:
         {"target_noise_clip": -1},
         {"polyak": 0},
         {"gamma": 1.1},
-        {"actor": {"head": "gaussian"}},
+        {"actor": {"distribution": "tanh_mean_gaussian"}},
     ],
     ids=str,
 )

@@ -147,7 +147,7 @@ def test_explain(algorithm: str) -> None:
     spoken = understudy("explain", algorithm)
     assert spoken.code == 0
     assert "Settings (change one with algo.<name>=<value>):" in spoken.out
-    assert "algo.actor.trunk.hidden" in spoken.out or "algo.actor.hidden" in spoken.out
+    assert "algo.actor.hidden" in spoken.out or "algo.actor.hidden" in spoken.out
 
 
 @pytest.mark.parametrize("name", [name for name in config_names() if not suites_of(name)])

@@ -144,7 +144,7 @@ TOO_MUCH = {
     ): "algo: bc's networks would need more memory than there is: got 12 TB",
     ("bc", "source.batch_size=1000000000000"): "source.batch_size: a batch of 1,000,000,000,000 rows would need more",
     ("cql", "algo.sampled_actions=1000000"): "memory: not enough of it for this: got a request for ",
-    ("ppo", "algo.critic.trunk.hidden=[1000000, 1000000]"): "algo: ppo's networks would need more memory than there is",
+    ("ppo", "algo.critic.hidden=[1000000, 1000000]"): "algo: ppo's networks would need more memory than there is",
     (
         "ppo",
         "source.rollout_length=1000000000000",

@@ -11,7 +11,7 @@ from understudy import evaluate_policy, load_policy
 from understudy.core.errors import CheckpointError
 from understudy.core.rng import stream
 from understudy.core.state import capture, check_fits, nonfinite, restore
-from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.run.policy_file import save_policy
 
 pytestmark = pytest.mark.parametrize(("name", "shape"), CASES)
@@ -74,7 +74,7 @@ def test_the_saved_policy_is_the_greedy_policy_also_in_what_it_remembers(name: s
     learner.update()
     save_policy(learner.policy, tmp_path / "policy", {})
     loaded = load_policy(tmp_path / "policy")
-    assert isinstance(loaded, ExploringPolicy)
+    assert isinstance(loaded, Actor)
     assert not loaded.training
     assert not any(parameter.requires_grad for parameter in loaded.parameters())
     for greedy in (True, False):

@@ -36,10 +36,10 @@ def algorithm(name: str, dataset: Dataset, **changes: Any) -> tuple[Any, Transit
 
 def linear_critics(built: Any, *lines: tuple[float, float]) -> None:
     """Critics that say Q_j = b_j + k_j·a exactly: two hidden units hold 2 + a and 2 − a, which are never negative."""
-    for layer in built.critic.mlp.layers():
+    for layer in built.critic.trunk.layers():
         layer.weight.zero_()
         layer.bias.zero_()
-    hidden, output = built.critic.mlp.layers()
+    hidden, output = built.critic.trunk.layers()
     for member, (level, slope) in enumerate(lines):
         hidden.weight[member, 1, 0], hidden.weight[member, 1, 1] = 1.0, -1.0
         hidden.bias[member, 0, :2] = 2.0

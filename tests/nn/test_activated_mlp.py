@@ -1,4 +1,4 @@
-"""Perceptrons with tanh, ELU and ReLU: torch's own layers and gradients, and how they start."""
+"""Perceptrons with every activation: torch's own layers and gradients, and how they start."""
 
 import copy
 import math
@@ -10,18 +10,27 @@ from torch import Tensor, nn
 
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
-from understudy.nn.activated_mlp import ACTOR_GAIN, ActivatedMLP, TrunkSettings
+from understudy.nn.mlp import MLP, GradientRoom, NetworkSettings
 from understudy.nn.plain_mlp import Layer
 
-LAYERS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "elu": nn.ELU, "relu": nn.ReLU}
+LAYERS: dict[str, type[nn.Module]] = {
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "leaky_relu": nn.LeakyReLU,
+    "selu": nn.SELU,
+}
+GAIN = 0.01
 
 
-def mlp(outputs: int = 2, **changes: Any) -> ActivatedMLP:
-    settings = TrunkSettings.parse({"hidden": [8, 5], **changes})
-    return ActivatedMLP(3, outputs, settings, stream(0, "init"))
+def mlp(outputs: int = 2, **changes: Any) -> MLP:
+    settings = NetworkSettings.parse({"hidden": [8, 5], "activation": "tanh", **changes})
+    return MLP(3, outputs, settings, stream(0, "init"))
 
 
-def torch_twin(network: ActivatedMLP, activation: str) -> nn.Sequential:
+def torch_twin(network: MLP, activation: str) -> nn.Sequential:
     parts: list[nn.Module] = []
     for layer in network.layers():
         linear = nn.Linear(*layer.weight.shape)
@@ -56,10 +65,10 @@ def test_with_and_without_gradient_it_is_the_same_to_the_bit() -> None:
 
 
 def test_layers_start_orthogonal_with_their_gains() -> None:
-    settings = TrunkSettings(hidden=(8,))
-    first, last = ActivatedMLP(3, 2, settings, stream(0, "init"), gain=ACTOR_GAIN).layers()
+    settings = NetworkSettings(hidden=(8,), output_gain=GAIN)
+    first, last = MLP(3, 2, settings, stream(0, "init")).layers()
     torch.testing.assert_close(first.weight @ first.weight.T, 2 * torch.eye(3))
-    torch.testing.assert_close(last.weight.T @ last.weight, ACTOR_GAIN**2 * torch.eye(2))
+    torch.testing.assert_close(last.weight.T @ last.weight, GAIN**2 * torch.eye(2))
     assert float(first.bias.abs().max()) == float(last.bias.abs().max()) == 0
 
 
@@ -84,7 +93,7 @@ def test_room_for_a_gradient_is_one_buffer_also_after_its_parts_were_copied_one_
     network.gradient_room()
     apart = copy.deepcopy(network)
     flat, into = apart.gradient_room()
-    apart._scratch = [(flat, [Layer(layer.weight.clone(), layer.bias.clone()) for layer in into])]
+    apart._scratch = [GradientRoom(flat, [Layer(layer.weight.clone(), layer.bias.clone()) for layer in into])]
     for whole in (network, copy.deepcopy(network), apart):
         flat, into = whole.gradient_room()
         into[0].weight.fill_(2.0)

@@ -15,17 +15,19 @@ SPEC = Spec({"state": Group((3,), "float32")}, Box((-2.0, 0.0), (2.0, 10.0)))
 
 def actor(**changes: Any) -> Actor:
     moments = {"state": Moments(torch.tensor([100.0, 0.0, -5.0]), torch.tensor([10.0, 1.0, 0.5]))}
-    return Actor(SPEC, moments, ActorSettings.parse({"hidden": [8], **changes}), stream(0, "init/actor"))
+    made = Actor(SPEC, ActorSettings.parse({"hidden": [8], **changes}), stream(0, "init/actor"))
+    made.perception.fit(moments, 100)
+    return made
 
 
 def observations(rows: int = 500) -> dict[str, torch.Tensor]:
     return {"state": 50 * torch.randn(rows, 3, generator=torch.Generator().manual_seed(0))}
 
 
-@pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic"])
+@pytest.mark.parametrize("kind", ["tanh_mean_gaussian", "gaussian", "tanh_gaussian", "deterministic", "beta"])
 @pytest.mark.parametrize("greedy", [True, False])
-def test_actions_fill_the_environments_box(head: str, greedy: bool) -> None:
-    action, carry = actor(head=head).act(observations(), (), greedy=greedy, rng=stream(0, "explore"))
+def test_actions_fill_the_environments_box(kind: str, greedy: bool) -> None:
+    action, carry = actor(distribution=kind).act(observations(), (), greedy=greedy, rng=stream(0, "explore"))
     low, high = torch.tensor(SPEC.box.low), torch.tensor(SPEC.box.high)
     assert carry == ()
     assert bool(((action >= low) & (action <= high)).all())
@@ -51,9 +53,9 @@ def test_acting_leaves_the_mode_as_it_was(training: bool) -> None:
 def test_the_normaliser_is_inside() -> None:
     """Shifting observations and statistics together shifts nothing."""
     obs = observations(4)
-    bare = Actor(SPEC, {}, ActorSettings(hidden=(8,)), stream(0, "init/actor"))
+    bare = Actor(SPEC, ActorSettings(hidden=(8,), normalize=False), stream(0, "init/actor"))
     inside = actor()
-    normalised = {"state": inside.view(obs)}
+    normalised = {"state": inside.perception.look(obs)}
     assert torch.equal(inside.act(obs, (), greedy=True)[0], bare.act(normalised, (), greedy=True)[0])
 
 

@@ -4,23 +4,24 @@ import torch
 
 from understudy.core.rng import stream
 from understudy.core.spec import Group, MultiDiscrete, Spec
-from understudy.nn.choice_density import MultiCategorical
-from understudy.nn.densities import DensitySettings, make_density
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
+from understudy.nn.distributions import DistributionSettings, make_distribution
+from understudy.nn.distributions.categorical import MultiCategorical
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 
 COUNTS = (3, 2, 5)
 SPEC = Spec({"state": Group((4,), "float32")}, MultiDiscrete(COUNTS))
 
 
-def made() -> ExploringPolicy:
-    policy = ExploringPolicy(SPEC, ExplorerSettings.parse({"trunk": {"hidden": [16]}}), stream(0, "init"))
+def made() -> Actor:
+    policy = Actor(SPEC, OnPolicyActorSettings.parse({"hidden": [16]}), stream(0, "init"))
     with torch.no_grad():
         policy.trunk.flat.add_(0.5 * torch.randn(policy.trunk.flat.shape, generator=torch.Generator().manual_seed(3)))
     return policy
 
 
 def test_the_space_has_its_density() -> None:
-    density = make_density(SPEC.action, DensitySettings())
+    density = make_distribution(SPEC.action, DistributionSettings())
     assert isinstance(density, MultiCategorical)
     assert density.counts == list(COUNTS)
     assert density.outputs == sum(COUNTS)

@@ -6,6 +6,7 @@ import torch
 from learners import start, tiny_algorithm
 from understudy.core.rng import stream
 from understudy.nn.committee import Committee
+from understudy.nn.perception import Seen
 
 
 def committee(act: str, base: str = "td3bc") -> Committee:
@@ -38,12 +39,12 @@ def test_one_of_them_may_act_alone() -> None:
         assert torch.equal(policy.act(OBS, (), greedy=True)[0], expected)
 
 
-def test_judges_take_the_action_they_rate_higher() -> None:
+def test_critics_take_the_action_they_rate_higher() -> None:
     policy = committee("max_q")
-    state = policy.view(OBS)
+    seen = Seen(OBS)
     a, b = acted(policy)
     with torch.no_grad():
-        ratings = [sum(judge(state, action).amin(0) for judge in policy.judges) for action in (a, b)]
+        ratings = [sum(critic(seen.by(critic), action).amin(0) for critic in policy.critics) for action in (a, b)]
     expected = torch.where((ratings[0] >= ratings[1]).unsqueeze(-1), a, b)
     assert torch.equal(policy.act(OBS, (), greedy=True)[0], expected)
     assert 0 < int((expected == a).all(-1).sum()) < len(a), "both are chosen somewhere, or this proves nothing"

@@ -5,11 +5,11 @@ import torch
 
 from understudy.core.errors import ConfigError
 from understudy.core.spec import Box, Discrete, Group, Spec
-from understudy.nn.critic import ActionValues, QEnsemble, make_critic
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.critic import ActionValues, CriticSettings, QEnsemble, make_critic
 
-SETTINGS = NetworkSettings(hidden=(8,))
+SETTINGS = CriticSettings(hidden=(8,), normalize=False)
 GROUPS = {"state": Group((3,), "float32")}
+CHOICES = Spec(GROUPS, Discrete(4))
 
 
 def rng() -> torch.Generator:
@@ -17,7 +17,7 @@ def rng() -> torch.Generator:
 
 
 def test_the_taken_actions_value_is_picked_from_every_member() -> None:
-    critic = ActionValues(3, 4, SETTINGS, rng(), members=2)
+    critic = ActionValues(CHOICES, SETTINGS, rng(), members=2)
     state, action = torch.randn(6, 3, generator=rng()), torch.tensor([0, 3, 1, 1, 2, 0])
     every, taken = critic.every(state), critic(state, action)
     assert every.shape == (2, 6, 4)
@@ -28,7 +28,7 @@ def test_the_taken_actions_value_is_picked_from_every_member() -> None:
 
 @pytest.mark.parametrize("quantiles", [1, 3])
 def test_an_action_that_is_an_input_has_the_same_value_alone_and_among_all(quantiles: int) -> None:
-    critic = ActionValues(3, 4, SETTINGS, rng(), members=2, quantiles=quantiles, one_hot=True)
+    critic = ActionValues(CHOICES, SETTINGS, rng(), members=2, quantiles=quantiles, one_hot=True)
     state, action = torch.randn(6, 3, generator=rng()), torch.tensor([0, 3, 1, 1, 2, 0])
     every, taken = critic.every(state), critic(state, action)
     assert every.shape == (2, 6, 4)
@@ -39,11 +39,11 @@ def test_an_action_that_is_an_input_has_the_same_value_alone_and_among_all(quant
 
 def test_a_box_has_no_one_hot_actions() -> None:
     with pytest.raises(ConfigError, match="discrete actions"):
-        make_critic(Spec(GROUPS, Box((-1.0,), (1.0,))), 3, SETTINGS, rng(), one_hot=True)
+        make_critic(Spec(GROUPS, Box((-1.0,), (1.0,))), SETTINGS, rng(), one_hot=True)
 
 
 def test_only_the_taken_action_is_moved() -> None:
-    critic = ActionValues(3, 4, SETTINGS, rng())
+    critic = ActionValues(CHOICES, SETTINGS, rng())
     state = torch.randn(1, 3, generator=rng())
     every = critic.every(state)
     taken = every.gather(-1, torch.tensor([[[2]], [[2]]])).sum()
@@ -52,7 +52,7 @@ def test_only_the_taken_action_is_moved() -> None:
 
 
 def test_the_space_decides_the_critic() -> None:
-    box = make_critic(Spec(GROUPS, Box((-1.0,), (1.0,))), 3, SETTINGS, rng())
+    box = make_critic(Spec(GROUPS, Box((-1.0,), (1.0,))), SETTINGS, rng())
     assert isinstance(box, QEnsemble)
-    assert isinstance(make_critic(Spec(GROUPS, Discrete(4)), 3, SETTINGS, rng()), ActionValues)
+    assert isinstance(make_critic(CHOICES, SETTINGS, rng()), ActionValues)
     assert box(torch.zeros(5, 3), torch.zeros(5, 1)).shape == (2, 5)

@@ -71,7 +71,7 @@ def test_small_outputs_start_near_zero_with_hidden_biases_of_a_tenth(members: in
 
 def test_a_policy_with_small_outputs_starts_in_the_middle_of_its_range() -> None:
     spec = Spec({"state": Group((3,), "float32")}, Box((-1.0,) * 40, (1.0,) * 40))
-    settings = ActorSettings(init="small_output", head="deterministic")
-    *_, output = Actor(spec, {}, settings, stream(0, "init")).trunk.layers()
+    settings = ActorSettings.parse({"init": "small_output", "distribution": "deterministic"})
+    *_, output = Actor(spec, settings, stream(0, "init")).trunk.layers()
     for values in output:
         assert 0.9 * 1e-3 < float(values.abs().max()) <= 1e-3

@@ -8,8 +8,9 @@ import torch
 
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, Group, Spec
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.nn.small_policy import LARGEST_PRODUCT, SmallPolicy, is_small
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 
 BOX = Box((-1.0,) * 3, (1.0,) * 3)
 SPEC = Spec({"state": Group((5,), "float32"), "other": Group((4,), "float32")}, BOX).with_segments(
@@ -18,8 +19,8 @@ SPEC = Spec({"state": Group((5,), "float32"), "other": Group((4,), "float32")}, 
 ROWS = 7
 
 
-def explorer(spec: Spec = SPEC, **settings: Any) -> ExploringPolicy:
-    policy = ExploringPolicy(spec, ExplorerSettings.parse({"sees": ["state"], **settings}), stream(0, "policy"))
+def explorer(spec: Spec = SPEC, **settings: Any) -> Actor:
+    policy = Actor(spec, OnPolicyActorSettings.parse({"sees": ["state"], **settings}), stream(0, "policy"))
     with torch.no_grad():
         policy.trunk.flat.add_(0.1 * torch.randn(policy.trunk.flat.shape, generator=stream(1, "biases")))
     return policy
@@ -53,11 +54,11 @@ def test_who_is_small() -> None:
     assert is_small(explorer(), ROWS)
     assert not is_small(explorer(sees=["state", "other"]), ROWS)
     assert not is_small(explorer(memory={"kind": "gru", "units": 4}), ROWS)
-    assert not is_small(explorer(trunk={"hidden": [8], "layer_norm": True}), ROWS)
+    assert not is_small(explorer(hidden=[8], layer_norm=True), ROWS)
     assert not is_small(explorer(encoders={"state": {"kind": "mlp", "size": 4}}), ROWS)
-    assert not is_small(explorer(density={"kind": "beta"}), ROWS)
+    assert not is_small(explorer(distribution={"kind": "beta"}), ROWS)
     assert not is_small(explorer(Spec(SPEC.observation, Discrete(3))), ROWS)
     assert not is_small(explorer(Spec({"state": Group((5,), "uint8")}, BOX)), ROWS)
-    wide = explorer(trunk={"hidden": [64, 64]})
+    wide = explorer(hidden=[64, 64])
     assert is_small(wide, LARGEST_PRODUCT // 64**2)
     assert not is_small(wide, LARGEST_PRODUCT // 64**2 + 1)

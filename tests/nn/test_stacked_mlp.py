@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from networks import q_ensemble, state_value
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
-from understudy.nn.critic import QEnsemble, StateValue
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.plain_mlp import Layer
 
@@ -240,12 +240,12 @@ def test_options_are_absent_unless_asked_for() -> None:
 
 def test_critics_and_values_have_no_trailing_axis() -> None:
     state, action = torch.zeros(B, 5), torch.zeros(B, 2)
-    assert QEnsemble(5, 2, settings(), stream(0, "init"), members=K)(state, action).shape == (K, B)
-    assert StateValue(5, settings(), stream(0, "init"))(state).shape == (B,)
+    assert q_ensemble(5, 2, stream(0, "init"), members=K)(state, action).shape == (K, B)
+    assert state_value(5, stream(0, "init"))(state).shape == (B,)
 
 
 def test_critics_see_state_and_action() -> None:
-    critic = QEnsemble(3, 2, settings(), stream(0, "init"))
+    critic = q_ensemble(3, 2, stream(0, "init"))
     state, action = (torch.randn(B, n, generator=torch.Generator().manual_seed(n)) for n in (3, 2))
     q = critic(state, action)
     assert not torch.equal(q, critic(state + 1, action))
@@ -254,8 +254,8 @@ def test_critics_see_state_and_action() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"layer_norm": True}])
 def test_frozen_critics_say_the_same_and_pass_gradients_to_the_action_only(changes: dict[str, Any]) -> None:
-    critic = QEnsemble(3, 2, settings(**changes), stream(0, "init"), members=K)
-    uneven(critic.mlp)
+    critic = q_ensemble(3, 2, stream(0, "init"), members=K, **changes)
+    uneven(critic.trunk)
     state = torch.randn(B, 3, generator=torch.Generator().manual_seed(0))
     slopes = []
     for frozen in (False, True):
@@ -266,6 +266,6 @@ def test_frozen_critics_say_the_same_and_pass_gradients_to_the_action_only(chang
         assert member.shape == (B,)
         torch.testing.assert_close(member, values[1])
         torch.testing.assert_close(torch.autograd.grad(member.sum(), action)[0], slopes[0])
-        flat = torch.autograd.grad(critic.frozen(state, action).sum() + 0 * critic.mlp.flat[0], critic.mlp.flat)[0]
+        flat = torch.autograd.grad(critic.frozen(state, action).sum() + 0 * critic.trunk.flat[0], critic.trunk.flat)[0]
         assert not flat.any()
     torch.testing.assert_close(*slopes)

@@ -10,9 +10,10 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.nn.memory import forget
-from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.nn.value_network import ValueNetwork
+from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, make_value
 
 T, N = 8, 4
 SPEC = Spec(
@@ -24,15 +25,14 @@ GRU = {"memory": {"kind": "gru", "units": 5}}
 LSTM = {"memory": {"kind": "lstm", "units": 5}}
 
 
-def actor(**changes: Any) -> ExploringPolicy:
-    settings = ExplorerSettings.parse({"sees": ["state", "scan"], **ENCODED, **changes})
-    return ExploringPolicy(SPEC, settings, stream(0, "init/actor"))
+def actor(**changes: Any) -> Actor:
+    settings = OnPolicyActorSettings.parse({"sees": ["state", "scan"], **ENCODED, **changes})
+    return Actor(SPEC, settings, stream(0, "init/actor"))
 
 
-def critic(policy: ExploringPolicy | None = None, **changes: Any) -> ValueNetwork:
-    settings = ValueSettings.parse(changes, "critic")
-    perception = None if policy is None else policy.perception
-    return ValueNetwork(SPEC, settings, stream(0, "init/critic"), actor=perception)
+def critic(policy: Actor | None = None, **changes: Any) -> ValueNetwork:
+    settings = OnPolicyCriticSettings.parse(changes, "critic")
+    return make_value(SPEC, settings, stream(0, "init/critic"), (policy or actor()).perception)
 
 
 def groups(seed: int) -> Obs:
@@ -63,9 +63,9 @@ def test_successors_are_valued_in_one_pass_as_if_stepped(changes: dict[str, Any]
     now = carry
     for t in range(T):
         seen, now = network.perception.step({name: values[t] for name, values in obs.items()}, forget(now, resets[t]))
-        torch.testing.assert_close(valued.value[t], network.judge(seen), atol=1e-6, rtol=0)
+        torch.testing.assert_close(valued.value[t], network(seen), atol=1e-6, rtol=0)
         then, _ = network.perception.step({name: values[t] for name, values in following.items()}, now)
-        torch.testing.assert_close(valued.next_value[t], network.judge(then), atol=1e-6, rtol=0)
+        torch.testing.assert_close(valued.next_value[t], network(then), atol=1e-6, rtol=0)
     for mine, theirs in zip(network.after(obs, carry, resets), now, strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=0)
 
@@ -81,7 +81,7 @@ def test_a_critic_may_see_what_the_actor_does_not() -> None:
 
 def test_shared_encoders_are_one_and_count_their_statistics_once() -> None:
     policy = actor()
-    network = critic(policy, share="encoders", **ENCODED)
+    network = critic(policy, share_encoder=True, **ENCODED)
     both = nn.ModuleList([policy, network])
     theirs, mine = {id(p) for p in policy.parameters()}, {id(p) for p in network.parameters()}
     assert len(theirs & mine) == 1  # the encoder is one flat parameter
@@ -95,20 +95,20 @@ def test_shared_encoders_are_one_and_count_their_statistics_once() -> None:
 
 def test_encoders_of_another_shape_are_not_shared() -> None:
     policy = actor()
-    network = critic(policy, share="encoders", encoders={"scan": {"kind": "mlp", "size": 7}})
+    network = critic(policy, share_encoder=True, encoders={"scan": {"kind": "mlp", "size": 7}})
     assert not {id(p) for p in policy.parameters()} & {id(p) for p in network.parameters()}
 
 
 def test_everything_below_the_trunk_may_be_shared_and_looked_at_once() -> None:
     policy = actor(**GRU)
-    network = critic(policy, share="everything", sees=["state", "scan"], **ENCODED, **GRU)
+    network = critic(policy, share_memory=True, sees=["state", "scan"], **ENCODED, **GRU)
     obs, _, resets = episodes()
     seen = policy.perception.sequence(obs, policy.initial(N), resets)
-    torch.testing.assert_close(network.judge(seen), network.evaluate(obs, network.initial(N), resets))
+    torch.testing.assert_close(network(seen), network.evaluate(obs, network.initial(N), resets))
     network.observe(obs)
     assert all(int(buffer) == 0 for name, buffer in policy.named_buffers() if name.endswith("count"))
     with pytest.raises(ConfigError, match=r"critic\.sees: differs from the actor's"):
-        critic(policy, share="everything", **ENCODED, **GRU)
+        critic(policy, share_memory=True, **ENCODED, **GRU)
 
 
 def test_rows_that_are_not_valid_do_not_count() -> None:

@@ -30,12 +30,12 @@ from worlds import tiny_settings
 
 COUNT, STEPS, WORLD = 3, 8, "Pendulum-v1"
 ENTRY_POINTS = "[understudy.objectives]\nnovelty = novelty\nmirror = mirror\nlost = nowhere_to_be_found\n"
-MEMORY = {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [8]}}
+MEMORY = {"memory": {"kind": "gru", "units": 4}, "hidden": [8]}
 SHAPES: list[dict[str, Any]] = [
     {"schedule": "adaptive"},
     {"schedule": "constant"},
     {"schedule": "constant", "actor": MEMORY, "critic": MEMORY},
-    {"schedule": "adaptive", "actor": MEMORY, "critic": {**MEMORY, "share": "everything"}},
+    {"schedule": "adaptive", "actor": MEMORY, "critic": {**MEMORY, "share_memory": True}},
 ]
 
 
@@ -54,7 +54,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def learner(**settings: Any) -> tuple[ppo.PPO, RolloutSource]:
     world = LocalVectorEnv(WORLD, COUNT)
-    role = {"trunk": {"hidden": [8]}}
+    role = {"hidden": [8]}
     algorithm = build_ppo(
         world.spec, COUNT, **{"actor": role, "critic": role, "epochs": 2, "minibatches": 2, **settings}
     )

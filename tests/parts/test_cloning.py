@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
+from understudy.nn.heads import HeadName, TanhGaussian
 
 from understudy.core.errors import ConfigError
 from understudy.losses.policy import gaussian_kl
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.heads import HeadName, SquashedGaussian
 from understudy.parts.cloning import CloningSettings, CloningWeight, cloning_distance
 from worlds import random_dataset
 
@@ -41,7 +41,7 @@ def policy(head: HeadName) -> Actor:
 
 def distance(kind: str, actor: Actor, action: torch.Tensor, **changes: object) -> torch.Tensor:
     features = actor.features(torch.linspace(-1, 1, 12).view(4, 3))
-    greedy = actor.head.mode(features)
+    greedy = actor.distribution.mode(features)
     settings = CloningSettings.parse({"kind": kind, **changes})
     return cloning_distance(settings, actor, features, greedy, action, features.detach().clone())
 
@@ -49,7 +49,9 @@ def distance(kind: str, actor: Actor, action: torch.Tensor, **changes: object) -
 def test_distances_from_actions() -> None:
     """Four rows, two dimensions: the greedy action moved by 0.1 and by -0.3."""
     actor = policy("deterministic")
-    action = actor.head.mode(actor.features(torch.linspace(-1, 1, 12).view(4, 3))).detach() + torch.tensor([0.1, -0.3])
+    action = actor.distribution.mode(actor.features(torch.linspace(-1, 1, 12).view(4, 3))).detach() + torch.tensor(
+        [0.1, -0.3]
+    )
     assert distance("mse", actor, action).tolist() == pytest.approx([0.05] * 4)
     assert distance("mse", actor, action, reduction="sum").tolist() == pytest.approx([0.1] * 4)
     assert distance("log_prob", actor, action).tolist() == pytest.approx([0.1] * 4)
@@ -59,10 +61,10 @@ def test_distances_of_policies_with_a_density() -> None:
     actor = policy("squashed")
     action = torch.tensor([[0.5, -0.5]] * 4)
     features = actor.features(torch.linspace(-1, 1, 12).view(4, 3))
-    assert torch.allclose(distance("log_prob", actor, action), -actor.head.log_prob(features, action))
+    assert torch.allclose(distance("log_prob", actor, action), -actor.distribution.log_prob(features, action))
     assert distance("kl", actor, action).tolist() == pytest.approx([0.0] * 4, abs=1e-6)
     wider = torch.cat([features[:, :2] + 1.0, features[:, 2:] + 0.5], dim=1)
-    mine, data = (Normal(mean, log_std.exp()) for mean, log_std in map(SquashedGaussian.gaussian, (wider, features)))
+    mine, data = (Normal(mean, log_std.exp()) for mean, log_std in map(TanhGaussian.gaussian, (wider, features)))
     found = cloning_distance(CloningSettings(kind="kl"), actor, wider, action, action, features)
     assert torch.allclose(found, kl_divergence(mine, data).sum(-1), rtol=1e-4)
     assert not torch.allclose(found, kl_divergence(data, mine).sum(-1), rtol=0.1)

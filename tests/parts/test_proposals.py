@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from understudy.nn.heads import TanhGaussian
 
 from understudy.nn.critic import QEnsemble
-from understudy.nn.heads import SquashedGaussian
 from understudy.nn.mlp import NetworkSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
@@ -35,7 +35,7 @@ def test_each_with_its_own_density() -> None:
     here, there = features(0.3, -0.5), features(-0.6, 0.1)
     actions, log_density = Proposals.seeded(0).draw(here, there, COUNT)
     assert bool((log_density[:COUNT] == -2 * math.log(2.0)).all())
-    head = SquashedGaussian(ACTIONS)
+    head = TanhGaussian(ACTIONS)
     for number in range(COUNT):
         for place, source in ((COUNT, here), (2 * COUNT, there)):
             expected = head.log_prob(source, actions[place + number])

@@ -27,7 +27,7 @@ def test_values_and_gradients_do_not_depend_on_the_passes(rows: int, monkeypatch
     expected = torch.stack([critic(state, action) for action in actions], dim=1)
     torch.testing.assert_close(values, expected)
     weight = torch.randn(values.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    gradients = [torch.autograd.grad((q * weight).sum(), critic.mlp.flat)[0] for q in (values, expected)]
+    gradients = [torch.autograd.grad((q * weight).sum(), critic.trunk.flat)[0] for q in (values, expected)]
     torch.testing.assert_close(*gradients)
 
 

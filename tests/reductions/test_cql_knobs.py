@@ -51,14 +51,14 @@ def test_a_gap_that_is_only_shifted_teaches_the_same() -> None:
     runs = [start(tiny_algorithm("cql", **RATES, subtract_log_n=how)) for how in (True, False)]
     gaps = [float(run.update()["penalty/gap"]) for run in runs]
     assert gaps[1] - gaps[0] == pytest.approx(3.401197, abs=1e-4)
-    flats = [run.algorithm.critic.mlp.flat.detach() for run in runs]
+    flats = [run.algorithm.critic.trunk.flat.detach() for run in runs]
     torch.testing.assert_close(flats[0], flats[1], atol=1e-6, rtol=1e-5)
 
 
 def test_half_the_error_is_twice_the_weight() -> None:
     """½·(Q − y)² + α·Δ is half of (Q − y)² + 2α·Δ, and Adam does not see a factor."""
     half, whole, other = (
-        trained(td_half=half, penalty_weight=weight).algorithm.critic.mlp.flat.detach()
+        trained(td_half=half, penalty_weight=weight).algorithm.critic.trunk.flat.detach()
         for half, weight in ((True, 1.0), (False, 2.0), (True, 2.0))
     )
     assert float((half - whole).abs().max()) < 5e-4
@@ -73,7 +73,7 @@ def test_the_best_of_one_is_the_one(order: str) -> None:
 
 def test_a_warm_start_is_behaviour_cloning() -> None:
     """The same actor in every bit as BC with this head, as long as it lasts; then something else."""
-    actor = {"hidden": [16, 16], "head": "squashed", "init": "default"}
+    actor = {"hidden": [16, 16], "distribution": "tanh_gaussian", "init": "default"}
     cloned = start(tiny_algorithm("bc", actor=actor, learning_rate=1e-3))
     warm = start(tiny_algorithm("cql", actor=actor, warm_start=30, **RATES))
     for learning in (cloned, warm):

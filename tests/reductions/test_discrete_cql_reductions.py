@@ -32,7 +32,7 @@ def double_dqn() -> list[Tensor]:
     target, adam = Target.of(critic), Adam.over(critic.parameters())
     for _ in range(UPDATES):
         batch = learning.batch()
-        state, next_state = (learning.algorithm.policy.view(obs) for obs in (batch.obs, batch.next_obs))
+        state, next_state = (learning.algorithm.policy.perception.look(obs) for obs in (batch.obs, batch.next_obs))
         rows = torch.arange(len(batch.action))
         with torch.no_grad():
             best = critic.every(next_state).mean(0).argmax(1)
@@ -41,7 +41,7 @@ def double_dqn() -> list[Tensor]:
         loss = (critic(state, batch.action) - wanted).square().sum(-1).div(len(rows)).sum()
         adam.minimise(loss, 3e-4)
         target.follow(critic, 0.005)
-    return [critic.mlp.flat.detach(), target.network.mlp.flat]
+    return [critic.trunk.flat.detach(), target.network.mlp.flat]
 
 
 def test_alpha_zero_is_double_dqn() -> None:

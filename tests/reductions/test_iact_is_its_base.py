@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from understudy.nn.heads import TanhGaussian
 
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Transitions
@@ -15,7 +16,6 @@ from understudy.losses.policy import value_scale
 from understudy.losses.value import bootstrap_target, mean_over
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import QEnsemble
-from understudy.nn.heads import SquashedGaussian
 from understudy.nn.mlp import NetworkSettings
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
@@ -105,7 +105,7 @@ class PlainSac:
     entropy_weight: float
 
     def update(self, data: Transitions, *, actor: bool) -> None:
-        state, next_state = self.policy.view(data.obs), self.policy.view(data.next_obs)
+        state, next_state = self.policy.perception.look(data.obs), self.policy.perception.look(data.next_obs)
         with torch.no_grad():
             q, log_prob, _ = self._drawn(next_state, self.target.network, self.backup_noise)
             value = q - self.entropy_weight * log_prob if self.entropy_weight else q
@@ -115,7 +115,7 @@ class PlainSac:
         if not actor:
             return
         q, log_prob, features = self._drawn(state, self.critic, self.actor_noise)
-        distance = (self.policy.head.mode(features) - data.action).square().mean(-1)
+        distance = (self.policy.distribution.mode(features) - data.action).square().mean(-1)
         soft = q - self.entropy_weight * log_prob if self.entropy_weight else q
         loss = (distance - 2.5 * value_scale(q) * soft).mean()
         self.policy_optimizer.minimise(loss, 3e-4)
@@ -123,7 +123,7 @@ class PlainSac:
 
     def _drawn(self, state: Tensor, critic: QEnsemble, noise: Noise) -> tuple[Tensor, Tensor, Tensor]:
         features = self.policy.features(state)
-        action, log_prob = SquashedGaussian.draw(features, noise.normal(len(state), features.shape[-1] // 2))
+        action, log_prob = TanhGaussian.draw(features, noise.normal(len(state), features.shape[-1] // 2))
         return critic.frozen(state, action).amin(0), log_prob, features
 
 
@@ -134,7 +134,9 @@ def test_a_branch_is_sac_with_cloning(entropy_weight: float, teaching: dict[str,
     config = tiny_algorithm("iact", base="sac_bc", teaching=teaching, entropy_weight=entropy_weight)
     child = start(config, data, seed=3)
     shape = {"hidden": (16, 16), "init": "default"}
-    policy = Actor(data.spec, data.moments(), ActorSettings(**shape, head="squashed"), stream(3, "init/actor"))
+    policy = Actor(
+        data.spec, data.moments(), ActorSettings(**shape, distribution="tanh_gaussian"), stream(3, "init/actor")
+    )
     critic = QEnsemble(policy.view.size, data.spec.box.size, NetworkSettings(**shape), stream(3, "init/critic"))
     plain = PlainSac(
         policy,

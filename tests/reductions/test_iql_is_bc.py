@@ -22,7 +22,7 @@ def trained(algorithm: str, actor: dict[str, Any], **changes: Any) -> Learning:
     return learning
 
 
-@pytest.mark.parametrize("options", [{}, {"head": "squashed"}, {"layer_norm": True, "dropout": 0.1}])
+@pytest.mark.parametrize("options", [{}, {"distribution": "tanh_gaussian"}, {"layer_norm": True, "dropout": 0.1}])
 def test_beta_zero_is_behaviour_cloning(options: dict[str, Any]) -> None:
     actor = {"hidden": [16, 16], **options}
     cloned = trained("bc", actor, learning_rate=1e-3)

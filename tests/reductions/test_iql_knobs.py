@@ -47,8 +47,8 @@ def test_without_a_future_critics_do_not_know_the_expectile() -> None:
     low, high = (start(tiny_algorithm("iql", expectile=tau, gamma=0.0)) for tau in (0.5, 0.9))
     for learning in (low, high):
         learning.update(200)
-    assert torch.equal(low.algorithm.critic.mlp.flat, high.algorithm.critic.mlp.flat)
-    state = low.algorithm.policy.view(low.batch().obs)
+    assert torch.equal(low.algorithm.critic.trunk.flat, high.algorithm.critic.trunk.flat)
+    state = low.algorithm.policy.perception.look(low.batch().obs)
     with torch.no_grad():
         means = [float(learning.algorithm.value(state).mean()) for learning in (low, high)]
     assert means[1] > means[0] + 0.05

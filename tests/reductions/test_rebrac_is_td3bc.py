@@ -58,7 +58,7 @@ def actor(learning: Learning) -> State:
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_td3bc_without_its_value_is_cloning(dropout: float) -> None:
     """α = 0 and no delay: the same squared error from the same stream, whatever the critics say."""
-    shape = {**NETWORK, "dropout": dropout, "head": "deterministic"}
+    shape = {**NETWORK, "dropout": dropout, "distribution": "deterministic"}
     cloned = trained("bc", learning_rate=1e-3, actor=shape)
     reduced = trained("td3bc", alpha=0.0, policy_delay=1, actor=shape, **RATES)
     assert differences(actor(cloned), actor(reduced)) == []

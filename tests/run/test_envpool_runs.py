@@ -11,7 +11,7 @@ from understudy.run.config import parse_config
 
 pytest.importorskip("envpool", reason="EnvPool is not installed")
 
-TRUNK = {"trunk": {"hidden": [16]}}
+TRUNK = {"hidden": [16]}
 GO1: dict[str, Any] = {
     "algo": {
         "name": "ppo",

@@ -103,8 +103,8 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
         "algo.critic": {"hidden": [4000, 4000, 4000, 4000]},
     },
     "ppo": {
-        "algo.actor": {"trunk": {"hidden": [100_000, 100_000]}},
-        "algo.critic": {"trunk": {"hidden": [8]}, "memory": {"kind": "lstm", "units": 4000}},
+        "algo.actor": {"hidden": [100_000, 100_000]},
+        "algo.critic": {"hidden": [8], "memory": {"kind": "lstm", "units": 4000}},
     },
 }
 

@@ -24,7 +24,7 @@ from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
 from understudy.nn.actor import Actor, ActorSettings, ValueActorSettings
 from understudy.nn.committee import Committee, CommitteeSettings, JudgeSettings
 from understudy.nn.deployed import Deployed
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import save_policy
 from understudy.run.prediction import predict
@@ -38,7 +38,7 @@ EYES: dict[str, Any] = {
     "sees": ["camera", "state.body"],
     "encoders": {"camera": {"kind": "conv", "layers": [{"channels": 2, "kernel": 3}], "size": 3}},
     "memory": {"kind": "gru", "units": 5},
-    "trunk": {"hidden": [8]},
+    "hidden": [8],
 }
 
 
@@ -51,7 +51,7 @@ def make(kind: str) -> Deployed:
     if kind == "committee":
         judges = JudgeSettings(hidden=(6,))
         return Committee.blank(VECTOR, CommitteeSettings(hidden=(8,), verdict="max_q", judges=judges), rng)
-    return ExploringPolicy(FACTORS, ExplorerSettings.parse(EYES), rng)
+    return Actor(FACTORS, OnPolicyActorSettings.parse(EYES), rng)
 
 
 KINDS = ("actor", "values", "committee", "explorer")

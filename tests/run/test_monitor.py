@@ -9,6 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 from small import short_settings
+from understudy.nn.heads import Categorical, TanhGaussian, forbid
 
 import understudy as us
 from learners import differences
@@ -17,7 +18,6 @@ from understudy.core.protocols import Demand
 from understudy.core.state import capture
 from understudy.data.rewards import RewardTransform
 from understudy.nn.actor import Actor
-from understudy.nn.heads import Categorical, SquashedGaussian, forbid
 from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.monitor import largest_return
@@ -57,7 +57,7 @@ def test_values_are_those_of_the_critics(tmp_path: Path) -> None:
     rows = dataset.rows(torch.arange(dataset.steps), Demand())
     chosen = torch.as_tensor(us.predict(learner.policy, rows.obs["state"])) / 2.0
     with torch.no_grad():
-        state = learner.policy.view(rows.obs)
+        state = learner.policy.perception.look(rows.obs)
         data, policy = (algorithm.critic(state, action) for action in (rows.action / 2.0, chosen))
     assert seen["value/q_data"] == pytest.approx(float(data.mean()), rel=1e-5)
     assert seen["value/q_policy"] == pytest.approx(float(policy.mean()), rel=1e-5)
@@ -82,7 +82,7 @@ def test_an_action_that_is_forbidden_adds_no_entropy() -> None:
 
 def test_the_entropy_of_a_squashed_gaussian_is_that_of_its_density() -> None:
     """Against −∫ p log p on a grid, of a ∈ (−1, 1)."""
-    head = SquashedGaussian(1)
+    head = TanhGaussian(1)
     features = torch.tensor([[0.3, -0.4]]).expand(20_000, 2)
     grid = torch.linspace(-1 + 1e-4, 1 - 1e-4, 20_001).unsqueeze(1)
     log_density = head.log_prob(features[:1].expand(len(grid), 2), grid)
@@ -132,7 +132,7 @@ def test_gradient_norms_are_those_of_the_last_update(tmp_path: Path) -> None:
     twin = tiny_learner("bc", tmp_path)
     batch = twin.source.next(twin.policy)
     assert isinstance(twin.policy, Actor)
-    log_prob = twin.policy.log_prob(twin.policy.view(batch.obs), batch.action)
+    log_prob = twin.policy.log_prob(twin.policy.perception.look(batch.obs), batch.action)
     gradients = torch.autograd.grad(-log_prob.mean(), list(twin.policy.parameters()))
     learner.update()
     expected = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))

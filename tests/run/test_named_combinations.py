@@ -16,7 +16,7 @@ from understudy import load_policy
 from understudy.core.batch import Rollout
 from understudy.core.rng import stream
 from understudy.core.state import capture
-from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import RunConfig, load_config
@@ -24,7 +24,7 @@ from understudy.run.packaged import config_names
 from understudy.run.progress import SILENT
 
 PAGE = table(read_page("coming-from-rsl-rl"), "Classes")
-FAST = {"ppo/robot": ["env.id=Pendulum-v1", "algo.actor.trunk.hidden=[32]", "algo.critic.trunk.hidden=[32]"]}
+FAST = {"ppo/robot": ["env.id=Pendulum-v1", "algo.actor.hidden=[32]", "algo.critic.hidden=[32]"]}
 """What a config needs to be tried in a blink."""
 NEEDS_MORE = {"ppo/go1-joystick": "envpool"}
 NAMED = sorted({name for row in PAGE for name in quoted(row[1])} - NEEDS_MORE.keys())
@@ -49,7 +49,7 @@ def built(config: RunConfig) -> Any:
     return build_learner(config, SILENT)
 
 
-def part(rollout: Rollout, policy: ExploringPolicy, chosen: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+def part(rollout: Rollout, policy: Actor, chosen: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities [T, n] of some environments: then, and as the policy would tell them now."""
     begins = (rollout.ended | ~rollout.valid)[:, chosen]
     resets = torch.cat([torch.zeros_like(begins[:1]), begins[:-1]])
@@ -99,7 +99,7 @@ def test_its_policy_file_acts_as_the_live_one(whole: RunConfig) -> None:
             learner.update()
         rollout = learner.source.next(learner.policy)
     policy, live = load_policy(Path(whole.out) / "policy" / "final"), learner.policy
-    assert isinstance(policy, ExploringPolicy)
+    assert isinstance(policy, Actor)
     streams = [stream(0, "both"), stream(0, "both")]
     mine, theirs = live.initial(4), policy.initial(4)
     for step in range(len(rollout.reward)):

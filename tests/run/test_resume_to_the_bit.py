@@ -46,7 +46,7 @@ def test_interrupted_run_equals_uninterrupted_one(algorithm: str, world: str, up
 @pytest.mark.parametrize("memory", ["none", "gru"])
 def test_networks_that_learn_at_the_same_time_write_the_same_bytes(memory: str, schedule: str, tmp_path: Path) -> None:
     """Whichever of the two is faster: in a repeated run, and in an interrupted one."""
-    eyes = {"memory": {"kind": memory, "units": 4}, "trunk": {"hidden": [8]}}
+    eyes = {"memory": {"kind": memory, "units": 4}, "hidden": [8]}
     algo = {"name": "ppo", "schedule": schedule, "minibatches": 2, "actor": eyes, "critic": eyes}
     words = {"algo": algo, "log_every": 1}
     whole, again, halves = (short_config(tmp_path, "ppo", name, **words) for name in ("whole", "again", "halves"))

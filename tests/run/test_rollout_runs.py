@@ -74,7 +74,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
     gone = [float((value - start[path]).abs().max()) for path, value in run.policy().named_parameters()]
     assert max(gone) < 0.05
     assert max(gone) > 0
-    wide = {"name": "ppo", "actor": {"trunk": {"hidden": [5]}}}
+    wide = {"name": "ppo", "actor": {"hidden": [5]}}
     with pytest.raises(CheckpointError, match=r"its trunk are not .*16, 16.*expected .*5"):
         us.train(parse_config(settings(tmp_path / "third", init_from=str(first.path), algo=wide)))
 
@@ -90,7 +90,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"algo": {"name": "ppo", "schedule": "cosine"}}, r"algo\.schedule.*'cosine'.*'constant', 'linear' or"),
         ({"algo": {"name": "ppo", "learning_rate": 0.5}}, r"adaptive learning_rate"),
         ({"algo": {"name": "ppo", "actor": {"encoders": {"depth": {"kind": "mlp"}}}}}, r"encoders\.depth.*not see"),
-        ({"algo": {"name": "ppo", "actor": {"trunk": {"hidden": [-3]}}}}, r"hidden\.0.*-3.*greater than or equal to 1"),
+        ({"algo": {"name": "ppo", "actor": {"hidden": [-3]}}}, r"hidden\.0.*-3.*greater than or equal to 1"),
         (
             {"algo": {"name": "ppo", "actor": {"memory": {"kind": "gru"}}, "minibatches": 4}},
             r"whole environments.*got 4",
@@ -134,8 +134,11 @@ def test_one_of_many_is_no_image(tmp_path: Path) -> None:
 
 def test_a_policy_behind_other_eyes_is_refused(tmp_path: Path) -> None:
     first = train(tmp_path / "first", updates=1)
-    for name, changed in (("density", {"density": {"kind": "state_gaussian"}}), ("normalize", {"normalize": False})):
-        algo = {"name": "ppo", "actor": {"trunk": {"hidden": [16, 16]}, **changed}}
+    for name, changed in (
+        ("density", {"distribution": {"kind": "state_gaussian"}}),
+        ("normalize", {"normalize": False}),
+    ):
+        algo = {"name": "ppo", "actor": {"hidden": [16, 16], **changed}}
         with pytest.raises(CheckpointError, match=rf"its {name} are not the ones of algo\.actor"):
             us.train(parse_config(settings(tmp_path / name, init_from=str(first.path), algo=algo)))
 
@@ -148,7 +151,7 @@ def test_data_algorithms_want_data(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_another_architecture_is_listed_by_path(tmp_path: Path) -> None:
     run = train(tmp_path / "run")
-    memory = {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [16, 16]}}
+    memory = {"memory": {"kind": "gru", "units": 4}, "hidden": [16, 16]}
     algo = {"name": "ppo", "minibatches": 2, "actor": memory}
     other = build_learner(parse_config(settings(tmp_path / "other", algo=algo)))
     with pytest.raises(CheckpointError, match=r"missing algorithm\.policy\.perception\.memory.*Nothing was changed"):

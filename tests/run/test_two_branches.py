@@ -140,7 +140,7 @@ def test_a_run_that_diverges_while_choosing_keeps_its_last_finite_state(tmp_path
 def test_the_monitor_looks_at_both_branches(tmp_path: Path) -> None:
     learner = build_learner(tiny_config("iact", tmp_path, algo=TWO))
     with torch.no_grad():
-        learner.algorithm.branches["b"].critic.mlp.flat.mul_(1e3)  # type: ignore[attr-defined]
+        learner.algorithm.branches["b"].critic.trunk.flat.mul_(1e3)  # type: ignore[attr-defined]
     found = learner.probes[0].metrics(learner.algorithm)
     assert float(found["alarm/diverging"]) == 1.0
 

@@ -128,7 +128,7 @@ def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     ("changes", "told"),
     [
         ({"algo": {"name": "iql", "actor": {"hidden": [8, 8]}}}, "its network has another shape"),
-        ({"algo": {"name": "iql", "actor": {"hidden": [16, 16], "head": "squashed"}}}, "another shape"),
+        ({"algo": {"name": "iql", "actor": {"hidden": [16, 16], "distribution": "tanh_gaussian"}}}, "another shape"),
     ],
 )
 def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[str, Any], told: str) -> None:

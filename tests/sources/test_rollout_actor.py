@@ -8,7 +8,8 @@ import torch
 from understudy.core.batch import Obs
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.sources.rollout_actor import GaussianActor, SamplingActor, SmallGaussianActor, rollout_actor
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-2.0, 0.0, -1.0), (2.0, 4.0, 1.0)))
@@ -16,8 +17,8 @@ COUNT, STEPS = 6, 9
 CPU = torch.device("cpu")
 
 
-def explorer(**settings: Any) -> ExploringPolicy:
-    return ExploringPolicy(SPEC, ExplorerSettings.parse(settings), stream(0, "policy"))
+def explorer(**settings: Any) -> Actor:
+    return Actor(SPEC, OnPolicyActorSettings.parse(settings), stream(0, "policy"))
 
 
 def observations() -> list[Obs]:
@@ -28,13 +29,13 @@ def observations() -> list[Obs]:
 @pytest.mark.parametrize(
     "shape",
     [
-        {"trunk": {"hidden": [8], "layer_norm": True}},
-        {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [8, 8]}},
+        {"hidden": [8], "layer_norm": True},
+        {"memory": {"kind": "gru", "units": 4}, "hidden": [8, 8]},
     ],
 )
 @torch.no_grad()
 def test_one_step_is_a_draw_to_the_bit(shape: dict[str, Any]) -> None:
-    policy, obs = explorer(**shape, density={"initial_std": 0.3}), observations()[0]
+    policy, obs = explorer(**shape, distribution={"initial_std": 0.3}), observations()[0]
     drawn = policy.draw(obs, policy.initial(COUNT), stream(2, "explore"))
     player = rollout_actor(policy, 1, COUNT, stream(2, "explore"), CPU)
     assert isinstance(player, GaussianActor)
@@ -49,7 +50,7 @@ def test_one_step_is_a_draw_to_the_bit(shape: dict[str, Any]) -> None:
 @torch.no_grad()
 def test_what_is_told_of_all_steps_is_what_the_policy_thinks_of_them() -> None:
     """Also of a σ so small that a log-probability from the noise alone would be wrong."""
-    policy = explorer(density={"initial_std": 1e-3})
+    policy = explorer(distribution={"initial_std": 1e-3})
     player, seen = rollout_actor(policy, STEPS, COUNT, stream(2, "explore"), CPU), observations()
     env_action = [player.play(t, obs, ())[0] for t, obs in enumerate(seen)]
     rows = {"state": torch.stack([obs["state"] for obs in seen])}
@@ -63,7 +64,7 @@ def test_what_is_told_of_all_steps_is_what_the_policy_thinks_of_them() -> None:
 @torch.no_grad()
 def test_a_small_policy_plays_what_it_would_draw() -> None:
     """Up to the last bits of its means; its log-probabilities are torch's own of what it did."""
-    policy, seen = explorer(trunk={"hidden": [8, 8]}, density={"initial_std": 0.3}), observations()
+    policy, seen = explorer(hidden=[8, 8], distribution={"initial_std": 0.3}), observations()
     player, rng = rollout_actor(policy, STEPS, COUNT, stream(2, "explore"), CPU), stream(2, "explore")
     assert isinstance(player, SmallGaussianActor)
     env_action = torch.stack([player.play(t, obs, ())[0].clone() for t, obs in enumerate(seen)])
@@ -78,7 +79,7 @@ def test_a_small_policy_plays_what_it_would_draw() -> None:
 
 @torch.no_grad()
 def test_other_densities_are_drawn_step_by_step() -> None:
-    policy, seen = explorer(density={"kind": "beta"}), observations()
+    policy, seen = explorer(distribution={"kind": "beta"}), observations()
     player, rng = rollout_actor(policy, STEPS, COUNT, stream(2, "explore"), CPU), stream(2, "explore")
     assert isinstance(player, SamplingActor)
     drawn = [policy.draw(obs, (), rng) for obs in seen]

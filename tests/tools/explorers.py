@@ -6,7 +6,8 @@ import torch
 
 from understudy.core.rng import stream
 from understudy.core.spec import ActionSpace, Box, Discrete, Group, Spec
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.tools.parity import random_observations
 from understudy.tools.portable import Portable
 
@@ -33,16 +34,16 @@ DENSITIES = ("gaussian", "state_gaussian", "tanh_gaussian", "beta")
 
 def explorer(
     shape: str = "vector", memory: str = "none", action: ActionSpace = BOX, *, masked: bool = False, **changes: Any
-) -> ExploringPolicy:
+) -> Actor:
     """A policy of that shape whose every number is another than at birth."""
     spec = Spec(GROUPS, action, masked).with_segments(SEGMENTS)
-    settings = ExplorerSettings.parse({"trunk": {"hidden": [16]}, **SHAPES[shape], **MEMORIES[memory], **changes})
-    policy = ExploringPolicy(spec, settings, stream(0, "init"))
+    settings = OnPolicyActorSettings.parse({"hidden": [16], **SHAPES[shape], **MEMORIES[memory], **changes})
+    policy = Actor(spec, settings, stream(0, "init"))
     disturb(policy)
     return policy
 
 
-def disturb(policy: ExploringPolicy) -> None:
+def disturb(policy: Actor) -> None:
     rng = torch.Generator().manual_seed(3)
     seen = random_observations(Portable(policy), 50, rng)
     obs = dict(zip(Portable(policy).observed, seen, strict=True))
@@ -52,6 +53,6 @@ def disturb(policy: ExploringPolicy) -> None:
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=rng))
 
 
-def chooser(shape: str = "vector", memory: str = "none", *, masked: bool = True, **changes: Any) -> ExploringPolicy:
+def chooser(shape: str = "vector", memory: str = "none", *, masked: bool = True, **changes: Any) -> Actor:
     """One that chooses among five."""
     return explorer(shape, memory, Discrete(5), masked=masked, **changes)

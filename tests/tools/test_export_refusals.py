@@ -16,8 +16,9 @@ from learners import start, tiny_algorithm
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Group, Spec
+from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.onnx_file import onnx_bytes, run_onnx
 from understudy.tools.parity import ExportError, Runner, compare
@@ -29,7 +30,7 @@ Outputs = tuple[Tensor, ...]
 Break = Callable[[Runner, Outputs], Outputs]
 
 
-def plain(policy: ExploringPolicy) -> Runner:
+def plain(policy: Actor) -> Runner:
     """The wrapper itself, without a file."""
     portable = Portable(policy)
 
@@ -67,7 +68,7 @@ def test_a_broken_wrapper_is_refused(name: str) -> None:
         compare(policy, Portable(policy), lambda given: BREAKS[name](run, given), "test")
 
 
-def other_statistics(policy: ExploringPolicy) -> ExploringPolicy:
+def other_statistics(policy: Actor) -> Actor:
     """The same policy, but for its normaliser."""
     other = explorer("visual", "lstm")
     other.observe({name: torch.rand(9, *group.shape) for name, group in GROUPS.items()})
@@ -145,7 +146,7 @@ def test_what_torch_cannot_write_is_told_in_one_line(tmp_path: Path, monkeypatch
     """A width that is read off the tensor: ONNX wants a number."""
     monkeypatch.setattr(PlainNorm, "forward", lambda norm, units: F.layer_norm(units, units.shape[-1:]) * norm.weight)
     with pytest.raises(ExportError, match="policy as onnx: torch cannot write it") as told:
-        write_export(explorer(trunk={"layer_norm": True}), NO_FACTS, "onnx", tmp_path / "export")
+        write_export(explorer(layer_norm=True), NO_FACTS, "onnx", tmp_path / "export")
     assert "\n" not in str(told.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -192,8 +193,8 @@ def test_an_unknown_format_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["action", "carry_0"])
 def test_a_group_with_the_name_of_another_tensor_is_told(name: str, tmp_path: Path) -> None:
-    settings = ExplorerSettings.parse({"memory": {"kind": "gru", "units": 4}})
-    policy = ExploringPolicy(Spec({name: Group((2,), "float32")}, Discrete(3)), settings, stream(0, "init"))
+    settings = OnPolicyActorSettings.parse({"memory": {"kind": "gru", "units": 4}})
+    policy = Actor(Spec({name: Group((2,), "float32")}, Discrete(3)), settings, stream(0, "init"))
     with pytest.raises(ConfigError, match=f"observation group '{name}': has a name that exported files need"):
         write_export(policy, NO_FACTS, "onnx", tmp_path / "export")
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, MultiDiscrete
-from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.parity import BATCHES, TOLERANCE, Runner, compare, random_observations
 from understudy.tools.portable import Portable
@@ -20,7 +20,7 @@ NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
 BOTH = pytest.mark.parametrize("format", sorted(FORMATS))
 
 
-def loaded(policy: ExploringPolicy, format: str, folder: Path) -> Runner:
+def loaded(policy: Actor, format: str, folder: Path) -> Runner:
     """The policy, written to a file and read from it."""
     exported = write_export(policy, NO_FACTS, format, folder / "export")
     assert exported.parity.difference <= TOLERANCE
@@ -28,7 +28,7 @@ def loaded(policy: ExploringPolicy, format: str, folder: Path) -> Runner:
     return FORMATS[format].load(exported.path.read_bytes(), Portable(policy))
 
 
-def play(policy: ExploringPolicy, run: Runner, batch: int, steps: int = 20) -> tuple[list[Tensor], list[Tensor]]:
+def play(policy: Actor, run: Runner, batch: int, steps: int = 20) -> tuple[list[Tensor], list[Tensor]]:
     """What both do in the same states, each with its own memory."""
     portable, rng = Portable(policy), stream(5, "test")
     mine = theirs = policy.initial(batch)
@@ -48,7 +48,7 @@ def play(policy: ExploringPolicy, run: Runner, batch: int, steps: int = 20) -> t
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", DENSITIES)
 def test_continuous_actions(kind: str, shape: str, memory: str, format: str, tmp_path: Path) -> None:
-    policy = explorer(shape, memory, density={"kind": kind})
+    policy = explorer(shape, memory, distribution={"kind": kind})
     run = loaded(policy, format, tmp_path)
     expected, found = (torch.stack(side) for side in play(policy, run, 5))
     span = torch.tensor(BOX.high) - torch.tensor(BOX.low)
@@ -113,7 +113,7 @@ def test_images_in_bytes(encoder: dict[str, Any], format: str, tmp_path: Path) -
 @BOTH
 @pytest.mark.parametrize("trunk", [{"layer_norm": True}, {"activation": "elu"}, {"activation": "relu"}, {"hidden": []}])
 def test_trunks(trunk: dict[str, Any], format: str, tmp_path: Path) -> None:
-    policy = explorer(trunk={"hidden": [16, 16], **trunk}, normalizer={"clip": None})
+    policy = explorer(hidden=[16, 16], **trunk, normalizer={"clip": None})
     expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path), 3))
     torch.testing.assert_close(found, expected, atol=6e-6, rtol=0)
 

@@ -16,7 +16,7 @@ from explorers import BOX, CONV, chooser, explorer
 
 import understudy
 from understudy.core.spec import ACTION_MASK
-from understudy.nn.exploring_policy import ExploringPolicy
+from understudy.nn.actor import Actor
 from understudy.tools.export import write_export
 from worlds import tiny_config
 
@@ -43,7 +43,7 @@ def ran(code: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[
     return names, printed.getvalue()
 
 
-def first_action(policy: ExploringPolicy) -> np.ndarray[Any, Any]:
+def first_action(policy: Actor) -> np.ndarray[Any, Any]:
     """Of a state that is all zeros, where everything is legal."""
     groups = policy.spec.observation
     obs = {name: torch.zeros(1, *group.shape, dtype=getattr(torch, group.dtype)) for name, group in groups.items()}

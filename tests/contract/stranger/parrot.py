@@ -47,12 +47,12 @@ class Parrot:
         return {"policy": self.policy}
 
     def update(self, data: Transitions) -> Update:
-        state = self.policy.view(data.obs)
+        state = self.policy.perception.look(data.obs)
         losses = -self.policy.log_prob(state, data.action)
         for teacher in self.teachers:
             taught, _ = teacher.act(data.obs, teacher.initial(len(data.reward)), greedy=True)
             wished = (taught - self.policy.action_centre) / self.policy.action_half_range
-            mine = self.policy.head.mode(self.policy.features(state))
+            mine = self.policy.distribution.mode(self.policy.features(state))
             losses = losses + self.config.teacher_weight * (mine - wished).square().sum(-1)
         self.optimizer.minimise(losses.mean(), self.config.learning_rate)
         detached = losses.detach()

@@ -26,23 +26,24 @@ from understudy.losses.surrogate import (
     surrogate_with_slope,
     value_error_with_slope,
 )
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.nn.gaussian_density import Gaussian
-from understudy.nn.value_network import ValueNetwork, ValueSettings
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian
+from understudy.nn.value_network import ValueNetwork
 from understudy.parts.ppo import analytic_gradients, fused_steps
 from understudy.parts.ppo.analytic_gradients import PolicySlopes, is_plain, policy_slopes, trunk_of, value_slopes
 from understudy.parts.ppo.batch import SEEN, PPOBatch
 from understudy.parts.ppo.fused_steps import FusedSteps
+from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-1.0,) * 3, (1.0,) * 3))
 ROWS = 80
 
 
-def networks(activation: str = "tanh", min_std: float = 1e-3) -> tuple[ExploringPolicy, ValueNetwork]:
-    eyes: dict[str, Any] = {"trunk": {"hidden": [16, 8], "activation": activation}}
+def networks(activation: str = "tanh", min_std: float = 1e-3) -> tuple[Actor, ValueNetwork]:
+    eyes: dict[str, Any] = {"hidden": [16, 8], "activation": activation}
     density = {"initial_std": 0.7, "min_std": min_std}
-    policy = ExploringPolicy(SPEC, ExplorerSettings.parse({**eyes, "density": density}), stream(0, "policy"))
-    return policy, ValueNetwork(SPEC, ValueSettings.parse(eyes), stream(0, "value"))
+    policy = Actor(SPEC, OnPolicyActorSettings.parse({**eyes, "distribution": density}), stream(0, "policy"))
+    return policy, ValueNetwork(SPEC, OnPolicyCriticSettings.parse(eyes), stream(0, "value"))
 
 
 def batch(rng: torch.Generator) -> PPOBatch:
@@ -57,9 +58,9 @@ def batch(rng: torch.Generator) -> PPOBatch:
 
 
 @torch.no_grad()
-def slopes_of(policy: ExploringPolicy, rows: PPOBatch, entropy_coef: float) -> tuple[PolicySlopes, Tensor]:
+def slopes_of(policy: Actor, rows: PPOBatch, entropy_coef: float) -> tuple[PolicySlopes, Tensor]:
     """With the gradient of the trunk."""
-    density = policy.density
+    density = policy.distribution
     assert isinstance(density, Gaussian)
     log_std = density.log_std.detach()
     held = log_std.clamp(density.low, density.high)
@@ -90,7 +91,7 @@ def test_the_policy_gradient_is_that_of_the_graph(activation: str, entropy_coef:
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_a_width_beyond_its_limit_may_only_come_back(sign: float) -> None:
     (policy, _), rows = networks(min_std=0.5), batch(stream(1, "rows"))
-    density = policy.density
+    density = policy.distribution
     assert isinstance(density, Gaussian)
     with torch.no_grad():
         density.log_std.fill_(-3.0)
@@ -134,8 +135,8 @@ def rollout(steps: int, count: int) -> Rollout:
 
 
 def plain_ppo(activation: str = "tanh", **settings: Any) -> ppo.PPO:
-    role: dict[str, Any] = {"trunk": {"hidden": [16, 8], "activation": activation}}
-    return build_ppo(SPEC, 4, actor={**role, "density": {"initial_std": 0.7}}, critic=role, **settings)
+    role: dict[str, Any] = {"hidden": [16, 8], "activation": activation}
+    return build_ppo(SPEC, 4, actor={**role, "distribution": {"initial_std": 0.7}}, critic=role, **settings)
 
 
 def through_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +255,8 @@ def test_what_is_shared_or_gains_nothing_takes_the_plain_path() -> None:
         (True, {}),
         (True, {"schedule": "constant", "actor": memory, "critic": memory}),
         (False, {"schedule": "adaptive", "actor": memory, "critic": memory}),
-        (True, {"schedule": "adaptive", "actor": {"density": {"kind": "beta"}}}),
-        (False, {"schedule": "constant", "actor": memory, "critic": {**memory, "share": "everything"}}),
+        (True, {"schedule": "adaptive", "actor": {"distribution": {"kind": "beta"}}}),
+        (False, {"schedule": "constant", "actor": memory, "critic": {**memory, "share_memory": True}}),
     ]
     for fused, settings in cases:
         algorithm = build_ppo(SPEC, 4, **{"schedule": "constant", **settings})
@@ -277,7 +278,7 @@ def test_a_plain_policy_beside_a_critic_with_memory_ignores_rows_that_do_not_cou
     """There rows come in sequences, with those that only started an episode among them."""
     after = []
     for poison in (0.0, 1e3):
-        critic = {"memory": {"kind": "gru", "units": 4}, "trunk": {"hidden": [8]}}
+        critic = {"memory": {"kind": "gru", "units": 4}, "hidden": [8]}
         algorithm = build_ppo(SPEC, 4, critic=critic, schedule="constant", epochs=2)
         played = rollout(12, 4)
         assert not bool(played.valid.all())
@@ -287,9 +288,9 @@ def test_a_plain_policy_beside_a_critic_with_memory_ignores_rows_that_do_not_cou
 
 
 def test_networks_with_something_between_are_not_plain() -> None:
-    eyes: dict[str, Any] = {"trunk": {"hidden": [8], "activation": "tanh"}}
-    for extra in ({"memory": {"kind": "gru", "units": 4}}, {"trunk": {"hidden": [8], "layer_norm": True}}):
-        assert not is_plain(ValueNetwork(SPEC, ValueSettings.parse({**eyes, **extra}), stream(0, "v")))
-    beta = ExplorerSettings.parse({**eyes, "density": {"kind": "beta"}})
-    assert not is_plain(ExploringPolicy(SPEC, beta, stream(0, "p")))
-    assert is_plain(ValueNetwork(SPEC, ValueSettings.parse(eyes), stream(0, "v")))
+    eyes: dict[str, Any] = {"hidden": [8], "activation": "tanh"}
+    for extra in ({"memory": {"kind": "gru", "units": 4}}, {"hidden": [8], "layer_norm": True}):
+        assert not is_plain(ValueNetwork(SPEC, OnPolicyCriticSettings.parse({**eyes, **extra}), stream(0, "v")))
+    beta = OnPolicyActorSettings.parse({**eyes, "distribution": {"kind": "beta"}})
+    assert not is_plain(Actor(SPEC, beta, stream(0, "p")))
+    assert is_plain(ValueNetwork(SPEC, OnPolicyCriticSettings.parse(eyes), stream(0, "v")))

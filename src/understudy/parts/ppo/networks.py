@@ -1,10 +1,12 @@
 """The networks of PPO: what they see, their shapes, and what they share."""
 
+import torch
 from pydantic import Field
 
 from understudy.core.protocols import BuildContext
 from understudy.core.rng import stream
 from understudy.core.settings import Widths
+from understudy.core.spec import Spec
 from understudy.nn.activations import Activation
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import CriticSettings
@@ -52,15 +54,18 @@ def build_networks(
     actor: OnPolicyActorSettings, critic: OnPolicyCriticSettings, context: BuildContext
 ) -> tuple[Actor, ValueNetwork]:
     """Fresh ones."""
-    policy = Actor(context.spec, actor, stream(context.seed, "init/actor"), where="algo.actor")
-    value = build_value(critic, policy, context)
+    spec, seed = context.spec, context.seed
+    policy = Actor(spec, actor, stream(seed, "init/actor"), where="algo.actor")
+    value = make_value(spec, critic, stream(seed, "init/critic"), policy.perception, "algo.critic")
     return policy.to(context.device), value.to(context.device)
 
 
-def build_value(critic: OnPolicyCriticSettings, policy: Actor, context: BuildContext) -> ValueNetwork:
-    spec, rng, where = context.spec, stream(context.seed, "init/critic"), "algo.critic"
-    if critic.share_memory:
-        check_alike(critic, policy.perception, where)
-        return ValueNetwork(spec, critic, rng, perception=policy.perception, shares=True, where=where)
-    lent = policy.perception if critic.share_encoder else None
-    return ValueNetwork(spec, critic, rng, perception=Perception(spec, critic, rng, where, lent), where=where)
+def make_value(
+    spec: Spec, settings: OnPolicyCriticSettings, rng: torch.Generator, actor: Perception, where: str = "critic"
+) -> ValueNetwork:
+    """A value function beside an actor of this perception."""
+    if settings.share_memory:
+        check_alike(settings, actor, where)
+        return ValueNetwork(spec, settings, rng, perception=actor, shares=True, where=where)
+    own = Perception(spec, settings, rng, where, actor if settings.share_encoder else None)
+    return ValueNetwork(spec, settings, rng, perception=own, where=where)

@@ -1,4 +1,4 @@
-"""Densities that explore: closed forms against torch.distributions, integrals of one, limits, masks."""
+"""Distributions: closed forms against torch.distributions, integrals of one, limits, masks."""
 
 import math
 from collections.abc import Callable
@@ -10,30 +10,45 @@ from torch import distributions as known
 
 from understudy.core.errors import ConfigError
 from understudy.core.spec import Box, Discrete
-from understudy.nn.beta_density import Beta
-from understudy.nn.choice_density import Choice, MultiCategorical
-from understudy.nn.densities import Density, DensitySettings, judge, make_density
-from understudy.nn.gaussian_density import Gaussian, StateGaussian, TanhGaussian, clamp_with_gradient
+from understudy.nn.distributions import (
+    Distribution,
+    DistributionSettings,
+    OnPolicyDistributionSettings,
+    evaluate_outputs,
+    make_distribution,
+)
+from understudy.nn.distributions.beta import Beta
+from understudy.nn.distributions.categorical import Categorical, MultiCategorical
+from understudy.nn.distributions.gaussians import (
+    Deterministic,
+    Gaussian,
+    Limits,
+    StateGaussian,
+    TanhGaussian,
+    TanhMeanGaussian,
+    clamp_with_gradient,
+)
 
 A = 3
-EVERY: dict[str, Callable[[], Density]] = {
+EVERY: dict[str, Callable[[], Distribution]] = {
     "gaussian": lambda: Gaussian(A, 0.5),
+    "tanh_mean_gaussian": lambda: TanhMeanGaussian(A, 0.5),
     "state_gaussian": lambda: StateGaussian(A, 0.5),
     "tanh_gaussian": lambda: TanhGaussian(A, 0.5),
     "beta": lambda: Beta(A),
-    "choice": lambda: Choice(5),
+    "choice": lambda: Categorical(5),
     "choices": lambda: MultiCategorical((3, 2, 4)),
 }
 
 
-def features_of(density: Density, *leading: int, seed: int = 0) -> Tensor:
+def features_of(density: Distribution, *leading: int, seed: int = 0) -> Tensor:
     outputs = torch.randn(*leading, density.outputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return density.features(outputs).detach().double()
 
 
-def reference(density: Density, features: Tensor) -> known.Distribution:
+def reference(density: Distribution, features: Tensor) -> known.Distribution:
     """The same density by torch, each dimension of its own; a Beta on [0, 1]."""
-    if isinstance(density, Choice):
+    if isinstance(density, Categorical):
         return known.Categorical(logits=features)
     left, right = features.chunk(2, dim=-1)
     if isinstance(density, Beta):
@@ -79,7 +94,9 @@ def test_draws_come_from_the_given_stream_only(name: str) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "state_gaussian", "tanh_gaussian", "beta", "choice"])
+@pytest.mark.parametrize(
+    "name", ["gaussian", "tanh_mean_gaussian", "state_gaussian", "tanh_gaussian", "beta", "choice"]
+)
 def test_densities_are_those_of_torch_distributions(name: str) -> None:
     density = EVERY[name]()
     old, new = features_of(density, 50), features_of(density, 50, seed=1)
@@ -117,7 +134,7 @@ def test_a_policy_is_at_no_distance_from_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["tanh_gaussian", "beta"])
 def test_bounded_densities_integrate_to_one_on_the_box(name: str) -> None:
-    density: Density = TanhGaussian(1, 0.5) if name == "tanh_gaussian" else Beta(1)
+    density: Distribution = TanhGaussian(1, 0.5) if name == "tanh_gaussian" else Beta(1)
     features = density.features(torch.tensor([[0.4, 0.3]], dtype=torch.float64))
     width = 2 / 200_000
     grid = (-1 + width * (torch.arange(200_000, dtype=torch.float64) + 0.5)).unsqueeze(1)
@@ -150,7 +167,9 @@ def test_the_entropy_of_a_squashed_gaussian_is_an_integral(std: float) -> None:
     assert float(got) == pytest.approx(float(expected), abs=1e-4 if std <= 1 else 0.05)
 
 
-@pytest.mark.parametrize("name", ["gaussian", "state_gaussian", "tanh_gaussian", "beta", "choice"])
+@pytest.mark.parametrize(
+    "name", ["gaussian", "tanh_mean_gaussian", "state_gaussian", "tanh_gaussian", "beta", "choice"]
+)
 def test_gradients_are_those_of_finite_differences(name: str) -> None:
     density = EVERY[name]()
     old, new = features_of(density, 2), features_of(density, 2, seed=3).requires_grad_()
@@ -170,7 +189,7 @@ def test_sigma_starts_where_told_and_is_the_same_in_every_state() -> None:
 
 def test_sigma_cannot_reach_zero_and_comes_back_from_its_floor() -> None:
     """P10: steps of any size leave σ at the floor; and unlike a plain clamp, the way back is open."""
-    density = Gaussian(1, 1.0, min_std=0.1)
+    density = Gaussian(1, 1.0, Limits(math.log(0.1), 2.0, returning=True))
     density.log_std.data.fill_(-100.0)
     features = density.features(torch.zeros(4, 1))
     torch.testing.assert_close(features[:, 1].exp(), torch.full((4,), 0.1))
@@ -204,7 +223,7 @@ def test_forbidden_choices_have_no_probability_no_entropy_and_no_gradient() -> N
     draws = density.sample(features.detach().expand(2000, -1), torch.Generator().manual_seed(0))
     assert set(draws[:, 0].tolist()) == {0, 2}
     assert set(draws[:, 1].tolist()) == {0}
-    alone = Choice(2)
+    alone = Categorical(2)
     torch.testing.assert_close(density.entropy(features), alone.entropy(outputs[:, [0, 2]]))
     other = density.features(torch.randn(1, 5), mask)
     total = density.entropy(features) + density.kl(other, features) + density.log_prob(features, torch.tensor([[2, 0]]))
@@ -214,7 +233,7 @@ def test_forbidden_choices_have_no_probability_no_entropy_and_no_gradient() -> N
 
 
 def test_several_choices_are_a_product_of_single_ones() -> None:
-    density, single = MultiCategorical((3, 3)), Choice(3)
+    density, single = MultiCategorical((3, 3)), Categorical(3)
     features = features_of(density, 7)
     action = density.sample(features, torch.Generator().manual_seed(0))
     left, right = torch.split(features, 3, dim=-1)
@@ -223,11 +242,61 @@ def test_several_choices_are_a_product_of_single_ones() -> None:
     assert torch.equal(density.mode(features), torch.stack([left.argmax(-1), right.argmax(-1)], -1))
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "tanh_gaussian", "beta"])
-def test_settings_make_the_density_that_fits_the_space(kind: str) -> None:
-    settings = DensitySettings.parse({"kind": kind})
-    assert make_density(Box((-1.0, -1.0), (1.0, 1.0)), settings).outputs == (2 if kind == "gaussian" else 4)
-    assert isinstance(make_density(Discrete(6), settings), Choice)
+WIDTHS = {
+    "gaussian": 2,
+    "tanh_mean_gaussian": 2,
+    "deterministic": 2,
+    "state_gaussian": 4,
+    "tanh_gaussian": 4,
+    "beta": 4,
+}
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_settings_make_the_distribution_that_fits_the_space(kind: str) -> None:
+    """A word is enough."""
+    settings = DistributionSettings.parse(kind)
+    assert settings == DistributionSettings.parse({"kind": kind})
+    assert make_distribution(Box((-1.0, -1.0), (1.0, 1.0)), settings).outputs == WIDTHS[kind]
+    assert isinstance(make_distribution(Discrete(6), settings), Categorical)
+
+
+def test_words_of_choices_are_refused_for_a_box_and_points_for_those_who_explore() -> None:
+    with pytest.raises(ConfigError, match="categorical is of discrete actions"):
+        make_distribution(Box((-1.0,), (1.0,)), DistributionSettings.parse("categorical"))
+    with pytest.raises(ConfigError, match="deterministic"):
+        OnPolicyDistributionSettings.parse("deterministic", "actor.distribution")
+
+
+@pytest.mark.parametrize("name", [*EVERY, "deterministic"])
+def test_outputs_alone_say_what_features_say(name: str) -> None:
+    """`greedy` and `log_likelihood` are shorter ways to `mode` and `log_prob`, also for gradients."""
+    density = Deterministic(A) if name == "deterministic" else EVERY[name]()
+    outputs = torch.randn(9, density.outputs, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    features = density.features(outputs)
+    action = density.sample(features, torch.Generator().manual_seed(1)).detach()
+    torch.testing.assert_close(density.greedy(outputs), density.mode(features))
+    short, long = density.log_likelihood(outputs, action), density.log_prob(features, action)
+    torch.testing.assert_close(short, long)
+    weights = torch.randn(9, generator=torch.Generator().manual_seed(2))
+    mine, theirs = (torch.autograd.grad((one * weights).sum(), outputs)[0] for one in (short, long))
+    torch.testing.assert_close(mine, theirs)
+
+
+def test_a_hard_limit_has_no_way_back_and_a_returning_one_has() -> None:
+    for returning, moves in ((False, False), (True, True)):
+        density = StateGaussian(1, 1.0, Limits(-1.0, 1.0, returning))
+        outputs = torch.tensor([[0.0, -3.0]], requires_grad=True)
+        (gradient,) = torch.autograd.grad(-density.entropy(density.features(outputs)).sum(), outputs)
+        assert (float(gradient[0, 1]) < 0) == moves
+
+
+def test_a_point_is_infinitely_sure() -> None:
+    point = Deterministic(2)
+    here, there = torch.zeros(3, 2), torch.ones(3, 2)
+    assert point.entropy(here).tolist() == [-math.inf] * 3
+    assert point.kl(here, here).tolist() == [0.0] * 3
+    assert point.kl(here, there).tolist() == [math.inf] * 3
 
 
 @pytest.mark.parametrize("leading", [(7,), (3, 4)])
@@ -236,7 +305,10 @@ def test_the_short_way_of_a_plain_gaussian_is_the_long_one(leading: tuple[int, .
     outputs = torch.randn(*leading, A, generator=torch.Generator().manual_seed(0), requires_grad=True)
     action = torch.randn(*leading, A, generator=torch.Generator().manual_seed(1))
     features = density.features(outputs)
-    short, long = judge(density, outputs, action), (density.log_prob(features, action), density.entropy(features))
+    short, long = (
+        evaluate_outputs(density, outputs, action),
+        (density.log_prob(features, action), density.entropy(features)),
+    )
     assert torch.equal(short.log_prob, long[0])
     assert torch.equal(short.features, features)
     torch.testing.assert_close(short.entropy, long[1])
@@ -253,6 +325,8 @@ def test_the_short_way_of_a_plain_gaussian_is_the_long_one(leading: tuple[int, .
 
 def test_limits_that_cross_are_refused() -> None:
     with pytest.raises(ConfigError, match="σ must start between its limits"):
-        DensitySettings.parse({"min_std": 2.0}, "actor.density")
+        DistributionSettings.parse({"log_std_min": 1.0}, "actor.distribution")
+    with pytest.raises(ConfigError, match="Did you mean 'log_std_min'"):
+        DistributionSettings.parse({"min_std": 2.0}, "actor.distribution")
     with pytest.raises(ConfigError, match="a factor has no actions"):
         MultiCategorical((3, 0))

@@ -1,4 +1,4 @@
-"""An exploring policy says again what it said in the rollout, whatever it is composed of."""
+"""A policy says again what it said in the rollout, whatever it is composed of."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ from understudy.core.protocols import ExplorationPolicy
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, MultiDiscrete, Spec
 from understudy.core.state import capture, restore
-from understudy.nn.choice_density import MultiCategorical
-from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.categorical import MultiCategorical
 from understudy.nn.memory import forget
+from understudy.parts.ppo.networks import OnPolicyActorSettings
 
 T, N = 9, 6
 BOX = Box((-2.0, 0.1), (2.0, 0.7))
@@ -30,9 +31,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def policy(shape: str = "plain", spec: Spec | None = None, **changes: Any) -> ExploringPolicy:
-    settings = ExplorerSettings.parse({"trunk": {"hidden": [16]}, **SHAPES[shape], **changes}, "actor")
-    made = ExploringPolicy(spec or Spec(GROUPS, BOX, segments=SEGMENTS), settings, stream(0, "init"))
+def policy(shape: str = "plain", spec: Spec | None = None, **changes: Any) -> Actor:
+    settings = OnPolicyActorSettings.parse({"hidden": [16], **SHAPES[shape], **changes}, "actor")
+    made = Actor(spec or Spec(GROUPS, BOX, segments=SEGMENTS), settings, stream(0, "init"))
     made.observe(observations(50, 1, seed=7))
     with torch.no_grad():
         for parameter in made.parameters():
@@ -48,7 +49,7 @@ def observations(steps: int, environments: int, seed: int = 0) -> Obs:
     }
 
 
-def rolled(made: ExploringPolicy, obs: Obs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def rolled(made: Actor, obs: Obs) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Actions, what was sent, log-probabilities and resets [T, N] of a rollout with episodes that end inside."""
     steps, environments = obs["state"].shape[:2]
     rng, carry = stream(0, "explore"), made.initial(environments)
@@ -64,15 +65,15 @@ def rolled(made: ExploringPolicy, obs: Obs) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "tanh_gaussian", "beta"])
+@pytest.mark.parametrize("kind", ["gaussian", "tanh_mean_gaussian", "state_gaussian", "tanh_gaussian", "beta"])
 def test_the_first_ratio_is_one(shape: str, kind: str) -> None:
-    made, obs = policy(shape, density={"kind": kind}), observations(T, N)
+    made, obs = policy(shape, distribution={"kind": kind}), observations(T, N)
     actions, env_action, log_prob, resets = rolled(made, obs)
     judged = made.evaluate(obs, made.initial(N), resets, actions)
     torch.testing.assert_close(torch.exp(judged.log_prob - log_prob), torch.ones(T, N), atol=2e-6, rtol=0)
     assert judged.entropy.shape == (T, N)
     assert judged.features.shape[:2] == (T, N)
-    distance = made.density.kl(judged.features.detach(), judged.features)
+    distance = made.distribution.kl(judged.features.detach(), judged.features)
     assert distance.requires_grad
     assert float(distance.detach().abs().max()) < 1e-6
     assert bool(((env_action >= torch.tensor(BOX.low)) & (env_action <= torch.tensor(BOX.high))).all())
@@ -134,7 +135,7 @@ def test_statistics_move_only_when_told_and_then_the_ratio_does() -> None:
 
 
 def test_the_stored_action_is_the_draw_and_the_sent_one_is_cut() -> None:
-    made, obs = policy(density={"initial_std": 3.0}), observations(T, N)
+    made, obs = policy(distribution={"initial_std": 3.0}), observations(T, N)
     actions, env_action, _, _ = rolled(made, obs)
     assert float(actions.abs().max()) > 1
     inside = actions.abs().amax(-1) <= 1
@@ -171,9 +172,9 @@ def test_masks_are_obeyed_and_evaluated_alike() -> None:
 
 
 def test_several_factors_are_a_density_of_their_own() -> None:
-    settings = ExplorerSettings.parse({"sees": ["state"]})
-    made = ExploringPolicy(Spec(GROUPS, MultiDiscrete((3, 2))), settings, stream(0, "init"))
-    assert isinstance(made.density, MultiCategorical)
+    settings = OnPolicyActorSettings.parse({"sees": ["state"]})
+    made = Actor(Spec(GROUPS, MultiDiscrete((3, 2))), settings, stream(0, "init"))
+    assert isinstance(made.distribution, MultiCategorical)
     actions, _, log_prob, resets = rolled(made, observations(T, N))
     assert actions.shape == (T, N, 2)
     judged = made.evaluate(observations(T, N), (), resets, actions)
@@ -183,7 +184,7 @@ def test_several_factors_are_a_density_of_their_own() -> None:
 def test_a_checkpoint_holds_all_of_it() -> None:
     made, obs = policy("visual_lstm"), observations(T, N)
     actions, _, log_prob, resets = rolled(made, obs)
-    fresh = ExploringPolicy(made.spec, made.settings, stream(9, "init"))
+    fresh = Actor(made.spec, made.settings, stream(9, "init"))
     restore(fresh, capture(made), "checkpoint")
     judged = fresh.evaluate(obs, fresh.initial(N), resets, actions)
     torch.testing.assert_close(judged.log_prob, log_prob, atol=1e-6, rtol=0)
@@ -196,8 +197,10 @@ def test_a_checkpoint_holds_all_of_it() -> None:
         ({"encoders": {"deph": CONV}}, r"actor\.encoders\.deph: the role does not see this"),
         ({"sees": ["stat"]}, "Did you mean 'state'"),
         ({"memory": {"kind": "gur"}}, r"actor\.memory\.kind"),
-        ({"trunk": {"activation": "swish"}}, r"actor\.trunk\.activation"),
-        ({"density": {"init_std": 1}}, "Did you mean 'initial_std'"),
+        ({"activation": "swish"}, r"actor\.activation"),
+        ({"distribution": {"init_std": 1}}, "Did you mean 'initial_std'"),
+        ({"trunk": {"hidden": [3]}}, "Did you mean 'hidden'"),
+        ({"density": {"kind": "beta"}}, "Did you mean 'distribution'"),
     ],
 )
 def test_mistakes_are_told_when_it_is_built(changes: dict[str, Any], told: str) -> None:

@@ -6,24 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.nn.heads import (
-    LOG_STD_MAX,
-    LOG_STD_MIN,
-    Categorical,
+from understudy.nn.distributions.categorical import Categorical, forbid
+from understudy.nn.distributions.gaussians import (
+    DEFAULT_LIMITS,
     Deterministic,
-    SquashedGaussian,
+    TanhGaussian,
     TanhMeanGaussian,
-    forbid,
     tanh_log_slope,
 )
 
 MEAN, STD = 0.3, 0.5
 
 
-def squashed(rows: int, dtype: torch.dtype = torch.float64) -> tuple[SquashedGaussian, Tensor]:
+def squashed(rows: int, dtype: torch.dtype = torch.float64) -> tuple[TanhGaussian, Tensor]:
     """One action dimension with μ = .3, σ = .5 in every row."""
     features = torch.tensor([[MEAN, math.log(STD)]], dtype=dtype).expand(rows, 2)
-    return SquashedGaussian(1), features
+    return TanhGaussian(1), features
 
 
 def midpoints(low: float, high: float, count: int) -> tuple[Tensor, float]:
@@ -71,7 +69,7 @@ def test_saturation_is_exact_and_its_gradient_finite(pre_tanh: float, correction
 
 @pytest.mark.parametrize("action", [-1.0, 1.0])
 def test_squashed_density_is_finite_on_the_edge_of_the_box(action: float) -> None:
-    head = SquashedGaussian(1)
+    head = TanhGaussian(1)
     features = torch.tensor([[0.0, 0.0]], requires_grad=True)
     log_prob = head.log_prob(features, torch.tensor([[action]]))
     (gradient,) = torch.autograd.grad(log_prob.sum(), features)
@@ -86,38 +84,39 @@ def test_gaussian_density_is_that_of_torch_distributions() -> None:
     head.log_std.data = torch.tensor([-1.0, 0.0, 0.7])
     known = torch.distributions.Normal(features.tanh(), head.log_std.exp())
     expected: Tensor = known.log_prob(action).sum(-1)  # type: ignore[no-untyped-call]
-    torch.testing.assert_close(head.log_prob(features, action), expected)
+    torch.testing.assert_close(head.log_likelihood(features, action), expected)
 
 
 def test_gaussian_starts_with_unit_standard_deviation() -> None:
     head = TanhMeanGaussian(1)
-    log_prob = head.log_prob(torch.zeros(1, 1), torch.zeros(1, 1)).detach()
+    log_prob = head.log_likelihood(torch.zeros(1, 1), torch.zeros(1, 1)).detach()
     assert float(log_prob) == pytest.approx(-0.918939, abs=1e-6)
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(-40.0, LOG_STD_MIN), (40.0, LOG_STD_MAX)])
+@pytest.mark.parametrize(("asked", "kept"), [(-40.0, DEFAULT_LIMITS.low), (40.0, DEFAULT_LIMITS.high)])
 def test_standard_deviations_are_clipped(asked: float, kept: float) -> None:
     gaussian, limit = TanhMeanGaussian(1), TanhMeanGaussian(1)
     gaussian.log_std.data.fill_(asked)
     limit.log_std.data.fill_(kept)
     features, action = torch.zeros(1, 1), torch.full((1, 1), 0.01)
-    assert torch.equal(gaussian.log_prob(features, action), limit.log_prob(features, action))
-    squash = SquashedGaussian(1)
+    assert torch.equal(gaussian.log_likelihood(features, action), limit.log_likelihood(features, action))
+    squash = TanhGaussian(1)
     asked_features, kept_features = torch.tensor([[0.0, asked]]), torch.tensor([[0.0, kept]])
-    assert torch.equal(squash.log_prob(asked_features, action), squash.log_prob(kept_features, action))
+    assert torch.equal(squash.log_likelihood(asked_features, action), squash.log_likelihood(kept_features, action))
 
 
-@pytest.mark.parametrize("head", [TanhMeanGaussian(2), SquashedGaussian(2), Deterministic(2)])
-def test_samples_stay_inside_the_box(head: TanhMeanGaussian | SquashedGaussian | Deterministic) -> None:
-    features = 5 * torch.randn(5000, head.outputs, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("head", [TanhGaussian(2), Deterministic(2)])
+def test_samples_stay_inside_the_box(head: TanhGaussian | Deterministic) -> None:
+    outputs = 5 * torch.randn(5000, head.outputs, generator=torch.Generator().manual_seed(0))
+    features = head.features(outputs)
     for actions in (head.sample(features, torch.Generator().manual_seed(1)), head.mode(features)):
         assert actions.shape == (5000, 2)
         assert bool((actions.abs() <= 1).all())
 
 
-@pytest.mark.parametrize("head", [TanhMeanGaussian(2), SquashedGaussian(2)])
-def test_samples_come_from_the_given_stream_only(head: TanhMeanGaussian | SquashedGaussian) -> None:
-    features = torch.zeros(4, head.outputs)
+@pytest.mark.parametrize("head", [TanhMeanGaussian(2), TanhGaussian(2)])
+def test_samples_come_from_the_given_stream_only(head: TanhMeanGaussian | TanhGaussian) -> None:
+    features = head.features(torch.zeros(4, head.outputs))
     before = torch.get_rng_state()
     first, again, other = (head.sample(features, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
@@ -126,7 +125,7 @@ def test_samples_come_from_the_given_stream_only(head: TanhMeanGaussian | Squash
 
 
 def test_deterministic_log_probability_peaks_at_its_action() -> None:
-    head, features = Deterministic(2), torch.tensor([[0.2, -0.4]])
+    head, features = Deterministic(2), Deterministic(2).features(torch.tensor([[0.2, -0.4]]))
     peak = head.mode(features)
     assert float(head.log_prob(features, peak)) == 0.0
     assert float(head.log_prob(features, peak + torch.tensor([[0.3, -0.4]]))) == pytest.approx(-0.25)
