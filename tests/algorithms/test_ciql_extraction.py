@@ -58,7 +58,7 @@ def test_the_behaviour_model_clones_the_data() -> None:
     learning = start(tiny_algorithm("ciql", extraction="greedy_support", **FAST), bandit(), batch_size=100)
     learning.update(80)
     (behaviour,) = learning.algorithm.behaviour
-    torch.testing.assert_close(shares(behaviour.network), torch.tensor([0.6, 0.3, 0.1]), atol=0.08, rtol=0)
+    torch.testing.assert_close(shares(behaviour.policy.trunk), torch.tensor([0.6, 0.3, 0.1]), atol=0.08, rtol=0)
 
 
 def test_illegal_actions_are_never_the_best_of_the_common() -> None:
@@ -74,7 +74,7 @@ def test_illegal_actions_are_never_the_best_of_the_common() -> None:
 def test_the_state_of_the_behaviour_model_is_kept(masked: bool) -> None:
     first, second = (start(tiny_algorithm("ciql", extraction="greedy_support"), choices(masked)) for _ in range(2))
     first.update(3)
-    assert any(path.startswith("algorithm.behaviour.0.network.") for path in capture(first))
+    assert any(path.startswith("algorithm.behaviour.0.policy.") for path in capture(first))
     restore(second, capture(first), "test")
     for learning in (first, second):
         learning.update(3)
@@ -92,7 +92,7 @@ def test_a_raw_density_says_nothing_of_tanh() -> None:
     torch.testing.assert_close(found, torch.tensor([peak, peak - math.log(2.0)]))
 
 
-@pytest.mark.parametrize(("policy", "acted"), [("head", 0.8), ("raw_seed", math.tanh(0.8))])
+@pytest.mark.parametrize(("policy", "acted"), [("exact", 0.8), ("raw_seed", math.tanh(0.8))])
 @pytest.mark.filterwarnings("ignore:algo.policy=raw_seed")
 def test_what_is_fitted_raw_is_squashed_when_acted(policy: str, acted: float) -> None:
     """Every action of the data is 0.8; the wrong density makes a policy that acts 0.66."""
@@ -102,7 +102,7 @@ def test_what_is_fitted_raw_is_squashed_when_acted(policy: str, acted: float) ->
     settings: dict[str, Any] = {
         "policy": policy,
         "actor": SQUASHED,
-        "actor_schedule": "constant",
+        "actor_optimizer": {"schedule": "constant"},
         "actor_learning_rate": 1e-2,
     }
     learning = start(
@@ -126,7 +126,7 @@ def policy_state(learning: Learning) -> State:
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant"])
 def test_the_policy_waits_and_the_critics_do_not(schedule: str) -> None:
-    learning = start(tiny_algorithm("ciql", actor_delay=3, actor_schedule=schedule))
+    learning = start(tiny_algorithm("ciql", actor_delay=3, actor_optimizer={"schedule": schedule}))
     before = capture(learning)
     learning.update(3)
     assert not any(path.startswith("algorithm.policy.") for path in differences(before, capture(learning)))
@@ -149,7 +149,7 @@ def test_a_delay_changes_nothing_in_v_and_q() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"policy": "raw_seed"}, r"policy=raw_seed needs extraction=awr and actor\.head=squashed"),
+        ({"policy": "raw_seed"}, r"policy=raw_seed needs extraction=awr and actor\.distribution=tanh_gaussian"),
         ({"policy": "raw_seed", "actor": SQUASHED, "extraction": "ddpg_bc"}, "policy=raw_seed needs extraction=awr"),
         ({"support_share": 1.5}, r"algo\.support_share"),
         ({"actor_delay": -1}, r"algo\.actor_delay"),

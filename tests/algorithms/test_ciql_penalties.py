@@ -9,13 +9,12 @@ import torch
 
 from choosing import choices
 from learners import Learning, start, tiny_algorithm
+from networks import action_values, q_ensemble
 from understudy import Dataset
 from understudy.core.errors import ConfigError
 from understudy.core.rng import stream
 from understudy.core.state import capture, nonfinite
 from understudy.losses.policy import squared_distance, value_scale
-from understudy.nn.critic import ActionValues, QEnsemble
-from understudy.nn.mlp import NetworkSettings
 from understudy.parts.negatives import other_rows, other_rows_values, uniform_values
 from understudy.parts.noise import Noise
 from worlds import random_dataset
@@ -31,7 +30,6 @@ WORLDS: dict[str, Callable[[], Dataset]] = {
     "discrete": lambda: choices(False),
     "masked": lambda: choices(True),
 }
-SMALL = NetworkSettings(hidden=(8,))
 
 
 def learning(dataset: Dataset, **changes: Any) -> Learning:
@@ -84,7 +82,7 @@ def test_other_rows_are_never_ones_own() -> None:
 
 
 def test_uniform_values_of_discrete_actions_are_means_over_the_legal() -> None:
-    critic = ActionValues(2, 4, SMALL, stream(0, "test"))
+    critic = action_values(2, 4, stream(0, "test"), hidden=[8])
     state, action = torch.randn(3, 2, generator=stream(1, "test")), torch.tensor([0, 1, 3])
     mask = torch.tensor([[1, 1, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1]]).bool()
     found = uniform_values(critic, state, action, mask, Noise.named(0, "test"), 10)
@@ -94,7 +92,7 @@ def test_uniform_values_of_discrete_actions_are_means_over_the_legal() -> None:
 
 
 def test_actions_of_other_rows_that_are_illegal_here_do_not_count() -> None:
-    critic = ActionValues(2, 3, SMALL, stream(0, "test"))
+    critic = action_values(2, 3, stream(0, "test"), hidden=[8])
     state, action = torch.randn(2, 2, generator=stream(1, "test")), torch.tensor([0, 2])
     mask = torch.tensor([[True, True, False], [True, False, True]])
     found = other_rows_values(critic, state, action, mask, Noise.named(0, "test"), 4)
@@ -103,7 +101,7 @@ def test_actions_of_other_rows_that_are_illegal_here_do_not_count() -> None:
 
 
 def test_continuous_actions_of_other_rows_are_asked_about_here() -> None:
-    critic = QEnsemble(2, 1, SMALL, stream(0, "test"))
+    critic = q_ensemble(2, 1, stream(0, "test"), hidden=[8])
     state, action = torch.randn(2, 2, generator=stream(1, "test")), torch.tensor([[0.5], [-0.5]])
     found = other_rows_values(critic, state, action, None, Noise.named(0, "test"), 1)
     torch.testing.assert_close(found[:, 0], critic(state, -action))
@@ -118,7 +116,7 @@ def test_climbing_with_a_deterministic_policy_is_the_actor_loss_of_td3bc() -> No
         action = algorithm.policy.distribution.mode(algorithm.policy.features(state))
         q = algorithm.critic(state, action).amin(0)
         expected = (squared_distance(action, batch.action) - 2.5 * value_scale(q) * q).mean()
-    torch.testing.assert_close(algorithm.update(batch)["loss/actor"], expected)
+    torch.testing.assert_close(algorithm.update(batch).metrics["loss/actor"], expected)
 
 
 @pytest.mark.parametrize("masked", [False, True])

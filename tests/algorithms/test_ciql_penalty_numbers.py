@@ -43,7 +43,7 @@ def proposed(learning: Learning, batch: Transitions, count: int) -> tuple[Tensor
     """Actions and log-densities that the next update will draw around a policy that holds still."""
     policy = learning.algorithm.policy
     with torch.no_grad():
-        centres = [policy.features(policy.view(obs)) for obs in (batch.obs, batch.next_obs)]
+        centres = [policy.trunk(policy.perception.look(obs)) for obs in (batch.obs, batch.next_obs)]
     here, there = (torch.cat([centre, torch.full_like(centre, math.log(0.3))], 1) for centre in centres)
     proposals: Proposals = copy.deepcopy(learning.algorithm.proposals)
     return proposals.draw(here, there, count)
@@ -55,11 +55,11 @@ def test_the_sampled_penalty_is_the_log_of_an_integral_over_actions_of_the_state
     algorithm, batch = learning.algorithm, learning.batch()
     actions, log_density = proposed(learning, batch, 4)
     with torch.no_grad():
-        state = algorithm.policy.view(batch.obs)
+        state = algorithm.policy.perception.look(batch.obs)
         values = torch.stack([algorithm.critic(state, action) for action in actions])
         integral = (values - log_density.unsqueeze(1)).exp().mean(0).log()
         expected = (integral - algorithm.critic(state, batch.action)).mean()
-    torch.testing.assert_close(algorithm.update(batch)["penalty/gap"], expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(algorithm.update(batch).metrics["penalty/gap"], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_critics_that_know_nothing_are_penalised_by_the_volume_of_the_box() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from understudy.nn.heads import TanhGaussian
 
 from learners import Learning, start, tiny_algorithm
 from understudy.nn.critic import QEnsemble
+from understudy.nn.distributions.gaussians import TanhGaussian
 
 STILL: dict[str, Any] = {"critic_learning_rate": 1e-30}
 ACTION_SIZE = 2
@@ -54,7 +54,7 @@ def test_entropy_is_added_to_what_is_backed_up() -> None:
     target = batch.reward + 0.9 * (5.0 - 0.7 * log_prob[0])
     assert bool(batch.extra["td_valid"].all())
     assert not bool(batch.terminated.any())
-    torch.testing.assert_close(algorithm.update(batch)["loss/td"], (q - target).square().mean(1).sum())
+    torch.testing.assert_close(algorithm.update(batch).metrics["loss/td"], (q - target).square().mean(1).sum())
 
 
 def test_the_actor_does_not_climb_target_critics() -> None:
@@ -100,4 +100,4 @@ def test_densities_are_weights_of_the_integral(temperature: float) -> None:
     _, log_density = copy.deepcopy(algorithm.proposals).draw(here, there, 10)
     expected = temperature * log_density.neg().exp().mean(0).log().mean()
     assert float(expected) > temperature * math.log(4 / 3)
-    torch.testing.assert_close(algorithm.update(batch)["penalty/gap"], expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(algorithm.update(batch).metrics["penalty/gap"], expected, atol=1e-5, rtol=1e-5)

@@ -28,10 +28,10 @@ def test_out_of_range(setting: dict[str, object]) -> None:
         Config.parse(setting, "algo")
 
 
-def test_a_network_of_another_width_keeps_its_head() -> None:
+def test_a_network_of_another_width_keeps_its_distribution() -> None:
     """Settings of a part are merged with CQL's own defaults, not with another algorithm's."""
     config = Config.parse({"actor": {"hidden": [8]}, "critic": {"init": "default"}}, "algo")
-    assert (config.actor.head, config.actor.init) == ("squashed", "default")
+    assert (config.actor.distribution.kind, config.actor.init) == ("tanh_gaussian", "default")
     assert config.critic.hidden == (256, 256, 256)
 
 

@@ -43,7 +43,7 @@ def test_targets_are_discounted_by_as_many_steps_as_were_summed(kind: dict[str, 
     with torch.no_grad():
         q = algorithm.critic(algorithm.policy.perception.look(batch.obs), batch.action)
     expected = (q - (batch.reward + 10.0 * discount)).square().mean(1).sum()
-    torch.testing.assert_close(algorithm.update(batch)["loss/td"], expected)
+    torch.testing.assert_close(algorithm.update(batch).metrics["loss/td"], expected)
 
 
 @pytest.mark.parametrize("member", [0, 1])

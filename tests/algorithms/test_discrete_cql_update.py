@@ -13,7 +13,7 @@ from learners import Learning, start, tiny_algorithm
 from understudy import Dataset, load_policy
 from understudy.core.errors import ConfigError
 from understudy.core.spec import ACTION_MASK
-from understudy.nn.actor import Actor
+from understudy.nn.value_policy import ValuePolicy
 from understudy.run.policy_file import save_policy
 from worlds import random_choices
 
@@ -122,7 +122,7 @@ def test_the_policy_is_its_critics_to_the_bit() -> None:
         learning = learner(**kind)
         learning.update(5)
         algorithm = learning.algorithm
-        assert algorithm.policy.trunk is algorithm.critic.trunk
+        assert algorithm.policy.critic is algorithm.critic
         obs = learning.batch().obs
         values = algorithm.critic.every(algorithm.policy.perception.look(obs)).mean(0) / kind.get("temperature", 1.0)
         assert torch.equal(algorithm.policy.features(algorithm.policy.perception.look(obs)), values)
@@ -137,13 +137,13 @@ def test_a_policy_of_quantiles_survives_its_file(tmp_path: Path) -> None:
     learning.update(3)
     save_policy(learning.algorithm.policy, tmp_path / "policy", {})
     loaded, state = load_policy(tmp_path / "policy"), learning.algorithm.policy.perception.look(learning.batch().obs)
-    assert isinstance(loaded, Actor)
+    assert isinstance(loaded, ValuePolicy)
     assert torch.equal(loaded.features(state), learning.algorithm.policy.features(state))
 
 
 def test_hard_targets_stand_still_and_then_jump() -> None:
     learning = learner(polyak=1.0, target_every=3)
-    target = learning.algorithm.target.network.mlp.flat
+    target = learning.algorithm.target.network.trunk.flat
     for number in range(1, 8):
         before = target.clone()
         learning.update()

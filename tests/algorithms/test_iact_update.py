@@ -41,7 +41,7 @@ def test_losses_are_weighted_means_over_the_rows_that_count() -> None:
     _, before, batch, told = one_update(
         alpha=0.7, q_norm=False, critics=1, cloning={"weight": 0.3}, teaching={"keep": 0.5, "score": "td"}
     )
-    state, next_state = before.policy.view(batch.obs), before.policy.view(batch.next_obs)
+    state, next_state = before.policy.perception.look(batch.obs), before.policy.perception.look(batch.next_obs)
     weight, error = batch.extra["importance"], {}
     for name, branch in before.branches.items():
         assert branch.critic(state, batch.action).shape == (1, ROWS)
@@ -67,7 +67,7 @@ def test_losses_are_weighted_means_over_the_rows_that_count() -> None:
 def test_policies_step_along_the_gradient_of_that_loss() -> None:
     """Adam's first step is the sign of the gradient, times the rate."""
     learning, before, batch, _ = one_update(cloning={"weight": 2.0}, teaching={"keep": 0.5, "score": "td"})
-    state, next_state = before.policy.view(batch.obs), before.policy.view(batch.next_obs)
+    state, next_state = before.policy.perception.look(batch.obs), before.policy.perception.look(batch.next_obs)
     judge = before.branches["b"]
     error = (judge.critic(state, batch.action) - target(judge, batch, next_state)).abs().sum(0)
     rows = error.argsort(stable=True)[:KEPT]
@@ -86,7 +86,7 @@ def test_policies_step_along_the_gradient_of_that_loss() -> None:
 def test_rows_are_judged_by_critics_from_before_the_update() -> None:
     """`adv` asks the live critics: those that have not stepped yet."""
     learning, before, batch, _ = one_update(critic_learning_rate=0.5, teaching={"keep": 0.5, "score": "adv"})
-    state = before.policy.view(batch.obs)
+    state = before.policy.perception.look(batch.obs)
 
     def best_by(algorithm: Any) -> set[int]:
         critic, actor = algorithm.branches["b"].critic, before.branches["b"].policy

@@ -31,10 +31,10 @@ def test_betas_that_are_not_a_number_from_zero_up(beta: object) -> None:
         {"n_step": 0},
         {"n_step": 1.5},
         {"actor_learning_rate": 0.0},
-        {"actor_schedule": "linear"},
+        {"actor_optimizer": {"schedule": "quadratic"}},
         {"critic": {"hidden": []}},
         {"critic": {"dropout": 1.0}},
-        {"actor": {"head": "categorical"}},
+        {"actor": {"distribution": "uniform"}},
     ],
 )
 def test_other_settings_out_of_range(setting: dict[str, object]) -> None:

@@ -74,10 +74,10 @@ def player_data() -> Dataset:
     return make_dataset(Recipe.parse({"env": ENV, "episodes": 30, "seed": 0, "behaviours": [player]}))
 
 
-@pytest.mark.parametrize("head", ["gaussian", "squashed", "deterministic"])
-def test_cloning_a_good_player_gives_a_good_player(head: str, player_data: Dataset) -> None:
+@pytest.mark.parametrize("distribution", ["tanh_mean_gaussian", "gaussian", "tanh_gaussian", "deterministic"])
+def test_cloning_a_good_player_gives_a_good_player(distribution: str, player_data: Dataset) -> None:
     """The player earns −155; an untrained policy about −1300."""
-    settings = {**CLONING, "actor": {**NETWORK, "head": head}}
+    settings = {**CLONING, "actor": {**NETWORK, "distribution": distribution}}
     assert learned_return(player_data, settings, 1000) > -350
 
 

@@ -62,18 +62,18 @@ def test_no_policy_learns_about_illegal_actions(settings: dict[str, Any]) -> Non
 def test_cloning_counts_likelihood_among_legal_actions(settings: dict[str, Any]) -> None:
     learning, batch = half_legal(settings)
     policy = learning.algorithm.policy
-    expected = masked_likelihood(policy.trunk, policy.view(batch.obs), batch.action)
-    torch.testing.assert_close(learning.algorithm.update(batch)["loss/actor"], expected)
+    expected = masked_likelihood(policy.trunk, policy.perception.look(batch.obs), batch.action)
+    torch.testing.assert_close(learning.algorithm.update(batch).metrics["loss/actor"], expected)
 
 
 def test_the_clone_that_says_what_is_common_knows_what_is_legal() -> None:
     settings = {"name": "ciql", "extraction": "greedy_support"}
     learning, batch = half_legal(settings)
-    network = learning.algorithm.behaviour[0].network
-    expected = masked_likelihood(network, learning.algorithm.policy.view(batch.obs), batch.action)
-    torch.testing.assert_close(learning.algorithm.update(batch)["loss/behaviour"], expected)
+    network = learning.algorithm.behaviour[0].policy.trunk
+    expected = masked_likelihood(network, learning.algorithm.policy.perception.look(batch.obs), batch.action)
+    torch.testing.assert_close(learning.algorithm.update(batch).metrics["loss/behaviour"], expected)
     again, batch = half_legal(settings)
-    assert outputs_moved(again, batch, again.algorithm.behaviour[0].network).tolist() == LEGAL
+    assert outputs_moved(again, batch, again.algorithm.behaviour[0].policy.trunk).tolist() == LEGAL
 
 
 @pytest.mark.parametrize("penalty", ["cql_h", "mean_gap"])

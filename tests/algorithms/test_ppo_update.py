@@ -26,17 +26,17 @@ TRUNK = {"hidden": [32, 32], "activation": "tanh"}
 
 
 def learner(
-    env: str, count: int, steps: int, memory: dict[str, Any] | None = None, share: str = "nothing", **settings: Any
+    env: str, count: int, steps: int, memory: dict[str, Any] | None = None, share: bool = False, **settings: Any
 ) -> tuple[PPO, RolloutSource]:
     world = LocalVectorEnv(env, count)
-    role = {"trunk": TRUNK, **({"memory": memory} if memory else {})}
-    ppo = build_ppo(world.spec, count, actor=role, critic={**role, "share": share}, **settings)
+    role = {**TRUNK, **({"memory": memory} if memory else {})}
+    ppo = build_ppo(world.spec, count, actor=role, critic={**role, "share_memory": share}, **settings)
     return ppo, RolloutSource.build(world, ppo.policy, steps, 0)
 
 
 @pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}, {"kind": "lstm", "units": 8}])
-@pytest.mark.parametrize("share", ["nothing", "everything"])
-def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any] | None, share: str) -> None:
+@pytest.mark.parametrize("share", [False, True])
+def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any] | None, share: bool) -> None:
     """Also in the second rollout, whose normalisers have seen the first one, and whose memory is not empty."""
     ppo, source = learner("Pendulum-v1", 4, 24, memory, share, epochs=2)
     for _ in range(3):
@@ -125,7 +125,7 @@ def test_a_step_for_the_compiler_is_adams_own_to_the_bit(largest: float) -> None
     for _ in range(4):
         gradients = [torch.randn(one.shape, generator=rng) for one in parameters]
         adam.step(gradients, rate, max_norm=largest)
-        clipped_step(twin.moments(twins), gradients, rate, largest)
+        clipped_step(twin.state(twins), gradients, rate, largest)
     assert all(torch.equal(*pair) for pair in zip(parameters, twins, strict=True))
     assert torch.equal(adam.norm, twin.norm)
     assert float(twin.count) == 4

@@ -72,7 +72,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def some_policy(spec: Spec = SPEC) -> us.Actor:
-    return us.Actor(spec, {}, ActorSettings(hidden=(8,)), stream(0, "init"))
+    return us.Actor(spec, ActorSettings(hidden=(8,)), stream(0, "init"))
 
 
 def roll(workers: int) -> None:

@@ -8,7 +8,7 @@ from learners import start, tiny_algorithm
 def test_distance_after_a_hundred_updates() -> None:
     learning = start(tiny_algorithm("iql", polyak=0.005, critic_learning_rate=1e-30))
     algorithm = learning.algorithm
-    online, target = algorithm.critic.mlp.flat.detach(), algorithm.target.network.mlp.flat
+    online, target = algorithm.critic.trunk.flat.detach(), algorithm.target.network.trunk.flat
     before = online.clone()
     target.copy_(online + 1)
     learning.update(100)

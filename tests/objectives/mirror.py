@@ -61,7 +61,7 @@ class Mirror:
 
     def loss(self, batch: PPOBatch, evaluation: Evaluation) -> dict[str, Tensor]:
         self.calls.append(("loss", (replace(batch), evaluation)))
-        mode = evaluation.density.mode(evaluation.features)
+        mode = evaluation.distribution.mode(evaluation.features)
         return {
             "near": (mode.mean(-1) - batch.extra["mirror/label"]).square(),
             "idle": torch.ones_like(batch.advantage),

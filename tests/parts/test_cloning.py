@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
-from understudy.nn.heads import HeadName, TanhGaussian
 
 from understudy.core.errors import ConfigError
 from understudy.losses.policy import gaussian_kl
@@ -34,9 +33,9 @@ def test_it_is_summed_over_dimensions_and_agrees_with_torch() -> None:
     assert torch.allclose(gaussian_kl(mean, log_std, other, other_log_std), expected)
 
 
-def policy(head: HeadName) -> Actor:
-    data = random_dataset()
-    return Actor(data.spec, data.moments(), ActorSettings(hidden=(8,), head=head), torch.Generator().manual_seed(0))
+def policy(distribution: str) -> Actor:
+    settings = ActorSettings.parse({"hidden": [8], "distribution": distribution})
+    return Actor(random_dataset().spec, settings, torch.Generator().manual_seed(0))
 
 
 def distance(kind: str, actor: Actor, action: torch.Tensor, **changes: object) -> torch.Tensor:
@@ -49,22 +48,22 @@ def distance(kind: str, actor: Actor, action: torch.Tensor, **changes: object) -
 def test_distances_from_actions() -> None:
     """Four rows, two dimensions: the greedy action moved by 0.1 and by -0.3."""
     actor = policy("deterministic")
-    action = actor.distribution.mode(actor.features(torch.linspace(-1, 1, 12).view(4, 3))).detach() + torch.tensor(
-        [0.1, -0.3]
-    )
+    action = actor.greedy(torch.linspace(-1, 1, 12).view(4, 3)).detach() + torch.tensor([0.1, -0.3])
     assert distance("mse", actor, action).tolist() == pytest.approx([0.05] * 4)
     assert distance("mse", actor, action, reduction="sum").tolist() == pytest.approx([0.1] * 4)
     assert distance("log_prob", actor, action).tolist() == pytest.approx([0.1] * 4)
 
 
 def test_distances_of_policies_with_a_density() -> None:
-    actor = policy("squashed")
+    actor = policy("tanh_gaussian")
     action = torch.tensor([[0.5, -0.5]] * 4)
     features = actor.features(torch.linspace(-1, 1, 12).view(4, 3))
     assert torch.allclose(distance("log_prob", actor, action), -actor.distribution.log_prob(features, action))
     assert distance("kl", actor, action).tolist() == pytest.approx([0.0] * 4, abs=1e-6)
     wider = torch.cat([features[:, :2] + 1.0, features[:, 2:] + 0.5], dim=1)
-    mine, data = (Normal(mean, log_std.exp()) for mean, log_std in map(TanhGaussian.gaussian, (wider, features)))
+    mine, data = (
+        Normal(mean, log_std.exp()) for mean, log_std in ((part[:, :2], part[:, 2:]) for part in (wider, features))
+    )
     found = cloning_distance(CloningSettings(kind="kl"), actor, wider, action, action, features)
     assert torch.allclose(found, kl_divergence(mine, data).sum(-1), rtol=1e-4)
     assert not torch.allclose(found, kl_divergence(data, mine).sum(-1), rtol=0.1)

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 from torch import Tensor
-from understudy.nn.heads import TanhGaussian
 
-from understudy.nn.critic import QEnsemble
-from understudy.nn.mlp import NetworkSettings
+from networks import q_ensemble
+from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 
@@ -52,7 +51,7 @@ def test_proposals_are_constants_and_their_streams_apart() -> None:
 
 def test_many_actions_are_asked_in_one_pass() -> None:
     rng = torch.Generator().manual_seed(0)
-    critic = QEnsemble(3, ACTIONS, NetworkSettings(hidden=(16,)), rng)
+    critic = q_ensemble(3, ACTIONS, rng, hidden=[16])
     state, actions = torch.randn(7, 3, generator=rng), torch.randn(5, 7, ACTIONS, generator=rng)
     values = values_of_many(critic, state, actions)
     assert values.shape == (2, 5, 7)

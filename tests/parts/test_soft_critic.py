@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from networks import q_ensemble
 from understudy.nn.critic import QEnsemble
-from understudy.nn.mlp import NetworkSettings
 from understudy.parts import soft_critic
 from understudy.parts.soft_critic import values_of_many
 
@@ -13,7 +13,7 @@ STATES, ACTIONS = 6, 7
 
 def question(members: int = 3) -> tuple[QEnsemble, torch.Tensor, torch.Tensor]:
     rng = torch.Generator().manual_seed(0)
-    critic = QEnsemble(4, 2, NetworkSettings(hidden=(16, 16)), rng, members=members).double()
+    critic = q_ensemble(4, 2, rng, members=members, hidden=[16, 16]).double()
     state = torch.randn(STATES, 4, generator=rng, dtype=torch.float64)
     return critic, state, torch.randn(ACTIONS, STATES, 2, generator=rng, dtype=torch.float64)
 

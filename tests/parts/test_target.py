@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from networks import q_ensemble
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
 from understudy.nn.critic import QEnsemble
-from understudy.nn.mlp import NetworkSettings
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
 
@@ -18,7 +18,7 @@ NETWORKS: list[dict[str, Any]] = [{}, {"layer_norm": True}, {"layer_norm": True,
 
 
 def critic(seed: int = 0, **changes: Any) -> QEnsemble:
-    return QEnsemble(3, 2, NetworkSettings.parse({"hidden": [6], **changes}), stream(seed, "init"))
+    return q_ensemble(3, 2, stream(seed, "init"), **{"hidden": [6], **changes})
 
 
 def tensors(network: nn.Module) -> list[Tensor]:
@@ -62,7 +62,7 @@ def test_the_online_network_does_not_move_with_its_target(used: bool) -> None:
     output = online(*inputs()).detach()
     if used:
         target.network(*inputs())
-    for layer in target.network.mlp.layers():
+    for layer in target.network.trunk.layers():
         layer.weight.zero_()
         layer.bias.zero_()
     assert not target.network(*inputs()).any()
@@ -108,10 +108,10 @@ def test_rate_one_copies(network: dict[str, Any]) -> None:
 
 def test_a_restored_target_goes_on_in_its_own_network() -> None:
     target, other, online = Target.of(critic()), Target.of(critic(1)), critic(2)
-    place = target.network.mlp.flat.data_ptr()
+    place = target.network.trunk.flat.data_ptr()
     target.network(*inputs())
     restore(target, capture(other), "test")
-    assert target.network.mlp.flat.data_ptr() == place
+    assert target.network.trunk.flat.data_ptr() == place
     for moving in (target, other):
         moving.follow(online, 0.1)
     assert torch.equal(target.network(*inputs()), other.network(*inputs()))

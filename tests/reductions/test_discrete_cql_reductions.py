@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from learners import differences, start, tiny_algorithm
+from networks import action_values
 from understudy.core.rng import stream
 from understudy.core.state import State, capture
-from understudy.nn.critic import ActionValues
-from understudy.nn.mlp import NetworkSettings
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
 from worlds import random_choices
@@ -27,8 +26,7 @@ def trained(masked: bool = False, **changes: Any) -> State:
 def double_dqn() -> list[Tensor]:
     """Critics and targets of double DQN with twin critics, written down without our losses."""
     learning = start(tiny_algorithm("discrete_cql"))
-    network = NetworkSettings(hidden=(16, 16))
-    critic = ActionValues(3, 4, network, stream(0, "init/critic"))
+    critic = action_values(3, 4, stream(0, "init/critic"), hidden=[16, 16])
     target, adam = Target.of(critic), Adam.over(critic.parameters())
     for _ in range(UPDATES):
         batch = learning.batch()
@@ -41,17 +39,17 @@ def double_dqn() -> list[Tensor]:
         loss = (critic(state, batch.action) - wanted).square().sum(-1).div(len(rows)).sum()
         adam.minimise(loss, 3e-4)
         target.follow(critic, 0.005)
-    return [critic.trunk.flat.detach(), target.network.mlp.flat]
+    return [critic.trunk.flat.detach(), target.network.trunk.flat]
 
 
 def test_alpha_zero_is_double_dqn() -> None:
     found = trained(alpha=0.0)
     critic, target = double_dqn()
-    for path, expected in (("policy.trunk.flat", critic), ("target.network.mlp.flat", target)):
+    for path, expected in (("policy.critic.trunk.flat", critic), ("target.network.trunk.flat", target)):
         leaf = found[path]
         assert isinstance(leaf, Tensor)
         assert torch.equal(leaf, expected), path
-    plain = trained()["policy.trunk.flat"]
+    plain = trained()["policy.critic.trunk.flat"]
     assert isinstance(plain, Tensor)
     assert not torch.equal(plain, critic)
 
@@ -80,9 +78,9 @@ def test_every_knob_is_connected(changes: dict[str, Any]) -> None:
 
 def test_a_sample_of_all_others_is_the_exact_penalty() -> None:
     exact, sampled = trained(), trained(penalty="sampled", negatives=7)
-    torch.testing.assert_close(sampled["policy.trunk.flat"], exact["policy.trunk.flat"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(sampled["policy.critic.trunk.flat"], exact["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5)
 
 
 def test_a_huber_loss_that_never_bends_is_the_squared_error() -> None:
     huber, squared = trained(td_loss="huber", huber_threshold=1e6), trained()
-    torch.testing.assert_close(huber["policy.trunk.flat"], squared["policy.trunk.flat"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(huber["policy.critic.trunk.flat"], squared["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5)

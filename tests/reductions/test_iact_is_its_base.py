@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from understudy.nn.heads import TanhGaussian
 
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Transitions
@@ -15,8 +14,8 @@ from understudy.core.state import capture
 from understudy.losses.policy import value_scale
 from understudy.losses.value import bootstrap_target, mean_over
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import QEnsemble
-from understudy.nn.mlp import NetworkSettings
+from understudy.nn.critic import CriticSettings, QEnsemble
+from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
@@ -133,11 +132,11 @@ def test_a_branch_is_sac_with_cloning(entropy_weight: float, teaching: dict[str,
     data = random_dataset()
     config = tiny_algorithm("iact", base="sac_bc", teaching=teaching, entropy_weight=entropy_weight)
     child = start(config, data, seed=3)
-    shape = {"hidden": (16, 16), "init": "default"}
-    policy = Actor(
-        data.spec, data.moments(), ActorSettings(**shape, distribution="tanh_gaussian"), stream(3, "init/actor")
-    )
-    critic = QEnsemble(policy.view.size, data.spec.box.size, NetworkSettings(**shape), stream(3, "init/critic"))
+    shape: dict[str, Any] = {"hidden": [16, 16], "init": "default"}
+    policy = Actor(data.spec, ActorSettings.parse({**shape, "distribution": "tanh_gaussian"}), stream(3, "init/actor"))
+    policy.perception.fit(data.moments(), data.steps)
+    settings, rng = CriticSettings.parse(shape), stream(3, "init/critic")
+    critic = QEnsemble(data.spec, settings, rng, perception=policy.perception)
     plain = PlainSac(
         policy,
         critic,

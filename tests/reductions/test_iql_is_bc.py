@@ -26,7 +26,7 @@ def trained(algorithm: str, actor: dict[str, Any], **changes: Any) -> Learning:
 def test_beta_zero_is_behaviour_cloning(options: dict[str, Any]) -> None:
     actor = {"hidden": [16, 16], **options}
     cloned = trained("bc", actor, learning_rate=1e-3)
-    reduced = trained("iql", actor, beta=0.0, actor_schedule="constant", actor_learning_rate=1e-3)
+    reduced = trained("iql", actor, beta=0.0, actor_optimizer={"schedule": "constant"}, actor_learning_rate=1e-3)
     untrained = start(tiny_algorithm("bc", actor=actor), seed=3)
     assert actor_bits(reduced) == actor_bits(cloned)
     assert actor_bits(cloned) != actor_bits(untrained)
@@ -35,8 +35,8 @@ def test_beta_zero_is_behaviour_cloning(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"beta": 1e-3, "actor_schedule": "constant", "actor_learning_rate": 1e-3},
-        {"beta": 0.0, "actor_schedule": "cosine", "actor_learning_rate": 1e-3},
+        {"beta": 1e-3, "actor_optimizer": {"schedule": "constant"}, "actor_learning_rate": 1e-3},
+        {"beta": 0.0, "actor_optimizer": {"schedule": "cosine"}, "actor_learning_rate": 1e-3},
     ],
 )
 def test_any_knob_left_on_is_something_else(changes: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ def test_any_knob_left_on_is_something_else(changes: dict[str, Any]) -> None:
 
 
 def test_beta_zero_ignores_every_critic_setting() -> None:
-    constant = {"beta": 0.0, "actor_schedule": "constant"}
+    constant = {"beta": 0.0, "actor_optimizer": {"schedule": "constant"}}
     actor = {"hidden": [16, 16]}
     plain = trained("iql", actor, **constant)
     other = trained("iql", actor, **constant, expectile=0.9, gamma=0.5, polyak=0.1, critic={"hidden": [8]})

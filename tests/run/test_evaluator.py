@@ -21,7 +21,7 @@ SPEC = Spec({"state": Group((3,), "float32")}, Box((-2.0,), (2.0,)))
 
 
 def some_policy(seed: int = 0, spec: Spec = SPEC) -> Actor:
-    return Actor(spec, {}, ActorSettings(hidden=(8,)), stream(seed, "init"))
+    return Actor(spec, ActorSettings(hidden=(8,)), stream(seed, "init"))
 
 
 def test_the_same_policy_earns_the_same() -> None:

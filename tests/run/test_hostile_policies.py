@@ -18,12 +18,12 @@ from plain_data import FEW, NOTHING, mutations, owner_of, places, put
 from processes import say_in_a_bounded_fork
 from understudy.core.errors import CheckpointError, UnderstudyError
 from understudy.core.files import read_sealed, seal, sha256_file
-from understudy.core.protocols import Moments
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
-from understudy.nn.actor import Actor, ActorSettings, ValueActorSettings
-from understudy.nn.committee import Committee, CommitteeSettings, JudgeSettings
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.committee import Committee, CommitteeCriticSettings, CommitteeSettings
 from understudy.nn.deployed import Deployed
+from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import save_policy
@@ -45,12 +45,12 @@ EYES: dict[str, Any] = {
 def make(kind: str) -> Deployed:
     rng = stream(0, "init")
     if kind == "actor":
-        return Actor(VECTOR, {}, ActorSettings(hidden=(8,), dropout=0.1), rng)
+        return Actor(VECTOR, ActorSettings(hidden=(8,), dropout=0.1), rng)
     if kind == "values":
-        return Actor(CHOICE, {}, ValueActorSettings(hidden=(8,), quantiles=2), rng)
+        return ValuePolicy.blank(CHOICE, ValuePolicySettings(hidden=(8,), quantiles=2), rng)
     if kind == "committee":
-        judges = JudgeSettings(hidden=(6,))
-        return Committee.blank(VECTOR, CommitteeSettings(hidden=(8,), verdict="max_q", judges=judges), rng)
+        critics = CommitteeCriticSettings(hidden=(6,))
+        return Committee.blank(VECTOR, CommitteeSettings(hidden=(8,), combine="max_q", critics=critics), rng)
     return Actor(FACTORS, OnPolicyActorSettings.parse(EYES), rng)
 
 
@@ -117,10 +117,10 @@ BOMBS: dict[str, list[dict[str, object]]] = {
         {"settings.quantiles": 10**6, "settings.members": 10**6, "settings.hidden": [10**6]},
         {"spec.action": {"discrete": 10**9}},
     ],
-    "committee": [{"settings.judges.members": 10**6}, {"settings.judges.hidden": WIDE}, {"settings.hidden": WIDE}],
+    "committee": [{"settings.critics.members": 10**6}, {"settings.critics.hidden": WIDE}, {"settings.hidden": WIDE}],
     "explorer": [
-        {"settings.trunk.hidden": WIDE},
-        {"settings.trunk.hidden": [1] * 5000},
+        {"settings.hidden": WIDE},
+        {"settings.hidden": [1] * 5000},
         {"settings.memory.units": 10**6},
         {"settings.memory.layers": 10**6},
         {"settings.memory.layers": 100, "settings.memory.units": 10**5},
@@ -214,11 +214,13 @@ def test_weights_that_are_not_finite_are_refused_by_name(policies: dict[str, Pat
             load_policy(folder)
 
 
-def test_weights_that_are_hidden_columns_are_finite(tmp_path: Path) -> None:
-    """A hidden column has an infinite spread; what is kept of that is a scale of 0."""
-    moments = {"state": Moments(torch.zeros(4), torch.tensor([1.0, torch.inf, 1.0, torch.inf]))}
-    save_policy(Actor(VECTOR, moments, ActorSettings(hidden=(8,)), stream(0, "init")), tmp_path / "policy", {})
-    assert act(tmp_path / "policy") == ""
+def test_a_kind_that_is_not_known_is_refused_with_a_sentence(copies: dict[str, Path]) -> None:
+    resealed(copies["actor"], kind="skill_set")
+    told = act(copies["actor"])
+    assert told.startswith(f"policy '{copies['actor']}': is a policy of a kind that is not known here: got skill_set")
+    assert "expected committee or policy or value_policy" in told
+    resealed(copies["actor"], kind="committee")
+    assert "settings" in act(copies["actor"]) or "missing" in act(copies["actor"])
 
 
 @pytest.mark.parametrize("kind", KINDS)

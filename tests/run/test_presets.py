@@ -19,7 +19,7 @@ COMMON = {
     "algo.actor_learning_rate": 3e-4,
     "algo.critic_learning_rate": 3e-4,
     "algo.value_learning_rate": 3e-4,
-    "algo.actor_schedule": "cosine",
+    "algo.actor_optimizer.schedule": "cosine",
     "algo.actor.hidden": [256, 256],
     "algo.actor.layer_norm": False,
     "algo.actor.head": "gaussian",

@@ -117,7 +117,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def some_policy() -> us.Actor:
-    return us.Actor(SPEC, {}, ActorSettings(hidden=(8,)), stream(0, "init"))
+    return us.Actor(SPEC, ActorSettings(hidden=(8,)), stream(0, "init"))
 
 
 def train(out: Path, given: str, **changes: Any) -> us.Run:
@@ -197,7 +197,7 @@ def test_an_episode_that_never_ends_is_told() -> None:
 
 def some_policy_of(env: str) -> us.Actor:
     spec = LocalVectorEnv(env, 1).spec
-    return us.Actor(spec, {}, ActorSettings(hidden=(8,)), stream(0, "init"))
+    return us.Actor(spec, ActorSettings(hidden=(8,)), stream(0, "init"))
 
 
 def test_whoever_asks_can_stop_an_evaluation_before_any_step() -> None:

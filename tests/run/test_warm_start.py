@@ -54,7 +54,12 @@ def test_a_whole_run_inherits_and_goes_on(cloned: us.Run, tmp_path: Path) -> Non
 
 def test_resuming_needs_no_ancestor(cloned: us.Run, tmp_path: Path) -> None:
     """A constant learning rate, so that the shorter run is the beginning of the longer one."""
-    algo = {"name": "iql", "actor_schedule": "constant", "actor": {"hidden": [16, 16]}, "critic": {"hidden": [16, 16]}}
+    algo = {
+        "name": "iql",
+        "actor_optimizer": {"schedule": "constant"},
+        "actor": {"hidden": [16, 16]},
+        "critic": {"hidden": [16, 16]},
+    }
     save_policy(us.load_policy(cloned.path), tmp_path / "policy", {})
     whole = us.train(heir(tmp_path / "whole", init_from=str(tmp_path / "policy"), algo=algo))
     us.train(heir(tmp_path / "parts", init_from=str(tmp_path / "policy"), algo=algo, updates=40))

@@ -136,7 +136,7 @@ def test_a_committee_may_take_either_action_where_both_are_rated_alike_only() ->
         with pytest.raises(ExportError, match="not the live one"):
             compare(policy, Portable(policy), only(actor), "test")
     with torch.no_grad():
-        for parameter in policy.judges.parameters():
+        for parameter in policy.critics.parameters():
             parameter.zero_()
     for actor in (0, 1):
         assert compare(policy, Portable(policy), only(actor), "test").difference < 1e-6

@@ -111,9 +111,9 @@ def test_images_in_bytes(encoder: dict[str, Any], format: str, tmp_path: Path) -
 
 
 @BOTH
-@pytest.mark.parametrize("trunk", [{"layer_norm": True}, {"activation": "elu"}, {"activation": "relu"}, {"hidden": []}])
+@pytest.mark.parametrize("trunk", [{"layer_norm": True}, {"activation": "elu"}, {"activation": "gelu"}, {"hidden": []}])
 def test_trunks(trunk: dict[str, Any], format: str, tmp_path: Path) -> None:
-    policy = explorer(hidden=[16, 16], **trunk, normalizer={"clip": None})
+    policy = explorer(**{"hidden": [16, 16], **trunk}, normalizer={"clip": None})
     expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path), 3))
     torch.testing.assert_close(found, expected, atol=6e-6, rtol=0)
 

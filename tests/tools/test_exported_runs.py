@@ -20,6 +20,8 @@ from understudy.core.batch import Obs
 from understudy.core.protocols import Carry
 from understudy.nn.actor import ActorSettings
 from understudy.nn.deployed import Deployed
+from understudy.nn.distributions import CONTINUOUS as CONTINUOUS_KINDS
+from understudy.nn.distributions import DistributionSettings
 from understudy.run.config import parse_config
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.parity import TOLERANCE, Runner, random_mask
@@ -35,6 +37,7 @@ from worlds import (
 )
 
 OFFLINE = learning_from("offline")
+AnyKind = DistributionSettings.model_fields["kind"].annotation
 BOTH = pytest.mark.parametrize("format", sorted(FORMATS))
 NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
 
@@ -45,8 +48,12 @@ def policies(name: str) -> dict[str, dict[str, Any]]:
     actor = fields["actor"].annotation
     assert isinstance(actor, type)
     if issubclass(actor, ActorSettings):
-        heads = get_args(actor.model_fields["head"].annotation)
-        return {head: {"actor": {"head": head, "hidden": [16, 16]}} for head in heads}
+        distribution = actor.model_fields["distribution"].annotation
+        assert isinstance(distribution, type)
+        assert issubclass(distribution, DistributionSettings)
+        known = get_args(distribution.model_fields["kind"].annotation)
+        kinds = [kind for kind in CONTINUOUS_KINDS if kind in known or known == get_args(AnyKind)]
+        return {kind: {"actor": {"distribution": kind, "hidden": [16, 16]}} for kind in kinds}
     pairs = product(*(get_args(fields[field].annotation) for field in ("base", "act")))
     return {f"{base}-{act}": {"base": base, "act": act} for base, act in pairs}
 

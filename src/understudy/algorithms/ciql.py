@@ -137,8 +137,6 @@ class CIQL:
     proposals: Proposals
     behaviour: list[ClonedPolicy]
     """β̂ of `greedy_support`; other extractions have none."""
-    updates: Tensor
-    """How many there have been; on it the actor's delay depends."""
 
     @property
     def demand(self) -> Demand:
@@ -173,7 +171,6 @@ class CIQL:
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
-        self.updates.add_(1)
         losses = {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
         return Update(metrics | losses | {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()})
 
@@ -219,7 +216,7 @@ class CIQL:
 
     def _actor_learning_rate(self) -> float | Tensor:
         rate = self.config.actor_learning_rate
-        return rate if self.config.actor_delay == 0 else rate * (self.updates >= self.config.actor_delay)
+        return rate if self.config.actor_delay == 0 else rate * (self.policy_optimizer.count >= self.config.actor_delay)
 
 
 def needs(config: Config) -> Needs:
@@ -243,5 +240,4 @@ def build(config: Config, context: BuildContext) -> CIQL:
         adam_for(critic, config.critic_optimizer, context),
         Proposals.seeded(context.seed),
         behaviour_models(config.extraction, builder, config.actor, config.value_optimizer),
-        torch.zeros((), dtype=torch.int64),
     )

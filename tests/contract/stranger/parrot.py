@@ -10,11 +10,11 @@ from torch import nn
 
 from understudy.core.batch import Transitions
 from understudy.core.protocols import BuildContext, Demand, Needs, Policy, Update
-from understudy.core.rng import stream
 from understudy.core.settings import Settings
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.nn.actor import Actor, ActorSettings
+from understudy.parts.networks import NetworkBuilder
 from understudy.parts.optim import Adam
 
 
@@ -51,9 +51,8 @@ class Parrot:
         losses = -self.policy.log_prob(state, data.action)
         for teacher in self.teachers:
             taught, _ = teacher.act(data.obs, teacher.initial(len(data.reward)), greedy=True)
-            wished = (taught - self.policy.action_centre) / self.policy.action_half_range
-            mine = self.policy.distribution.mode(self.policy.features(state))
-            losses = losses + self.config.teacher_weight * (mine - wished).square().sum(-1)
+            wished = self.policy.from_env_action(taught)
+            losses = losses + self.config.teacher_weight * (self.policy.greedy(state) - wished).square().sum(-1)
         self.optimizer.minimise(losses.mean(), self.config.learning_rate)
         detached = losses.detach()
         return Update({"loss/actor": detached.mean()}, {"priority": detached - detached.amin()})
@@ -65,6 +64,6 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> Parrot:
-    policy = Actor(context.spec, context.moments, config.actor, stream(context.seed, "init/actor"))
+    policy = NetworkBuilder.of(context).actor(config.actor)
     teachers = tuple(context.policies[role] for role in needs(config).policies)
-    return Parrot(config, policy.to(context.device), Adam.over(policy.parameters()), teachers)
+    return Parrot(config, policy, Adam.over(policy.parameters()), teachers)

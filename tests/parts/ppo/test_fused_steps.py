@@ -1,6 +1,7 @@
 """Fused steps: gradients written out against autograd's, and a whole update against the plain one."""
 
 import importlib
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +42,7 @@ ROWS = 80
 
 def networks(activation: str = "tanh", min_std: float = 1e-3) -> tuple[Actor, ValueNetwork]:
     eyes: dict[str, Any] = {"hidden": [16, 8], "activation": activation}
-    density = {"initial_std": 0.7, "min_std": min_std}
+    density = {"initial_std": 0.7, "log_std_min": math.log(min_std)}
     policy = Actor(SPEC, OnPolicyActorSettings.parse({**eyes, "distribution": density}), stream(0, "policy"))
     return policy, ValueNetwork(SPEC, OnPolicyCriticSettings.parse(eyes), stream(0, "value"))
 
@@ -63,7 +64,7 @@ def slopes_of(policy: Actor, rows: PPOBatch, entropy_coef: float) -> tuple[Polic
     density = policy.distribution
     assert isinstance(density, Gaussian)
     log_std = density.log_std.detach()
-    held = log_std.clamp(density.low, density.high)
+    held = log_std.clamp(density.limits.low, density.limits.high)
     columns = rows.policy_obs[SEEN], rows.action, rows.log_prob, rows.advantage
     found = policy_slopes(trunk_of(policy.trunk), log_std, held, *columns, 0.2, entropy_coef)
     return found, policy.trunk.gradient_room()[0]
