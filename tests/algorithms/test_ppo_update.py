@@ -153,7 +153,7 @@ def test_new_episodes_find_an_empty_memory_in_the_critic_too() -> None:
     ppo, source = learner("Pendulum-v1", 3, 8, memory, minibatches=3)
     ppo.update(source.next(ppo.policy))
     assert float(ppo.value_carry[0].abs().max()) > 0
-    source.standing = {}
+    source.env_state = {}
     source.envs_moved()
     rollout = source.next(ppo.policy)
     assert rollout.anew

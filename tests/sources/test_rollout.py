@@ -16,7 +16,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.core.state import capture, restore
 from understudy.envs.vector.contract import VectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
-from understudy.sources.episode_log import EpisodeLog
+from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.rollout import RolloutSource
 from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, WORLDS, play_single
 

@@ -9,7 +9,7 @@ from understudy.core.batch import Obs
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
 from understudy.nn.exploring_policy import ExplorerSettings, ExploringPolicy
-from understudy.sources.rollout_actor import GaussianActor, SamplingActor, SmallGaussianActor, rollout_actor
+from understudy.sources.playing.rollout_actor import GaussianActor, SamplingActor, SmallGaussianActor, rollout_actor
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-2.0, 0.0, -1.0), (2.0, 4.0, 1.0)))
 COUNT, STEPS = 6, 9

@@ -35,7 +35,7 @@ from understudy.run.validation import Validation
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
 from understudy.sources import SourceInputs, find_source
-from understudy.sources.collect import recipe_name, recipe_spec
+from understudy.sources.playing.collect import recipe_name, recipe_spec
 
 
 def build_learner(

@@ -24,7 +24,7 @@ from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
 from understudy.run.progress import SILENT, Reporter
-from understudy.sources.collect import collect, play, recipe_spec
+from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
 from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation
+from understudy.run.evaluate import Evaluation, evaluate_run
 from understudy.run.history import recall
 from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
-from understudy.run.loop import InterruptedRunError, Loop, Watcher, evaluate
+from understudy.run.loop import InterruptedRunError, Loop, Watcher
 from understudy.run.meta import describe_run
 from understudy.run.policies import find_checkpoint, load_policy
 from understudy.run.prediction import predict
@@ -86,7 +86,7 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
 
     def predict(
         self,

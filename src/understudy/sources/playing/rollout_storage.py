@@ -8,7 +8,7 @@ from torch import Tensor
 from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import Carry
 from understudy.envs.vector.contract import Block, Step
-from understudy.sources.rollout_actor import Drawn
+from understudy.sources.playing.rollout_actor import Drawn
 
 
 @final
