@@ -89,7 +89,7 @@ def test_an_update_is_repeatable_from_its_state() -> None:
     restore(ppo, before, "test")
     ppo.update(rollout)
     assert differences(first, capture(ppo)) == []
-    assert {"rate", "updates"} <= before.keys()
+    assert {"rates.policy", "updates"} <= before.keys()
 
 
 def test_a_linear_rate_reaches_its_end_with_the_planned_updates() -> None:

@@ -163,12 +163,19 @@ def test_compiled_or_not_it_is_the_same_to_the_bit(
 
 
 @pytest.mark.parametrize("schedule", ["constant", "adaptive"])
-@pytest.mark.parametrize("value_clip", [None, 0.3])
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"value_clip": None},
+        {"value_clip": 0.3, "normalize_advantage": "minibatch"},
+        {"critic_learning_rate": 3e-3, "clip": 0.02, "clip_schedule": "linear", "normalize_reward": True},
+    ],
+)
 def test_fused_steps_are_those_of_the_algorithm(
-    schedule: str, value_clip: float | None, monkeypatch: pytest.MonkeyPatch
+    schedule: str, others: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that do not count and a rate that adapts included; only rounding differs."""
-    settings: dict[str, Any] = {"schedule": schedule, "entropy_coef": 0.01, "epochs": 2, "value_clip": value_clip}
+    settings: dict[str, Any] = {"schedule": schedule, "entropy_coef": 0.01, "epochs": 2, **others}
     fused_state, fused_metrics = learned(plain_ppo(**settings))
     through_the_graph(monkeypatch)
     state, metrics = learned(plain_ppo(**settings))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.torchscript import scripted
+from understudy.losses.returns import standardised
 from understudy.losses.surrogate import adapted_rate
 from understudy.nn.exploring_policy import ExploringPolicy
 from understudy.nn.gaussian_density import Gaussian, normal_kl, total_entropy
@@ -54,6 +55,7 @@ def policy_pass(
     entropy_coef: float,
     max_grad_norm: float,
     target_kl: float,
+    normalize: bool,
 ) -> PolicySteps:
     """A step for each minibatch of rows; the rate follows the KL where the densities before are given [B, 2A]."""
     surrogates: list[Tensor] = []
@@ -63,6 +65,9 @@ def policy_pass(
     seen, action, log_prob, advantage = columns
     for rows in minibatches:
         held = log_std.clamp(limits[0], limits[1])
+        gained = advantage.index_select(0, rows)
+        if normalize:
+            gained = standardised(gained, gained)
         slopes = policy_slopes(
             trunk,
             log_std,
@@ -70,7 +75,7 @@ def policy_pass(
             seen.index_select(0, rows),
             action.index_select(0, rows),
             log_prob.index_select(0, rows),
-            advantage.index_select(0, rows),
+            gained,
             clip,
             entropy_coef,
         )
@@ -114,10 +119,13 @@ class Learner(Protocol):
     @property
     def config(self) -> PPOSettings: ...
 
+    @property
+    def clip(self) -> float: ...
+
     policy: ExploringPolicy
     value: ValueNetwork
     optimizers: dict[str, Adam]
-    rate: Tensor
+    rates: dict[str, Tensor]
 
     def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor: ...
 
@@ -199,11 +207,12 @@ def fused_policy_steps(learner: Learner, batch: PPOBatch, minibatches: list[Tens
         (batch.policy_obs[SEEN], batch.action, batch.log_prob, batch.advantage),
         batch.extra.get(FEATURES),
         minibatches,
-        learner.rate,
-        settings.clip,
+        learner.rates["policy"],
+        learner.clip,
         settings.entropy_coef,
         settings.max_grad_norm,
         settings.target_kl,
+        settings.normalize_advantage == "minibatch",
     )
 
 
@@ -217,7 +226,7 @@ def fused_value_steps(learner: Learner, batch: PPOBatch, minibatches: list[Tenso
         trunk.gradient_room()[0],
         (batch.value_obs[SEEN], batch.value, batch.target),
         minibatches,
-        learner.rate,
+        learner.rates["policy"] if "value" not in learner.rates else learner.rates["value"],
         settings.value_clip,
         settings.value_coef,
         settings.max_grad_norm,
