@@ -19,12 +19,12 @@ from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.files import write_json
 from understudy.core.protocols import Metrics, Policy
 from understudy.core.rng import own_global_generators
-from understudy.core.state import capture, nonfinite
+from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import SIGNALS, StoppedError, listen
 from understudy.envs.vector.contract import VectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.nn.deployed import Deployed
-from understudy.run.checkpoint import CARD_FACT, save_checkpoint
+from understudy.run.checkpoint import CARD_FACT, SEGMENTS, save_checkpoint
 from understudy.run.config import RolloutSettings, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.evaluate import Evaluation, evaluate_in_vector_env, evaluate_policy
@@ -98,6 +98,7 @@ class Loop:
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
+        place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
         self.best = before.best or best_evaluation(run)
