@@ -277,7 +277,7 @@ class LargeState:
             for block, sha256 in zip(self.blocks(rows.written), rows.segments, strict=True):
                 rows.folder.read(sha256, self.row, self._length(block, rows.written))
         except CheckpointError as error:
-            return str(error)
+            return f"cannot be restored ({str(error).rstrip('.')})"
         return ""
 
     def restore(self, rows: CapturedRows | StoredRows) -> None:

@@ -123,7 +123,7 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
             do="The checkpoint before it is untouched: make room or fix permissions, then resume.",
         ) from error
     _prune(folder, keep, updates)
-    _collect_segments(folder, state)
+    collect_segments(folder, state)
     return final_path
 
 
@@ -205,8 +205,8 @@ def _prune(folder: Path, keep: int, newest: int) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _collect_segments(folder: Path, state: State) -> None:
-    """Remove what no checkpoint lists; nothing, while one of them cannot say what it lists."""
+def collect_segments(folder: Path, state: State) -> None:
+    """Remove what no checkpoint lists; nothing, while one of them cannot say what it lists. `state` is told."""
     place = folder / SEGMENTS
     if not place.is_dir():
         return
