@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_a_check_and_a_log_copy_none_of_a_million_rows_and_a_checkpoint_writes_w
     assert learner.rows.written > learner.rows.capacity
     guard = Guard.over(learner, 10)
     plain = Guard.over([learner.weight, learner.priorities, learner.rng], 10)
-    ordinary, whole = (tensor_bytes(lambda each=each: each.check(10, metrics)) for each in (plain, guard))
+    ordinary, whole = (tensor_bytes(partial(each.check, 10, metrics)) for each in (plain, guard))
     assert whole == ordinary > 0
     save_checkpoint(folder, 10, capture(learner), FACTS, keep=2)
     before = {path: path.stat().st_mtime_ns for path in (folder / SEGMENTS).iterdir()}

@@ -11,8 +11,9 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from understudy.core.errors import UnderstudyError
 from understudy.core.lock import hold, release
@@ -104,7 +105,7 @@ def read_bytes(path: Path, limit: int | None = None, *, links: bool = True) -> b
 
 
 @contextmanager
-def open_regular(path: Path, *, links: bool) -> Iterator[BinaryIO]:
+def open_regular(path: Path, *, links: bool) -> Iterator[BufferedReader]:
     """A file to read from; a pipe or a device is an OSError, and so is a link unless `links` are followed."""
     flags = os.O_RDONLY | os.O_NONBLOCK  # to open a pipe would wait for its writer
     handle = os.open(path, flags if links else flags | os.O_NOFOLLOW)

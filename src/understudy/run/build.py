@@ -49,7 +49,7 @@ def check_config(config: RunConfig) -> torch.device:
         import_wandb()
     if config.env.simulator != "custom":  # of those it is asked when they are made: there may be only one of them
         _check_world(config)
-    if config.compile and config.data is None:
+    if config.compile is True and config.data is None:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device)
 

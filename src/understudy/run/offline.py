@@ -141,7 +141,7 @@ def build_offline(
     if isinstance(algorithm, Concerned):
         for warning in algorithm.concerns(reward(some_rewards(dataset))):
             reporter.say(warning)
-    step = compile_update(algorithm.update, device) if config.compile else algorithm.update
+    step = compile_update(algorithm.update, device, reporter.say) if config.compile is True else algorithm.update
     monitor = Monitor.over(source, reward, algorithm.demand.gamma, config.seed)
     learner = OfflineLearner(algorithm, source, config, step, dataset, prepared.validation, reward, monitor)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
