@@ -5,7 +5,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,24 @@ from faults import Faults
 from folders import fast_folder
 from forks import forks
 from ring_job import FACTS, Job, RingLearner
+from small import content, short_settings
 
+import understudy as us
 from allocations import tensor_bytes
+from understudy.core.batch import Transitions
 from understudy.core.errors import CheckpointError
 from understudy.core.files import read_json, seal
+from understudy.core.large_state import LargeState
+from understudy.core.protocols import Policy
 from understudy.core.state import capture, place_large_state, restore
+from understudy.run import preflight, session
+from understudy.run.build import build_learner
 from understudy.run.checkpoint import SEGMENTS, list_checkpoints, load_checkpoint, newest_checkpoint, save_checkpoint
+from understudy.run.config import parse_config
 from understudy.run.guard import Guard
+from understudy.run.loop import StoppedRunError
+from understudy.sources.importance.weighed import WeighedSource
+from understudy.sources.offline import OfflineSource
 
 MILLION: dict[str, Any] = {"capacity": 1_000_000, "segment_rows": 100_000, "added": 130_000, "updates": 12}
 """More than one and a half times around a million rows of 16 bytes."""
@@ -208,3 +219,54 @@ def test_a_policy_is_read_without_large_state(folder: Path) -> None:
     assert newest_checkpoint(job.checkpoints)[0] is None
     with pytest.raises(CheckpointError, match=r"rows cannot be restored \(segment .*: missing or damaged"):
         restore(job.learner(), load_checkpoint(job.checkpoints, 8).state, "checkpoint")
+
+
+@dataclass
+class Remembered:
+    """A source whose batches are drawn from all that another one gave lately."""
+
+    inner: OfflineSource | WeighedSource
+    rows: LargeState
+    rng: torch.Generator
+
+    def next(self, policy: Policy) -> Transitions:
+        data = self.inner.next(policy)
+        (group,) = data.obs
+        given = {"obs": data.obs[group], "next_obs": data.next_obs[group], "action": data.action}
+        self.rows.append({**given, "reward": data.reward, "terminated": data.terminated})
+        found = self.rows.gather(torch.randint(len(self.rows), data.reward.shape, generator=self.rng))
+        obs, next_obs = {group: found["obs"]}, {group: found["next_obs"]}
+        return Transitions(obs, found["action"], found["reward"], next_obs, found["terminated"], data.extra)
+
+
+def test_a_run_with_large_state_resumes_to_the_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An algorithm of the house, its loop and its session, and a ring that wraps twice."""
+
+    def build(*args: Any, **options: Any) -> Any:
+        learner: Any = build_learner(*args, **options)
+        row = {"obs": torch.zeros(3), "next_obs": torch.zeros(3), "action": torch.zeros(1), "reward": torch.zeros(())}
+        rows = LargeState({**row, "terminated": torch.zeros((), dtype=torch.bool)}, 90, segment_rows=20)
+        learner.source = Remembered(learner.source, rows, torch.Generator().manual_seed(1))
+        rings.append(rows)
+        return learner
+
+    rings: list[LargeState] = []
+
+    for module in (session, preflight):
+        monkeypatch.setattr(module, "build_learner", build)
+    settings = {"updates": 30, "eval_every": 5, "keep_checkpoints": 2}
+    whole, half = (parse_config(short_settings("iql", folder / name, **settings)) for name in ("whole", "half"))
+    us.train(whole)
+    with pytest.raises(StoppedRunError):
+        us.train(half, watch=lambda updates, evaluation: updates == 15)
+    assert list_checkpoints(folder / "half" / "checkpoints")[-1] == 15
+    us.resume(folder / "half")
+    assert content(folder / "half") == content(folder / "whole")
+    names = [{path.name for path in (folder / name / "checkpoints" / SEGMENTS).iterdir()} for name in ("half", "whole")]
+    assert names[0] == names[1]
+    assert {str(rows.folder.path.relative_to(folder)) for rows in rings if rows.folder is not None} == {
+        f"{name}/checkpoints/segments" for name in ("half", "whole")
+    }
+    assert len(names[0]) == 7  # ninety rows in five segments, two more that only the checkpoint before lists
+    (folder / "whole" / "checkpoints" / SEGMENTS / names[0].pop()).unlink()
+    assert us.load_policy(folder / "whole") is not None
