@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from learners import differences
 from rollouts import build_ppo
@@ -20,6 +21,11 @@ from understudy.sources.rollout import RolloutSource
 COUNT = 4
 WORLD = LocalVectorEnv("Pendulum-v1", COUNT)
 ROLE = {"trunk": {"hidden": [16]}}
+
+
+def number(leaf: object) -> float:
+    assert isinstance(leaf, Tensor)
+    return float(leaf)
 
 
 def make(**settings: Any) -> ppo.PPO:
@@ -83,10 +89,10 @@ def test_a_critic_with_its_own_step_size(rollouts: list[Rollout]) -> None:
         assert differences(part(common, "policy"), part(other, "policy")) == []
         assert differences(part(common, "value"), part(other, "value")) == ["value.trunk.flat"]
     other = learned(rollouts, schedule="linear", critic_learning_rate=3e-3)
-    assert float(other["rates.value"]) == pytest.approx(3e-3 * 0.8), "the third of ten updates"
+    assert number(other["rates.value"]) == pytest.approx(3e-3 * 0.8), "the third of ten updates"
     adaptive = learned(rollouts, schedule="adaptive", critic_learning_rate=3e-3)
-    assert float(adaptive["rates.value"]) == 3e-3
-    assert float(adaptive["rates.policy"]) != 1e-3
+    assert number(adaptive["rates.value"]) == 3e-3
+    assert number(adaptive["rates.policy"]) != 1e-3
 
 
 def test_a_critic_that_shares_parameters_has_no_step_size_of_its_own() -> None:
@@ -138,7 +144,7 @@ def test_an_update_stops_before_the_first_step_that_begins_too_far_away(
         stopped = learned(rollouts[:1], **settings, early_stop_kl=limit)
         steps = next(number for number, kl in enumerate(kls) if number and kl > limit)
         assert 0 < steps < 12
-        assert [float(stopped[f"optimizers.{network}.count"]) for network in ("policy", "value")] == [steps, steps]
+        assert [number(stopped[f"optimizers.{network}.count"]) for network in ("policy", "value")] == [steps, steps]
 
 
 @pytest.mark.usefixtures("_path")

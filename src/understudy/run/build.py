@@ -127,7 +127,7 @@ def _joined(
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
-    learn = compile_update(algorithm, device) if config.compile else algorithm.update
+    learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if config.env.shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
@@ -164,7 +164,7 @@ def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
     if config.wandb:
         import_wandb()
     spec = None if config.env.simulator == "custom" else _checked_spec(config)
-    if config.compile and not config.needs.compiles:
+    if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device), spec
 

@@ -15,9 +15,9 @@ from typing import Any, NoReturn, final
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.files import write_json
 from understudy.core.protocols import Metrics
-from understudy.core.state import capture, nonfinite
+from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
-from understudy.run.checkpoint import CARD_FACT, save_checkpoint
+from understudy.run.checkpoint import CARD_FACT, SEGMENTS, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, evaluate_run
@@ -91,6 +91,7 @@ class Loop:
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
+        place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
         self.best = before.best or best_evaluation(run)

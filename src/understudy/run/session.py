@@ -19,6 +19,7 @@ from understudy.data.stores.store import is_store, store_recipe
 from understudy.nn.deployed import Deployed
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
+from understudy.run.compiler import settle_compile
 from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, evaluate_run
@@ -141,7 +142,8 @@ def _begin(
     with run.locked():
         run.check_free()
         code_digests(config)  # as they are now: data may take long to collect, and files change
-        config, learner = preflight(settled_data(config), reporter, ready, make_envs)
+        config = settle_compile(settled_data(config), reporter.say)
+        config, learner = preflight(config, reporter, ready, make_envs)
         with closing(learner):
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))
