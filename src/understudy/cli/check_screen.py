@@ -6,7 +6,7 @@ from textwrap import wrap
 from rich.text import Text
 
 from understudy.core.wording import counted
-from understudy.tools.dataset.check import SETTING, Report
+from understudy.tools.dataset.check import Report
 from understudy.tools.dataset.findings import Finding
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -43,7 +43,7 @@ def told(finding: Finding, name: str) -> str:
 
 def remedy(finding: Finding) -> str:
     """Settings as a run config has them, `fix: data.time_limit=1000`; other advice as it is."""
-    return "fix: " + SETTING.sub(r"data.\1", finding.fix) if SETTING.match(finding.fix) else finding.fix
+    return f"fix: {finding.fix_within('data.')}" if finding.settings else finding.advice
 
 
 def verdict(report: Report) -> Text:
@@ -54,4 +54,4 @@ def verdict(report: Report) -> Text:
 
 def by_hand(report: Report) -> int:
     """Errors that no setting mends."""
-    return sum(f.level == "error" and SETTING.match(f.fix) is None for f in report.findings)
+    return sum(f.level == "error" and not f.settings for f in report.findings)

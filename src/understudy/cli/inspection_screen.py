@@ -1,6 +1,5 @@
 """An inspection on one screen: a table of columns, pictures of returns and lengths, and what to look at."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -33,7 +32,7 @@ def screen(inspection: Inspection, *, unicode: bool = True) -> RenderableType:
     if facts.episodes:
         bars = BARS if unicode else PLAIN_BARS
         parts += ["", _columns(facts), "", _episodes(inspection, bars), "", _actions(facts, bars), _lines(facts)]
-    parts += ["", *_findings(inspection.findings)]
+    parts += ["", *_findings(inspection.findings, facts.name)]
     return Group(*parts)
 
 
@@ -206,7 +205,7 @@ def _lines(facts: Survey) -> Table:
     return table
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
+def _findings(found: Sequence[Finding], name: str) -> Iterator[RenderableType]:
     if not found:
         yield Text("Nothing to complain about.", "green")
         return
@@ -215,7 +214,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     yield Text(", ".join(told), "bold")
     for finding in found:
         if finding.level != "note":
-            yield Padding(_finding(finding), (0, 0, 0, 2))
+            yield Padding(_finding(finding, name), (0, 0, 0, 2))
     notes = [finding.kind for finding in found if finding.level == "note"]
     if notes:
         yield Padding(
@@ -223,9 +222,11 @@ def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
         )
 
 
-def _finding(finding: Finding) -> Text:
-    text = Text(f"{finding.kind}: ", STYLES[finding.level])
-    text.append(re.sub(r"^dataset '[^']*'[,:] ", "", finding.message), "not bold default")
+def _finding(finding: Finding, name: str) -> Text:
+    """Without the name of the dataset, which stands above."""
+    place = f"dataset '{name}'"
+    message = finding.message.removeprefix(f"{place}: ").removeprefix(f"{place}, ")
+    text = Text(f"{finding.kind}: ", STYLES[finding.level]).append(message, "not bold default")
     return text.append(f"  → {finding.fix}" if finding.fix else "", "cyan not bold")
 
 

@@ -3,8 +3,8 @@
 An error will be refused or silently ruins learning; a warning deserves a look; a note is good to know.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -31,11 +31,47 @@ class Finding:
     kind: str
     message: str
     """In the voice of errors: `<where>: <what>: got <x>, expected <y>.`"""
-    fix: str = ""
-    """A setting of `data:` and of `understudy dataset convert`, or a sentence."""
+    advice: str = ""
+    """What to do, in a sentence; or the end of the sentence that the settings begin."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What mends it, as settings of `data:` and of `understudy dataset convert`: the first, or in its place another."""
+
+    @property
+    def fix(self) -> str:
+        """Settings and advice as they are told."""
+        return self.fix_within("")
+
+    def fix_within(self, section: str) -> str:
+        """The same with each setting's section before its name, as a config's overrides have it: `data.`"""
+        return ", or ".join(section + setting_text(*setting) for setting in self.settings.items()) + self.advice
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "level": self.level,
+            "kind": self.kind,
+            "message": self.message,
+            "fix": self.fix,
+            "settings": dict(self.settings),
+        }
+
+
+def setting_text(name: str, value: Any) -> str:
+    """`drop_columns={state: [0, -1]}`: as it is written on a command line."""
+    return f"{name}={_value_text(value)}"
+
+
+def _value_text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case list():
+            return f"[{', '.join(map(_value_text, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{name}: {_value_text(part)}' for name, part in value.items())}}}"
+        case _:
+            return str(value)
 
 
 def findings(survey: Survey) -> list[Finding]:
@@ -76,8 +112,8 @@ def _not_finite(survey: Survey) -> Iterator[Finding]:
         within = f", column {place.column}" if column.shape else ""
         where = _where(survey, episode=place.episode, then=f"{_title(name)}, row {place.row}{within}")
         message = f"{where}: not finite: {_many(column.non_finite, 'such value')}, expected finite float32."
-        fix = "not_finite=drop leaves these episodes out."
-        yield Finding("error", "non-finite", message, fix)
+        advice = " leaves these episodes out."
+        yield Finding("error", "non-finite", message, advice, {"not_finite": "drop"})
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:
@@ -95,7 +131,7 @@ def _time_limit(survey: Survey) -> Iterator[Finding]:
         f"{_where(survey)}: a time limit seems to be stored as terminal: {count} episodes that terminate do so at step "
         f"{longest:,}, and none is longer. Values would be cut off there."
     )
-    yield Finding("error", "time-limit-as-terminal", message, f"time_limit={longest}")
+    yield Finding("error", "time-limit-as-terminal", message, settings={"time_limit": longest})
 
 
 def _ends(survey: Survey) -> Iterator[Finding]:
@@ -147,7 +183,8 @@ def _box_actions(survey: Survey) -> Iterator[Finding]:
             f"{_where(survey)}: actions reach {actions.largest:,.6g}, though half of them stay within "
             f"{actions.middle:,.3g} and 99 % within {actions.usual:,.3g}: an unbounded policy, or a unit mixed up?"
         )
-        yield Finding("warning", "large-actions", message, "actions=clip, with the environment's bounds (--env ID)")
+        advice = ", with the environment's bounds (--env ID)"
+        yield Finding("warning", "large-actions", message, advice, {"actions": "clip"})
 
 
 def _is_huge(actions: BoxActions) -> bool:
@@ -167,7 +204,8 @@ def _outside(survey: Survey, actions: BoxActions) -> Finding:
         "error",
         "out-of-range",
         message,
-        "actions=clip, or actions_from=[low, high] with the range they were recorded in",
+        " with the range they were recorded in",
+        {"actions": "clip", "actions_from": ["low", "high"]},
     )
 
 
@@ -179,7 +217,8 @@ def _narrow(survey: Survey, actions: BoxActions) -> Iterator[Finding]:
             f"{_where(survey)}: actions fill [-1, 1], while the action space is {_bounds(actions)}: were they recorded "
             "before scaling?"
         )
-        yield Finding("warning", "action-scale", message, "actions_from=[-1, 1], if the physics agree (--env ID)")
+        advice = ", if the physics agree (--env ID)"
+        yield Finding("warning", "action-scale", message, advice, {"actions_from": [-1.0, 1.0]})
 
 
 def _bounds(actions: BoxActions) -> str:
@@ -219,7 +258,7 @@ def _rewards(survey: Survey) -> Iterator[Finding]:
             f"{_where(survey)}: rewards seem to be one row late: every episode begins with a reward of exactly 0 and "
             "ends with an action of zeros, as in d4rl-pybullet."
         )
-        yield Finding("warning", "late-rewards", message, "late_rewards=true")
+        yield Finding("warning", "late-rewards", message, settings={"late_rewards": True})
 
 
 def _rewards_late(survey: Survey) -> bool:
@@ -264,7 +303,7 @@ def _time_feature(survey: Survey) -> Iterator[Finding]:
             f"{_where(survey)}: column {column} of observation '{group}' only counts the steps of an episode: a time "
             "feature that was appended? The plain environment does not show it."
         )
-        yield Finding("warning", "time-feature", message, f"drop_columns={{{group}: [{column}]}}")
+        yield Finding("warning", "time-feature", message, settings={"drop_columns": {group: [column]}})
 
 
 def _precision(survey: Survey) -> Iterator[Finding]:

@@ -108,16 +108,13 @@ def _superfluous(survey: Survey, world: World, dropped: Dropped) -> Finding:
         told.append(f"got {width} columns, expected {width - len(columns)} ({', '.join(parts)})")
     message = f"{_where(survey)}: more columns than {world.env_id} shows: {'; '.join(told)}."
     kind = "time-feature" if set(dropped) & set(survey.time_columns) else "former-columns"
-    return Finding("error", kind, message, f"drop_columns={drop_text(survey, dropped)}")
+    return Finding("error", kind, message, settings={"drop_columns": _from_the_end(survey, dropped)})
 
 
-def drop_text(survey: Survey, dropped: Dropped) -> str:
+def _from_the_end(survey: Survey, dropped: Dropped) -> dict[str, list[int]]:
     """`{state: [-1]}`: the last column is named so, for that is how it was appended."""
-    groups = []
-    for name, columns in dropped.items():
-        width = survey.observations[name].shape[0]
-        groups.append(f"{name}: [{', '.join('-1' if c == width - 1 else str(c) for c in columns)}]")
-    return f"{{{', '.join(groups)}}}"
+    last = {name: survey.observations[name].shape[0] - 1 for name in dropped}
+    return {name: [-1 if c == last[name] else c for c in columns] for name, columns in dropped.items()}
 
 
 def _action_kind(survey: Survey, world: World) -> Iterator[Finding]:
@@ -143,7 +140,8 @@ def _declared(survey: Survey, declared: ActionSpace | None, world: World) -> Ite
                 f"{_where(survey)}: declares another action space than {world.env_id}: got {declared.describe()}, "
                 f"expected {ours.describe()}."
             )
-            yield Finding("warning", "declared-space", message, f"actions_from=[{low:g}, {high:g}], if recorded in it")
+            settings = {"actions_from": [low, high]}
+            yield Finding("warning", "declared-space", message, ", if recorded in it", settings)
     elif isinstance(declared, Discrete) and isinstance(ours, Discrete) and declared.count != ours.count:
         message = (
             f"{_where(survey)}: declares {declared.count} actions: got {declared.describe()}, expected "

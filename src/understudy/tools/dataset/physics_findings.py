@@ -95,14 +95,14 @@ def _scale(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
         f"{_bounds(world.spec.action)}: read so, its steps repeat to {physics.best.observation.median:.1g} (median); "
         f"as they are, to {physics.readings['recorded'].observation.median:.1g}."
     )
-    yield Finding("error", "action-scale", message, f"actions_from={range_}")
+    yield Finding("error", "action-scale", message, settings={"actions_from": [-reach, reach]})
     if outside := replay.sample.beyond(reach):
         message = (
             f"{_where(survey)}: {outside:,} of {counted(survey.steps, 'action')} ({outside / survey.steps:.1%}) "
             f"{'lies' if outside == 1 else 'lie'} outside the range they were recorded in: got up to "
             f"{actions.largest:,.6g}, expected {range_}."
         )
-        yield Finding("error", "out-of-range", message, "actions=clip")
+        yield Finding("error", "out-of-range", message, settings={"actions": "clip"})
 
 
 def _bounds(box: Box) -> str:
@@ -120,7 +120,7 @@ def _rewards(survey: Survey, replay: Replay) -> Iterator[Finding]:
             f"{_where(survey)}: rewards are late by one row: those of {physics.env_id} agree with the next row's to "
             f"{reading.late_reward.median:.1g} (median), with the own row's to {reading.reward.median:.1g}."
         )
-        yield Finding("error", "late-rewards", message, "late_rewards=true")
+        yield Finding("error", "late-rewards", message, settings={"late_rewards": True})
     elif _cut_after_rewarding(replay):
         message = (
             f"{_where(survey)}: rewards agree with {physics.env_id} except where actions lie at their bounds (off by "
@@ -173,8 +173,9 @@ def judged_excess(finding: Finding, physics: Physics) -> Finding:
         return finding
     if physics.cutting == "different":
         told = f"{finding.message} Cut to the bounds, such steps do not lead in {physics.env_id} where they led."
-        fix = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
-        return replace(finding, message=told, fix=fix)
+        advice = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
+        return replace(finding, message=told, advice=advice, settings={})
     itself = f"{physics.env_id} cuts them itself"
     how = "They were cut before they were played" if physics.actions == "clipped" else itself
-    return replace(finding, message=f"{finding.message} {how}: `clip` changes no motion.", fix="actions=clip")
+    told = f"{finding.message} {how}: `clip` changes no motion."
+    return replace(finding, message=told, advice="", settings={"actions": "clip"})
