@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, export, learn
+from understudy.cli import dataset, describe, learn
 
 app = typer.Typer(
     name="understudy",
@@ -16,7 +16,6 @@ app = typer.Typer(
 )
 learn.register(app)
 describe.register(app)
-export.register(app)
 dataset.register(app)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checked_rollouts import PENDULUM, check, cut, found, odd_episode, recording, rollouts
 
-from understudy.cli.check_screen import remedy
+from understudy.cli.dataset_screens import remedy
 from understudy.core.errors import ConfigError, DataError, MissingPackageError
 from understudy.data.episode import Episode
 from understudy.data.recording import Recording
@@ -18,6 +18,7 @@ from understudy.run.config import apply_override
 from understudy.tools.dataset.check import Report, check_dataset
 from understudy.tools.dataset.findings import Finding
 from understudy.tools.dataset.physics_sample import SAMPLE, gather, wanted_steps
+from understudy.tools.dataset.reference_env import open_world
 from understudy.tools.dataset.survey import survey
 from worlds import random_episodes
 
@@ -97,10 +98,10 @@ def test_a_recording_that_breaks_off(pendulum: list[Episode]) -> None:
         yield from pendulum[:2]
         raise DataError("dataset 'log'", "is damaged")
 
-    report = check_dataset(Recording("log", 600, play), "Pendulum-v1")
+    report = check_dataset(Recording("log", 600, play), open_world("Pendulum-v1"))
     assert "From episode 2 on: dataset 'log': is damaged." in found(report, "error")["unreadable"]
     assert report.physics is not None
-    nothing = check_dataset(Recording("log", 600, lambda: iter([])), "Pendulum-v1")
+    nothing = check_dataset(Recording("log", 600, lambda: iter([])), open_world("Pendulum-v1"))
     assert "no-episodes" in found(nothing, "error")
 
 
@@ -118,7 +119,7 @@ def test_recordings_are_walked_twice_and_keep_their_precision(pendulum: list[Epi
     log = Recording("log", 600, play, PENDULUM)
     check_dataset(log)
     assert walks == 1
-    check_dataset(log, "Pendulum-v1")
+    check_dataset(log, open_world("Pendulum-v1"))
     assert walks == 3
     sample = gather(log, survey(log), ())
     assert sample is not None
@@ -187,7 +188,7 @@ def test_whatever_the_numbers_are_there_is_a_report() -> None:
     replayed = 0
     for _ in range(80):
         episodes = [odd_episode(rng) for _ in range(rng.integers(0, 4))]
-        report = check_dataset(Recording("log", 60, episodes.__iter__), "Pendulum-v1")
+        report = check_dataset(Recording("log", 60, episodes.__iter__), open_world("Pendulum-v1"))
         replayed += report.physics is not None
         json.dumps(report.to_json("log"), allow_nan=False)
         assert report.findings

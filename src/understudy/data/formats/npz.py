@@ -21,7 +21,7 @@ from numpy.lib import format as npy_format
 from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, space_from
 from understudy.data.episode import Array
-from understudy.data.formats.columns import NAMES, Column
+from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
 from understudy.data.recording import Recording, environment_name
@@ -52,7 +52,7 @@ def open_npz(path: Path, *, episode_steps: int | None = None) -> Recording:
     where = f"dataset '{path}'"
     members = _members(path, where)
     space, env = _about(members, where)
-    columns: dict[str, Column] = {name: member for name, member in members.items() if name != ABOUT}
+    columns: dict[str, FileColumn] = {name: member for name, member in members.items() if name != ABOUT}
     _refuse_strangers(columns, where)
     if is_imitation(columns):
         return imitation_recording(columns, path.name, where)
@@ -173,7 +173,7 @@ def _about(members: Mapping[str, Member], where: str) -> tuple[ActionSpace | Non
         raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
 
 
-def _refuse_strangers(columns: Mapping[str, Column], where: str) -> None:
+def _refuse_strangers(columns: Mapping[str, FileColumn], where: str) -> None:
     """Files that are something else are told what they seem to be."""
     known = (*NAMES["observations"], *NAMES["actions"])
     if any(name.split("/")[0].split(".")[0] in known for name in columns):

@@ -105,7 +105,7 @@ def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT) -> Re
     """Check anything that can be opened; what cannot be is an error like the others."""
     world = open_world(env_id) if env_id else None
     try:
-        return _check(open_recording(source), world, reporter)
+        return check_dataset(open_recording(source), world, reporter)
     except DataError as error:
         cut = _cut_by_the_clock(source, world, reporter)
         return cut or _unreadable(source, env_id, error)
@@ -116,7 +116,7 @@ def _cut_by_the_clock(source: str, world: World | None, reporter: Reporter) -> R
     if world is None or world.time_limit is None:
         return None
     try:
-        whole = _check(open_recording(source, episode_steps=UNCUT), world, reporter)
+        whole = check_dataset(open_recording(source, episode_steps=UNCUT), world, reporter)
     except DataError:
         return None
     fixes = [finding.settings for finding in whole.findings if finding.kind == "longer-than-limit"]
@@ -126,18 +126,16 @@ def _cut_by_the_clock(source: str, world: World | None, reporter: Reporter) -> R
         f"dataset '{whole.name}': marks no end of any episode. What follows is said of episodes that are cut after "
         f"every {counted(steps, 'step')}, {told}."
     )
-    report = _check(open_recording(source, episode_steps=steps), world, reporter)
+    report = check_dataset(open_recording(source, episode_steps=steps), world, reporter)
     uncut = Finding("error", "no-boundary", message, settings={"episode_steps": steps})
     return replace(report, findings=[uncut, *report.findings])
 
 
-def check_dataset(recording: Recording, env_id: str | None = None, reporter: Reporter = SILENT) -> Report:
-    """Two passes over a recording, in bounded memory: one for its survey, one for a sample to replay."""
-    return _check(recording, open_world(env_id) if env_id else None, reporter)
+def check_dataset(recording: Recording, given: World | None = None, reporter: Reporter = SILENT) -> Report:
+    """Two passes over a recording, in bounded memory: one for its survey, one for a sample to replay.
 
-
-def _check(recording: Recording, given: World | None, reporter: Reporter) -> Report:
-    """Absurd numbers are told as findings; NumPy's own words on them help nobody."""
+    Absurd numbers are told as findings; NumPy's own words on them help nobody.
+    """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         return _checked(recording, given, reporter)

@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy.core.wording import counted
 from understudy.envs.physics.agreement import Terminals
-from understudy.tools.dataset.findings import Finding, Level
+from understudy.tools.dataset.findings import Finding, Level, locate
 from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
 from understudy.tools.dataset.reference_env import World
 from understudy.tools.dataset.survey import Survey
@@ -58,7 +58,7 @@ def _longer(survey: Survey, world: World, joined: int | None) -> Iterator[Findin
     if not longer:
         return
     message = (
-        f"dataset '{survey.name}': {longer:,} of {counted(survey.episodes, 'episode')} "
+        f"{locate(survey)}: {longer:,} of {counted(survey.episodes, 'episode')} "
         f"{'lasts' if longer == 1 else 'last'} longer than {world.env_id}: got up to "
         f"{counted(int(survey.lengths.max()), 'step')}, expected at most {limit:,}."
     )
@@ -101,7 +101,7 @@ def _terminals(survey: Survey, world: World, terminals: Terminals | None) -> Ite
     limit = _stored_limit(ended, at_limit, world)
     what = "terminals that are none" if limit is None else "a time limit is stored as terminal"
     message = (
-        f"dataset '{survey.name}': {what}: {len(ended):,} of "
+        f"{locate(survey)}: {what}: {len(ended):,} of "
         f"{counted(survey.episodes, 'episode')} {'is' if len(ended) == 1 else 'are'} marked terminated, "
         f"but {reason}. Values would be cut off there."
     )
@@ -123,7 +123,7 @@ def _stored_limit(ended: "np.ndarray[tuple[int], np.dtype[np.int64]]", at_limit:
 def _missed(survey: Survey, world: World, terminals: Terminals | None) -> Iterator[Finding]:
     if terminals is not None and terminals.missed:
         message = (
-            f"dataset '{survey.name}': {world.env_id} ends after {counted(terminals.missed, 'replayed step')} that "
+            f"{locate(survey)}: {world.env_id} ends after {counted(terminals.missed, 'replayed step')} that "
             f"{'is' if terminals.missed == 1 else 'are'} not marked terminal: values would go on beyond the end."
         )
         yield Finding("warning", "missed-terminals", message, "Are `terminals` missing, or of another rule?")

@@ -15,7 +15,7 @@ from understudy.core.errors import DataError, MissingPackageError, UnderstudyErr
 from understudy.core.files import read_json
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.hdf5_column import unfold_limit
-from understudy.data.formats.minari.episode import build_episode, one_hot
+from understudy.data.formats.minari.episode import build_episode, one_hot_column
 from understudy.data.formats.minari.frames import decode_frames
 from understudy.data.formats.minari.metadata import Description
 from understudy.data.formats.minari.spaces import Leaf
@@ -97,7 +97,7 @@ def _group(values: Any, leaf: Leaf, limit: int, where: str) -> Array:
     for key in leaf.path:
         values = _field(values, key, where)
     if leaf.kind == "choice":
-        return one_hot(_numbers(values, where), leaf, limit, where)
+        return one_hot_column(_numbers(values, where), leaf, limit, where)
     if leaf.image and pa.types.is_binary(values.type):
         return decode_frames(len(values), lambda row: values[row].as_py(), leaf.shape, limit, where)
     numbers = _numbers(values, where)
