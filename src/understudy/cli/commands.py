@@ -19,8 +19,22 @@ describe.register(app)
 dataset.register(app)
 
 
+def tell_version(wanted: bool) -> None:
+    """Ours and torch's, which is not imported for that."""
+    if wanted:
+        from importlib.metadata import version
+
+        from understudy import __version__
+
+        print(f"understudy {__version__}, torch {version('torch')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when something goes wrong.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions of understudy and torch.", callback=tell_version)
+    ] = False,
 ) -> None:
     """Learn control policies from experience that others already had."""
