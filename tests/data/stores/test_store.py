@@ -118,13 +118,6 @@ def test_a_harmed_column_is_named(path: Path, harm: Callable[[Path], None], name
         open_store(path)
 
 
-@pytest.mark.parametrize("harm", [_empty, _cut, _to_folder, Path.unlink])
-def test_a_harmed_manifest_is_refused(path: Path, harm: Callable[[Path], None]) -> None:
-    harm(path / MANIFEST)
-    with pytest.raises(DataError, match="not a readable store"):
-        open_store(path)
-
-
 def test_a_stray_column_is_named(path: Path) -> None:
     shutil.copy(path / "action.npy", path / "next_action.npy")
     with pytest.raises(DataError, match="column 'next_action': is not described by the manifest"):

@@ -24,7 +24,7 @@ from understudy.data.episode import Array
 from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
-from understudy.data.recording import Recording, environment_name
+from understudy.data.recording import Recording, environment_name, open_at_once
 from understudy.data.stores.npy import read_header
 
 MEMORY_BUDGET = 16 << 30
@@ -110,7 +110,7 @@ def _readable(where: str) -> Iterator[None]:
 
 def _members(path: Path, where: str) -> dict[str, Member]:
     """Every array by name, headers checked."""
-    with _readable(where), _Bounded(path) as file, zipfile.ZipFile(file) as archive:
+    with _readable(where), _Bounded(path, opener=open_at_once) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
         if len(infos) > MEMBERS:
             raise DataError(where, "refused: too many arrays", got=f"{len(infos):,}", expected=f"at most {MEMBERS:,}")
