@@ -107,16 +107,16 @@ def digest_of(*parts: object) -> str:
 # Policies and checkpoints.
 
 
-def run_of(algorithm: str) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        config = tiny_config(algorithm, folder / "run", updates=2, eval_every=2, save_every=2, eval_episodes=1)
-        return us.train(config).path
-
-    return make
+def run_of(algorithm: str, folder: Path) -> Path:
+    """One run for all formats that need one."""
+    run = folder.parent / f"run-of-{algorithm}"
+    if not run.exists():
+        us.train(tiny_config(algorithm, run, updates=2, eval_every=2, save_every=2, eval_episodes=1))
+    return run
 
 
 def policy_of(algorithm: str) -> Callable[[Path], Path]:
-    return lambda folder: run_of(algorithm)(folder) / "policy" / "final"
+    return lambda folder: run_of(algorithm, folder) / "policy" / "final"
 
 
 def read_policy(path: Path) -> str:
@@ -428,6 +428,8 @@ CONFIG_CLAIMS: dict[str, Spoil] = {
 NO_CARD = "it has no file of JSON"
 NO_NAMES = "nothing in it names a file"
 ONE_FILE: dict[str, str] = {"cards": NO_CARD, "card_text": NO_CARD, "mutated_cards": NO_CARD}
+SAME_FILES = "its files are opened by the same lines as those of the format before it; what is in them is another"
+BYTES = ("no_files", "truncated", "lengthened", "flipped", "damaged", "card_text")
 TENSOR_POLICY = tensor_claims("policy.safetensors", "policy.json")
 
 FORMATS: dict[str, Format] = {
@@ -440,12 +442,12 @@ FORMATS: dict[str, Format] = {
             optional=("kind",),
             numbers=tensor_numbers("policy.safetensors", "policy.json"),
             claims=TENSOR_POLICY,
-            without={"path_names": NO_NAMES},
+            without={"path_names": NO_NAMES, **without},
         )
-        for algorithm in ("bc", "ppo")
+        for algorithm, without in (("bc", {}), ("ppo", dict.fromkeys(BYTES, SAME_FILES)))
     },
     "checkpoint": Format(
-        lambda folder: run_of("bc")(folder) / "checkpoints" / "000000002",
+        lambda folder: run_of("bc", folder) / "checkpoints" / "000000002",
         read_checkpoint,
         cards=("manifest.json",),
         sealed=True,
@@ -487,9 +489,9 @@ FORMATS: dict[str, Format] = {
             numbers=column_numbers(lambda path, columns: np.savez(path, **columns)),
             claims=dict(zip_claims()),
             names=named_member,
-            without=ONE_FILE,
+            without={**ONE_FILE, **without},
         )
-        for packed in (False, True)
+        for packed, without in ((False, {}), (True, dict.fromkeys(("no_files", "lengthened"), SAME_FILES)))
     },
     "npy": Format(
         make_npy,
@@ -529,7 +531,7 @@ FORMATS: dict[str, Format] = {
         for storage in ("hdf5", "arrow")
     },
     "config": Format(
-        lambda folder: run_of("bc")(folder) / "config.yaml",
+        lambda folder: run_of("bc", folder) / "config.yaml",
         read_config,
         same=False,
         whole=False,

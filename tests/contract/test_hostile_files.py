@@ -26,9 +26,9 @@ from understudy.core.errors import UnderstudyError
 
 ROOM, SECONDS, LONGEST = 512 << 20, 60, 5
 REFUSED = "refused: "
-CUTS, FLIPS, DAMAGES = 12, 30, 15
+CUTS, FLIPS, DAMAGES = 8, 16, 10
 """Of each file; the edges come on top."""
-MANY = 12
+MANY = 8
 """Values of a card that are all made wrong in turn; of a larger card so many, spread over it."""
 
 
@@ -40,6 +40,8 @@ class Case:
     spoil: Callable[[], object]
     must_refuse: bool = True
     """Otherwise it may be read, and then gives what the sound one does, where something guards that."""
+    file: Path | None = None
+    """The only one that is spoilt; absent: it may be any."""
 
 
 Attack = Callable[[Format, Path], Iterator[Case]]
@@ -76,7 +78,7 @@ def no_files(form: Format, path: Path) -> Iterator[Case]:
             "a terabyte": lambda file=file: terabyte(file),  # type: ignore[misc]
         }
         for name, put in ways.items():
-            yield Case(f"{short(file, path)}: {name}", replaced(file, put), not form.remains)
+            yield Case(f"{short(file, path)}: {name}", replaced(file, put), not form.remains, file)
 
 
 def truncated(form: Format, path: Path) -> Iterator[Case]:
@@ -94,7 +96,9 @@ def truncated(form: Format, path: Path) -> Iterator[Case]:
         }
         for size in sorted(size for size in sizes if 0 <= size < len(whole)):
             spoil = lambda file=file, cut=whole[:size]: file.write_bytes(cut)  # noqa: E731
-            yield Case(f"{short(file, path)}: {size} of {len(whole)} bytes", spoil, form.whole and not form.remains)
+            yield Case(
+                f"{short(file, path)}: {size} of {len(whole)} bytes", spoil, form.whole and not form.remains, file
+            )
 
 
 def lengthened(form: Format, path: Path) -> Iterator[Case]:
@@ -102,7 +106,7 @@ def lengthened(form: Format, path: Path) -> Iterator[Case]:
         whole = file.read_bytes()
         for more in (b"\0", b"\n", bytes(4096)):
             spoil = lambda file=file, longer=whole + more: file.write_bytes(longer)  # noqa: E731
-            yield Case(f"{short(file, path)}: {len(more)} bytes more", spoil, form.guarded)
+            yield Case(f"{short(file, path)}: {len(more)} bytes more", spoil, form.guarded, file)
 
 
 def flipped(form: Format, path: Path) -> Iterator[Case]:
@@ -113,7 +117,7 @@ def flipped(form: Format, path: Path) -> Iterator[Case]:
         for place in sorted(spots):
             other = whole[:place] + bytes([whole[place] ^ (1 << place % 8)]) + whole[place + 1 :]
             spoil = lambda file=file, other=other: file.write_bytes(other)  # noqa: E731
-            yield Case(f"{short(file, path)}: byte {place}", spoil, form.guarded)
+            yield Case(f"{short(file, path)}: byte {place}", spoil, form.guarded, file)
 
 
 def damaged(form: Format, path: Path) -> Iterator[Case]:
@@ -126,7 +130,7 @@ def damaged(form: Format, path: Path) -> Iterator[Case]:
             content[rng.randrange(len(content))] = rng.randrange(256)
         cut = bytes(content[: rng.randrange(len(content))] if rng.random() < 0.1 else content)
         spoil = lambda file=file, cut=cut: file.write_bytes(cut)  # noqa: E731
-        yield Case(f"{short(file, path)}: damage {number}", spoil, must_refuse=False)
+        yield Case(f"{short(file, path)}: damage {number}", spoil, False, file)
 
 
 def cards(form: Format, path: Path) -> Iterator[Case]:
@@ -139,11 +143,11 @@ def cards(form: Format, path: Path) -> Iterator[Case]:
                 other = deepcopy(sound)
                 owner_of(other, at)[at[-1]] = value
                 spoil = lambda file=file, other=other: form.rewrite(file, other)  # noqa: E731
-                yield Case(f"{short(file, path)}: {at} is {value!r:.20}", spoil, must_refuse=False)
+                yield Case(f"{short(file, path)}: {at} is {value!r:.20}", spoil, False, file)
         for name in sound:
             less = {key: value for key, value in sound.items() if key != name}
             gone = lambda file=file, less=less: form.rewrite(file, less)  # noqa: E731
-            yield Case(f"{short(file, path)}: without {name}", gone, form.sealed and name not in form.optional)
+            yield Case(f"{short(file, path)}: without {name}", gone, form.sealed and name not in form.optional, file)
         more = {**sound, "somebody's own": {"x": [1]}}
         yield Case(f"{short(file, path)}: more", lambda file=file, more=more: form.rewrite(file, more), False)  # type: ignore[misc]
 
@@ -169,7 +173,8 @@ def card_text(form: Format, path: Path) -> Iterator[Case]:
 
 def numbers_not_finite(form: Format, path: Path) -> Iterator[Case]:
     assert form.numbers is not None
-    for number, (name, put) in enumerate(form.numbers(path)):
+    columns = list(form.numbers(path))
+    for number, (name, put) in enumerate(columns[:: -(-len(columns) // MANY)]):
         value = (float("nan"), float("inf"), -float("inf"))[number % 3]
         yield Case(f"{name} has {value}", lambda put=put, value=value: put(value))  # type: ignore[misc]
 
@@ -229,8 +234,8 @@ def answer(form: Format, path: Path) -> str:
 def restore(original: Path, path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
-    elif path.is_symlink() or path.exists():
-        path.unlink()
+    else:
+        path.unlink(missing_ok=True)
     copy(original, path)
 
 
@@ -253,7 +258,6 @@ def answers(form: Format, original: Path, path: Path, cases: list[Case]) -> list
         signal.signal(signal.SIGALRM, _too_long)
         said = []
         for case in cases:
-            restore(original, path)
             signal.alarm(LONGEST)  # to wait for a pipe takes no time of a core
             try:
                 case.spoil()
@@ -261,6 +265,8 @@ def answers(form: Format, original: Path, path: Path, cases: list[Case]) -> list
             except BaseException as error:
                 error.add_note(f"case: {case.name}")
                 raise
+            spoilt = path if case.file is None else case.file
+            restore(original if spoilt == path else original / spoilt.relative_to(path), spoilt)
         return json.dumps(said)
 
     told: list[str] = json.loads(say_in_a_bounded_fork(ask, ROOM, SECONDS))
