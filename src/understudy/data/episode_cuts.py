@@ -1,6 +1,7 @@
-"""Episodes cut by the clock, for recordings that mark no time limits and join what lies on either side of one."""
+"""Episodes cut: by the clock where a recording marks no time limits, and to the last observation that is known."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from understudy.data.episode import Array, Episode
 
@@ -38,3 +39,24 @@ def pieces(episode: Episode, limit: int) -> Iterator[Episode]:
 
 def _rows(mask: Array | None, rows: slice) -> Array | None:
     return None if mask is None else mask[rows]
+
+
+def drop_unknown_finals(episodes: Iterable[Episode]) -> Iterator[Episode]:
+    """Episodes cut to their last known observation, unless the world ended there: then its successor is never used."""
+    for episode in episodes:
+        if episode.final_known or episode.terminated:
+            yield episode
+        elif len(episode) > 1:
+            yield _shortened(episode)
+
+
+def _shortened(episode: Episode) -> Episode:
+    """Without the last step, whose observation becomes the final one."""
+    steps = len(episode) - 1
+    return replace(
+        episode,
+        actions=episode.actions[:steps],
+        rewards=episode.rewards[:steps],
+        final_known=True,
+        extra={name: values[:steps] for name, values in episode.extra.items()},
+    )

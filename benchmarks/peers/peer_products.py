@@ -1,25 +1,24 @@
-"""The matrix products of one update and nothing else: about what torch could reach if all the rest were free.
+"""The matrix products of an update of CQL or TD3+BC alone: about what torch could reach if all the rest were free.
 
 No bias, no ReLU, no loss, no optimiser, no sampling; rows in blocks that fit the cache, written into the same memory.
 """
 
-import argparse
 import itertools
-import os
 from collections.abc import Callable, Sequence
 
-from _windows import HIDDEN, THREADS, serve
-
-os.environ["OMP_NUM_THREADS"] = str(THREADS)
-
 import torch
+from _windows import ACTION, BATCH, HIDDEN, OBSERVATION, THREADS, arguments, offline_options, serve
 
 BLOCK = 1024
+PAIR = OBSERVATION + ACTION
+ACTIONS_OF_A_STATE = 31
+"""Of CQL: ten sampled actions of each kind, and its own."""
+Pass = Callable[[], None]
 
 
 def network(
     inputs: int, outputs: int, layers: int, rows: int, members: int = 1, *, learns: bool = False, climbed: bool = False
-) -> Callable[[], None]:
+) -> Pass:
     """The products of a pass through a stack of networks: forward, and back to its weights or to its inputs."""
     sizes, size = [inputs, *[HIDDEN] * layers, outputs], min(rows, BLOCK)
     units = [torch.randn(members, size, width) for width in sizes]
@@ -41,9 +40,35 @@ def network(
     return run
 
 
-def measure(options: argparse.Namespace, passes: Sequence[Sequence[Callable[[], None]]]) -> None:
-    """Time updates that take turns: the first runs passes[0], the second passes[1], and so on."""
+def cql(layers: int) -> Sequence[Sequence[Pass]]:
+    """Updates that take turns: the first runs the first passes, the second the second, and so on."""
+    update = [
+        network(OBSERVATION, 2 * ACTION, layers, 2 * BATCH),
+        network(PAIR, 1, layers, BATCH, 2),
+        network(PAIR, 1, layers, ACTIONS_OF_A_STATE * BATCH, 2, learns=True),
+        network(OBSERVATION, 2 * ACTION, layers, BATCH, learns=True),
+        network(PAIR, 1, layers, BATCH, 2, climbed=True),
+    ]
+    return [update]
+
+
+def td3bc(layers: int) -> Sequence[Sequence[Pass]]:
+    critics = [
+        network(OBSERVATION, ACTION, layers, BATCH),
+        network(PAIR, 1, layers, BATCH, 2),
+        network(PAIR, 1, layers, BATCH, 2, learns=True),
+    ]
+    actor = [
+        network(OBSERVATION, ACTION, layers, BATCH, learns=True),
+        network(PAIR, 1, layers, BATCH, climbed=True),
+    ]
+    return [critics, [*critics, *actor]]
+
+
+def main() -> None:
+    options = arguments(cql=offline_options, td3bc=offline_options)
     torch.set_num_threads(THREADS)
+    passes = {"cql": cql, "td3bc": td3bc}[options.kind](options.layers)
 
     def run(updates: int) -> None:
         for number in range(updates):
@@ -51,3 +76,7 @@ def measure(options: argparse.Namespace, passes: Sequence[Sequence[Callable[[], 
                 pass_through()
 
     serve("products", run, options)
+
+
+if __name__ == "__main__":
+    main()

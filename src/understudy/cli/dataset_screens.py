@@ -1,17 +1,22 @@
-"""An inspection on one screen: a table of columns, pictures of returns and lengths, and what to look at."""
+"""Datasets on one screen.
 
-import re
+An inspection: a table of columns, pictures of returns and lengths, and what to look at. A check: errors first, each
+with its remedy, and the verdict.
+"""
+
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from understudy.core.wording import counted
 from understudy.tools.dataset.action_tally import BoxActions, DiscreteActions
+from understudy.tools.dataset.check import Report
 from understudy.tools.dataset.column_tally import ColumnSurvey
 from understudy.tools.dataset.coverage import CELLS
 from understudy.tools.dataset.findings import LEVELS, Finding
@@ -26,23 +31,15 @@ MOST_NOTES = 4
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-def screen(inspection: Inspection, *, unicode: bool = True) -> RenderableType:
+def inspection_screen(inspection: Inspection, *, unicode: bool = True) -> RenderableType:
     """About forty lines of a hundred columns."""
     facts = inspection.survey
     parts: list[RenderableType] = [_title(facts), *_notes(facts)]
     if facts.episodes:
         bars = BARS if unicode else PLAIN_BARS
         parts += ["", _columns(facts), "", _episodes(inspection, bars), "", _actions(facts, bars), _lines(facts)]
-    parts += ["", *_findings(inspection.findings)]
+    parts += ["", *_findings(inspection.findings, facts.name)]
     return Group(*parts)
-
-
-def text_of(inspection: Inspection, width: int = 100) -> str:
-    """The screen as plain text."""
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(screen(inspection))
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def spark(values: NDArray[np.float64], bars: str = BARS, bins: int = BINS) -> str:
@@ -206,7 +203,7 @@ def _lines(facts: Survey) -> Table:
     return table
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
+def _findings(found: Sequence[Finding], name: str) -> Iterator[RenderableType]:
     if not found:
         yield Text("Nothing to complain about.", "green")
         return
@@ -215,7 +212,7 @@ def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     yield Text(", ".join(told), "bold")
     for finding in found:
         if finding.level != "note":
-            yield Padding(_finding(finding), (0, 0, 0, 2))
+            yield Padding(_finding(finding, name), (0, 0, 0, 2))
     notes = [finding.kind for finding in found if finding.level == "note"]
     if notes:
         yield Padding(
@@ -223,9 +220,9 @@ def _findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
         )
 
 
-def _finding(finding: Finding) -> Text:
+def _finding(finding: Finding, name: str) -> Text:
     text = Text(f"{finding.kind}: ", STYLES[finding.level])
-    text.append(re.sub(r"^dataset '[^']*'[,:] ", "", finding.message), "not bold default")
+    text.append(_without_name(finding, name), "not bold default")
     return text.append(f"  → {finding.fix}" if finding.fix else "", "cyan not bold")
 
 
@@ -251,3 +248,50 @@ def _percent(share: float) -> str:
 
 def _share(count: int, total: int) -> str:
     return f"{count:,} ({_percent(count / total)})" if total and 0 < count < total else ("all" if count else "none")
+
+
+def _without_name(finding: Finding, name: str) -> str:
+    return finding.message.removeprefix(f"dataset '{name}': ").removeprefix(f"dataset '{name}', ")
+
+
+def check_screen(report: Report, width: int) -> Iterator[Text]:
+    """The title and the findings, line by line; commands are printed apart, for they must not be wrapped."""
+    yield _check_title(report)
+    indent = max((len(finding.level) for finding in report.findings), default=0) + 2
+    for finding in report.findings:
+        style = STYLES[finding.level]
+        for number, line in enumerate(wrap(_capitalised(finding, report.name), width - indent)):
+            head = finding.level if number == 0 else ""
+            yield Text(head.ljust(indent), style).append(line, "not bold default" if finding.level != "note" else style)
+        for line in wrap(remedy(finding), width - indent):
+            yield Text(" " * indent).append(line, "cyan")
+
+
+def _check_title(report: Report) -> Text:
+    against = f" against {report.env_id}" if report.env_id else ""
+    facts = report.survey
+    size = f": {counted(facts.episodes, 'episode')}, {counted(facts.steps, 'step')}" if facts is not None else ""
+    return Text(report.name, "bold").append(f"{against}{size}", "not bold")
+
+
+def _capitalised(finding: Finding, name: str) -> str:
+    """The message without the name of the dataset, which stands above; a whole sentence where that leaves one."""
+    sentence = _without_name(finding, name)
+    whole = finding.message.startswith(f"dataset '{name}': ")
+    return sentence[:1].upper() + sentence[1:] if whole else sentence
+
+
+def remedy(finding: Finding) -> str:
+    """Settings as a run config has them, `fix: data.time_limit=1000`; other advice as it is."""
+    return f"fix: {finding.fix_within('data.')}" if finding.settings else finding.advice
+
+
+def verdict(report: Report) -> Text:
+    errors, warnings = report.count("error"), report.count("warning")
+    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    return Text(f"PASS: {counts}", "bold green") if report.passed else Text(f"FAIL: {counts}", "bold red")
+
+
+def by_hand(report: Report) -> int:
+    """Errors that no setting mends."""
+    return sum(f.level == "error" and not f.settings for f in report.findings)

@@ -1,15 +1,62 @@
-"""Minari's own downloader, behind one explicit call: nothing else in the library reaches for the network."""
+"""What Minari publishes: a list one can read without a network, and Minari's own downloader behind one explicit call.
+
+Nothing else in the library reaches for the network.
+"""
 
 import contextlib
 import os
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+import yaml
 
 from understudy.core.errors import DataError, MissingPackageError
 from understudy.data.formats.minari.reader import check_minari_id, minari_root
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset on Minari's server."""
+
+    id: str
+    steps: int
+    episodes: int
+    env: str
+    """The environment it was recorded in, or nothing where none is registered."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Many datasets under one pattern of names."""
+
+    ids: str
+    count: int
+
+
+@cache
+def minari_datasets() -> dict[str, Published]:
+    """Id to entry, in Minari's order."""
+    return {row["id"]: Published(**row) for row in _table()["datasets"]}
+
+
+@cache
+def minari_families() -> tuple[Family, ...]:
+    """What else is there, too much to list one by one."""
+    return tuple(Family(**row) for row in _table()["families"])
+
+
+def _table() -> dict[str, list[dict[str, Any]]]:
+    text = files("understudy.data").joinpath("minari.yaml").read_text(encoding="utf-8")
+    content: dict[str, list[dict[str, Any]]] = yaml.safe_load(text)
+    return content
+
 
 HOSTS = {"hf": ("HF_ENDPOINT", "https://huggingface.co"), "gcp": ("", "https://storage.googleapis.com")}
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")

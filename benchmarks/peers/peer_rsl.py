@@ -1,8 +1,9 @@
-"""Peer: rsl-rl-lib's PPO. Start it with the python of a virtualenv holding requirements-rsl.txt.
+"""rsl-rl-lib's PPO: speed, or a curve with its empirical normalisation.
 
 Its own runner's loop without its console output. With --normalize both networks have their empirical normalisation.
 """
 
+import argparse
 import sys
 from contextlib import redirect_stdout
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from _ppo_windows import (
+from _ppo import (
     CLIP,
     EPOCHS,
     LARGEST_GRADIENT,
@@ -18,12 +19,15 @@ from _ppo_windows import (
     MINIBATCHES,
     POOL_THREADS,
     TASKS,
-    THREADS,
     TRACE,
     Task,
-    arguments,
-    serve,
+    curve_options,
+    draw_curve,
+    serve_phases,
+    speed_options,
+    task_of,
 )
+from _windows import THREADS, arguments
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
@@ -102,8 +106,7 @@ def settings(task: Task, normalize: bool) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    options = arguments()
+def measure_speed(options: argparse.Namespace) -> None:
     torch.set_num_threads(THREADS)
     task = TASKS[options.task]
     world = World(task, processes=options.processes)
@@ -135,7 +138,42 @@ def main() -> None:
         collect()
         learner.update()
 
-    serve("rsl", {"environment": environment, "rollout": rollout, "training": training}, options)
+    serve_phases("rsl", {"environment": environment, "rollout": rollout, "training": training}, options)
+
+
+def measure_curve(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    task = task_of(options)
+    world = World(task, seed=options.seed)
+    with redirect_stdout(sys.stderr):
+        runner = OnPolicyRunner(world, settings(task, normalize=True))
+    learner = runner.alg
+    learner.train_mode()
+
+    def iterate() -> None:
+        with torch.inference_mode():
+            for _ in range(task.steps):
+                obs, rewards, dones, extras = world.step(learner.act(world.obs))
+                learner.process_env_step(obs, rewards, dones, extras)
+            learner.compute_returns(world.obs)
+        learner.update()
+
+    def act(rows: Any) -> np.ndarray:
+        groups = rows if isinstance(rows, dict) else {"state": rows}
+        tensors = {name: torch.as_tensor(values, dtype=torch.float32) for name, values in groups.items()}
+        policy = runner.get_inference_policy()
+        with torch.inference_mode():
+            actions = policy(TensorDict(tensors, batch_size=[len(next(iter(tensors.values())))]))
+        learner.train_mode()
+        return torch.clamp(actions, world.low, world.high).numpy()
+
+    draw_curve("rsl", options, iterate, act)
+
+
+def main() -> None:
+    options = arguments(ppo=speed_options, ppo_curve=curve_options)
+    {"ppo": measure_speed, "ppo_curve": measure_curve}[options.kind](options)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
-"""Peer: Stable-Baselines3's PPO. Start it with the python of a virtualenv holding requirements-sb3.txt.
+"""Stable-Baselines3's PPO: speed, or a curve with its VecNormalize for observations.
 
 A policy of its has one observation for both networks: of Go1 they see `state`, which is less work than ours have.
 With --normalize it is its VecNormalize, of observations only.
 """
 
+import argparse
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
-from _ppo_windows import (
+from _ppo import (
     CLIP,
     EPOCHS,
     GAMMA,
@@ -18,13 +19,16 @@ from _ppo_windows import (
     MINIBATCHES,
     POOL_THREADS,
     TASKS,
-    THREADS,
     TRACE,
     TRANSITIONS,
     Task,
-    arguments,
-    serve,
+    curve_options,
+    draw_curve,
+    serve_phases,
+    speed_options,
+    task_of,
 )
+from _windows import THREADS, arguments
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
@@ -110,8 +114,7 @@ def make_model(task: Task, *, normalize: bool, seed: int, processes: int = 1) ->
     )
 
 
-def main() -> None:
-    options = arguments()
+def measure_speed(options: argparse.Namespace) -> None:
     torch.set_num_threads(THREADS)
     task = TASKS[options.task]
     model = make_model(task, normalize=options.normalize, seed=0, processes=options.processes)
@@ -134,7 +137,28 @@ def main() -> None:
     def rollout() -> None:
         model.collect_rollouts(model.env, callback, model.rollout_buffer, task.steps)
 
-    serve("sb3", {"environment": environment, "rollout": rollout, "training": training}, options)
+    serve_phases("sb3", {"environment": environment, "rollout": rollout, "training": training}, options)
+
+
+def measure_curve(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    task = task_of(options)
+    model = make_model(task, normalize=True, seed=options.seed)
+    normalizer: Any = model.get_vec_normalize_env()
+
+    def iterate() -> None:
+        model.learn(TRANSITIONS, log_interval=None, reset_num_timesteps=False)
+
+    def act(rows: Any) -> np.ndarray:
+        seen = rows[task.groups[0]].astype(np.float32) if isinstance(rows, dict) else rows
+        return model.predict(normalizer.normalize_obs(seen), deterministic=True)[0]
+
+    draw_curve("sb3", options, iterate, act)
+
+
+def main() -> None:
+    options = arguments(ppo=speed_options, ppo_curve=curve_options)
+    {"ppo": measure_speed, "ppo_curve": measure_curve}[options.kind](options)
 
 
 if __name__ == "__main__":

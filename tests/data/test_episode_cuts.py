@@ -14,13 +14,13 @@ import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Box, Discrete
 from understudy.data.episode import Episode
+from understudy.data.episode_cuts import pieces
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.npz import open_npz
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import open_store, write_store
-from understudy.data.time_limits import pieces
 from understudy.data.transforms import Mending, Transforms, mend
-from understudy.tools.dataset.conversion import convert
+from understudy.tools.dataset.conversion import convert_file
 
 BOX = Box((-1.0, -1.0), (1.0, 1.0))
 
@@ -89,7 +89,7 @@ def test_every_way_in_cuts_alike(tmp_path: Path, terminals: list[bool]) -> None:
     assert told(open_recording(tmp_path / "x.npz", episode_steps=5).episodes()) == expected
     loaded = us.load_dataset(path, action_space=BOX, transforms=change)
     assert told(loaded.recording().episodes()) == expected
-    convert(str(path), tmp_path / "store", space=BOX, transforms=change)
+    convert_file(str(path), tmp_path / "store", space=BOX, transforms=change)
     assert told(open_store(tmp_path / "store").recording().episodes()) == expected
     assert open_store(tmp_path / "store").fingerprint == loaded.fingerprint
     if not any(terminals):

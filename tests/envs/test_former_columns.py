@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from understudy.envs.facts import FORMER_COLUMNS, former_columns
 from understudy.envs.gym import make_env
-from understudy.envs.physics.former_columns import FORMER_COLUMNS, former_columns
 
 
 def play(env: Any, steps: int = 12) -> Any:

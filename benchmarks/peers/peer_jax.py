@@ -1,13 +1,9 @@
-"""Peer: IQL in plain JAX.  Everything, sampling included, runs inside one lax.scan.
-
-Written from the equations, with no library but JAX.  Start it with the python of
-a virtualenv holding requirements-jax.txt; see _windows.py for how it is timed.
-"""
+"""Plain JAX: IQL, written from the equations. Everything, sampling included, runs inside one lax.scan."""
 
 import itertools
 import os
 
-from _windows import ACTION, BATCH, HIDDEN, OBSERVATION, ROWS, THREADS, arguments, serve
+from _windows import ACTION, BATCH, HIDDEN, OBSERVATION, ROWS, THREADS, arguments, offline_options, serve
 
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])  # XLA's pool has a thread per core
 os.environ["NPROC"] = str(THREADS)
@@ -110,7 +106,7 @@ def train(data: dict[str, jax.Array], state: Tree, updates: int) -> tuple[Tree, 
 
 
 def main() -> None:
-    options = arguments()
+    options = arguments(iql=offline_options)
     rng = np.random.default_rng(0)
     data = {
         "s": rng.standard_normal((ROWS, OBSERVATION), np.float32),
