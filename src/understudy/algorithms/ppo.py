@@ -151,19 +151,23 @@ class PPO:
         config = self.config
         for _epoch in range(config.epochs):
             for rows in batch.minibatches(config.minibatches, self.shuffle):
-                minibatch = batch.select(rows)
-                if config.normalize_advantage == "minibatch":
-                    minibatch = minibatch.normalized()
-                minibatch = self.objectives.augment(minibatch)
+                minibatch = self.minibatch(batch, rows)
                 policy_loss = self.policy_loss(minibatch, tally)
                 if config.early_stop_kl is not None and tally.moved_beyond(config.early_stop_kl):
                     return
                 value_loss = config.value_coef * self.value_loss(minibatch, tally)
                 if "all" in self.optimizers:
-                    self.step("all", policy_loss + value_loss)
+                    self.step("all", policy_loss + value_loss, self.rates["policy"])
                 else:
-                    self.step("policy", policy_loss)
-                    self.step("value", value_loss)
+                    self.step("policy", policy_loss, self.rates["policy"])
+                    self.step("value", value_loss, self.rates["value" if "value" in self.rates else "policy"])
+
+    def minibatch(self, batch: PPOBatch, rows: Tensor) -> PPOBatch:
+        """Rows [b], or sequences [T, b], that a step is taken for."""
+        minibatch = batch.select(rows)
+        if self.config.normalize_advantage == "minibatch":
+            minibatch = minibatch.normalized()
+        return self.objectives.augment(minibatch)
 
     def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
         """[], with gradient; the rate adapts to where the policy stands."""
@@ -177,7 +181,8 @@ class PPO:
         if config.schedule == "adaptive":
             kl = minibatch.counted(policy.density.kl(extra[FEATURES], judged.features.detach())).mean()
             tally.note("policy/kl", kl)
-            self.rates["policy"].copy_(adapted_rate(self.rates["policy"], kl, config.target_kl))
+            if tally.moved:  # until a step was taken that KL is rounding
+                self.rates["policy"].copy_(adapted_rate(self.rates["policy"], kl, config.target_kl))
         evaluation = Evaluation(*judged, policy.density, latent)
         return self.objectives.add_losses(minibatch, evaluation, loss, tally)
 
@@ -192,11 +197,10 @@ class PPO:
         tally.note("loss/value", loss)
         return loss
 
-    def step(self, network: str, loss: Tensor) -> None:
+    def step(self, network: str, loss: Tensor, rate: Tensor) -> None:
         """Of Adam, with a gradient cut to its largest norm."""
         optimizer = self.optimizers[network]
         gradients = torch.autograd.grad(loss, optimizer.parameters, materialize_grads=True)  # 0 where it does not reach
-        rate = self.rates[network if network in self.rates else "policy"]
         optimizer.step(gradients, rate, max_norm=self.config.max_grad_norm)
 
     def recorders(self) -> Mapping[str, Recorder]:

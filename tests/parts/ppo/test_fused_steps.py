@@ -188,6 +188,29 @@ def test_fused_steps_are_those_of_the_algorithm(
         assert torch.allclose(other, leaf, atol=1e-5), name
 
 
+@pytest.mark.parametrize("schedule", ["constant", "adaptive"])
+@pytest.mark.parametrize(
+    "role", [{"memory": {"kind": "gru", "units": 4}}, {"trunk": {"hidden": [8], "layer_norm": True}}]
+)
+def test_networks_that_are_not_plain_take_the_very_steps_of_the_algorithm(
+    schedule: str, role: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side, the critic an epoch behind if the rate adapts: to the bit, and in all they tell."""
+    found = []
+    for fused in (True, False):
+        if not fused:
+            through_the_graph(monkeypatch)
+        others: dict[str, Any] = {"epochs": 3, "minibatches": 3, "normalize_advantage": "minibatch", "target_kl": 1e-3}
+        algorithm = build_ppo(SPEC, 4, actor=role, critic=role, schedule=schedule, **others)
+        played = replace(rollout(40, 4), carry=algorithm.policy.initial(4))
+        told = [algorithm.update(played) for _ in range(2)]
+        found.append((capture(algorithm), told))
+        assert (float(algorithm.rates["policy"]) != 1e-3) == (schedule == "adaptive")
+    (state, told), (plain_state, plain_told) = found
+    assert differences(state, plain_state) == []
+    assert [differences(dict(one), dict(other)) for one, other in zip(told, plain_told, strict=True)] == [[], []]
+
+
 def counting(function: Callable[..., Any], calls: list[str], name: str) -> Callable[..., Any]:
     """Somewhat more than the formula gives, and a note of every call."""
 
@@ -255,12 +278,12 @@ def test_a_formula_with_its_slope_is_the_formula_to_the_bit() -> None:
     assert torch.equal(slope, torch.autograd.grad(plain.sum(), value)[0])
 
 
-def test_what_is_shared_or_gains_nothing_takes_the_plain_path() -> None:
+def test_what_is_shared_takes_the_plain_path() -> None:
     memory = {"memory": {"kind": "gru", "units": 4}}
     cases: list[tuple[bool, dict[str, Any]]] = [
         (True, {}),
         (True, {"schedule": "constant", "actor": memory, "critic": memory}),
-        (False, {"schedule": "adaptive", "actor": memory, "critic": memory}),
+        (True, {"schedule": "adaptive", "actor": memory, "critic": memory}),
         (True, {"schedule": "adaptive", "actor": {"density": {"kind": "beta"}}}),
         (False, {"schedule": "constant", "actor": memory, "critic": {**memory, "share": "everything"}}),
     ]

@@ -121,9 +121,14 @@ class Tally:
         self.note("policy/entropy", entropy)
         self.log_ratios.append(log_ratio.detach().flatten())
 
+    @property
+    def moved(self) -> bool:
+        """A step came before the last minibatch: ratios of the first are 1 but for rounding, and say nothing."""
+        return len(self.log_ratios) > 1
+
     def moved_beyond(self, kl: float) -> bool:
-        """By the ratios of the last minibatch; those of the first are 1 but for rounding, and say nothing."""
-        return len(self.log_ratios) > 1 and bool(estimated_kl(self.log_ratios[-1]) > kl)
+        """By the ratios of the last minibatch."""
+        return self.moved and bool(estimated_kl(self.log_ratios[-1]) > kl)
 
     def metrics(self, clip: float) -> Metrics:
         """Means of what was noted, in an order that does not depend on which network was faster. Where nobody computed

@@ -43,7 +43,8 @@ class PPOSettings(Settings):
     its own follows `linear`, and no KL."""
     schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
     """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
-    policy more than twice target_kl, and multiplies it where less than half."""
+    policy more than twice target_kl, and multiplies it where less than half; before the first step of an update there
+    is nothing to adapt to."""
     target_kl: float = Field(0.01, gt=0)
     """KL(before‖now) that `adaptive` aims at."""
     early_stop_kl: float | None = Field(None, gt=0)
