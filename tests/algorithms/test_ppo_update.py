@@ -124,7 +124,7 @@ def test_before_the_first_step_there_is_nothing_to_adapt_to(memory: dict[str, An
 
         ppo.policy.evaluate = rounded  # type: ignore[assignment, method-assign]
         for done in range(1, 4):
-            metrics = ppo.update(source.next(ppo.policy))
+            metrics = ppo.update(source.next(ppo.policy)).metrics
             assert 0 < float(metrics["policy/kl"]) < 1e-3
             assert float(ppo.rates["policy"]) == pytest.approx(1e-4 * factor**done)
 
