@@ -328,7 +328,8 @@ def zip_claims() -> Iterator[tuple[str, Spoil]]:
 
 def named_member(path: Path, name: str) -> None:
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(zipfile.ZipInfo(name), npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (8,)}"))
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (16,)}"
+        archive.writestr(zipfile.ZipInfo(name), npy_bytes(header, bytes(64)))
 
 
 def with_observations(shape: tuple[int, ...], **settings: Any) -> Spoil:

@@ -1,4 +1,4 @@
-"""Small worlds of this library's own, in Gymnasium's registry: whoever imports `understudy.envs` can make them by id."""
+"""Small worlds of this library's own, in Gymnasium's registry: who imports `understudy.envs` can make them by id."""
 
 import gymnasium
 
