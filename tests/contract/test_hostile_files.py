@@ -26,7 +26,7 @@ from understudy.core.errors import UnderstudyError
 
 ROOM, SECONDS, LONGEST = 512 << 20, 60, 5
 REFUSED = "refused: "
-CUTS, FLIPS, DAMAGES = 8, 16, 10
+CUTS, FLIPS, DAMAGES = 32, 16, 10
 """Of each file; the edges come on top."""
 MANY = 8
 """Values of a card that are all made wrong in turn; of a larger card so many, spread over it."""
