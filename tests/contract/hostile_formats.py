@@ -40,7 +40,7 @@ from worlds import random_dataset, random_episodes, tiny_config
 
 BOX = Box((-1.0, -1.0), (1.0, 1.0))
 TERABYTE = 1 << 40
-Spoil = Callable[[Path], None]
+Spoil = Callable[[Path], object]
 Card = dict[str, Any]
 
 
@@ -66,7 +66,7 @@ class Format:
     """By name, what puts a number into each column or tensor, under seals that fit."""
     claims: Mapping[str, Spoil] = field(default_factory=dict)
     """Ways of the format to claim more than there is, or what cannot be."""
-    names: Callable[[Path, str], None] | None = None
+    names: Callable[[Path, str], object] | None = None
     """Gives something inside the file a name that is a path."""
     without: Mapping[str, str] = field(default_factory=dict)
     """Attacks that do not apply, and why."""
@@ -265,7 +265,7 @@ RECORDING_CLAIMS = {
 
 def make_npz(packed: bool) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        (np.savez_compressed if packed else np.savez)(folder / "x.npz", **flat_columns())
+        (np.savez_compressed if packed else np.savez)(folder / "x.npz", allow_pickle=False, **flat_columns())
         return folder / "x.npz"
 
     return make
@@ -328,7 +328,8 @@ def zip_claims() -> Iterator[tuple[str, Spoil]]:
 
 def named_member(path: Path, name: str) -> None:
     with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr(zipfile.ZipInfo(name), npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (8,)}"))
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (16,)}"
+        archive.writestr(zipfile.ZipInfo(name), npy_bytes(header, bytes(64)))
 
 
 def with_observations(shape: tuple[int, ...], **settings: Any) -> Spoil:
@@ -352,7 +353,7 @@ def read_npy(path: Path) -> str:
 
 def npy_claims() -> Iterator[tuple[str, Spoil]]:
     def with_header(header: str) -> Spoil:
-        return lambda path: path.write_bytes(npy_bytes(header)) and None
+        return lambda path: path.write_bytes(npy_bytes(header))
 
     yield from ((name, with_header(header)) for name, header in HEADERS.items())
 
@@ -417,10 +418,10 @@ def told_setting(name: str, value: object) -> Spoil:
 
 CONFIG_CLAIMS: dict[str, Spoil] = {
     "aliases of aliases": aliases,
-    "a number of many digits": lambda path: path.write_text(f"seed: {'9' * 5000}\n") and None,
-    "deep brackets": lambda path: path.write_text("[" * 100_000) and None,
-    "a class to make": lambda path: path.write_text("!!python/object/apply:os.mkdir [marker]") and None,
-    "no settings": lambda path: path.write_text("7") and None,
+    "a number of many digits": lambda path: path.write_text(f"seed: {'9' * 5000}\n"),
+    "deep brackets": lambda path: path.write_text("[" * 100_000),
+    "a class to make": lambda path: path.write_text("!!python/object/apply:os.mkdir [marker]"),
+    "no settings": lambda path: path.write_text("7"),
     "no algorithm": told_setting("algo", None),
     "infinite updates": told_setting("updates", float("inf")),
 }
@@ -486,7 +487,7 @@ FORMATS: dict[str, Format] = {
         f"npz{' packed' if packed else ''}": Format(
             make_npz(packed),
             read_npz,
-            numbers=column_numbers(lambda path, columns: np.savez(path, **columns)),
+            numbers=column_numbers(lambda path, columns: np.savez(path, allow_pickle=False, **columns)),
             claims=dict(zip_claims()),
             names=named_member,
             without={**ONE_FILE, **without},

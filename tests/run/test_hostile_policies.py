@@ -185,7 +185,7 @@ def test_weights_that_are_hidden_columns_are_finite(tmp_path: Path) -> None:
     assert act(tmp_path / "policy") == ""
 
 
-@pytest.mark.parametrize("kind", ["values", "committee"])
+@pytest.mark.parametrize("kind", ["values", "committee", "explorer"])
 def test_whatever_a_sealed_card_says_only_our_error_escapes(
     policies: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:

@@ -24,9 +24,9 @@ def tell_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from understudy import __version__
+        import understudy
 
-        print(f"understudy {__version__}, torch {version('torch')}")
+        print(f"understudy {understudy.__version__}, torch {version('torch')}")
         raise typer.Exit
 
 
