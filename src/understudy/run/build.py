@@ -16,6 +16,7 @@ from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
 from understudy.data.formats.readers import check_origin
+from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
@@ -35,7 +36,7 @@ from understudy.run.validation import Validation
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
 from understudy.sources import SourceInputs, find_source
-from understudy.sources.playing.collect import recipe_name, recipe_spec
+from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
 def build_learner(
@@ -69,7 +70,7 @@ def _load(
     """The run's datasets by role, each of which fits its environment."""
     found = {}
     for role, settings in config.data_by_role.items():
-        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter)
+        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter, seen)
         if seen is not None and role == MAIN:
             check_fits(prepared.train.spec, prepared.train.name, seen, config.env.id)
             _warn_of_terminals(prepared.train, config, reporter)
@@ -181,8 +182,16 @@ def _checked_spec(config: RunConfig) -> Spec:
         if data.recipe is None:
             check_origin(data.path)
         elif not data.mends():
-            check_fits(recipe_spec(data.recipe), recipe_name(data.recipe), spec, config.env.id)
+            _check_recipe(data.recipe, spec, config)
     return spec
+
+
+def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:
+    """It can be played, and in an environment that fits."""
+    if recipe.env == config.env.id and config.env.simulator == "gymnasium":
+        check_playable(recipe, spec)
+    else:
+        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
 
 
 def _check_memory(request: EnvRequest, spec: Spec) -> None:

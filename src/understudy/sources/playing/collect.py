@@ -31,9 +31,9 @@ Player = Callable[[int], Act]
 Progress = Callable[[int, str], None]
 
 
-def collect(recipe: Recipe, policies: Sequence[Policy], progress: Progress) -> Dataset:
-    """The recipe's dataset. `policies` are those of its `run` behaviours, in order."""
-    space = recipe_spec(recipe).action
+def collect(recipe: Recipe, policies: Sequence[Policy], progress: Progress, spec: Spec | None = None) -> Dataset:
+    """The recipe's dataset. `policies` are those of its `run` behaviours, in order; `spec` is of its environment."""
+    space = (spec or recipe_spec(recipe)).action
     return Dataset.from_episodes(play(recipe, policies, progress), space, name=recipe_name(recipe))
 
 
@@ -48,6 +48,12 @@ def recipe_spec(recipe: Recipe) -> Spec:
         spec = env_spec(env, recipe.env)
     finally:
         env.close()
+    check_playable(recipe, spec)
+    return spec
+
+
+def check_playable(recipe: Recipe, spec: Spec) -> None:
+    """The recipe's behaviours know what to do in an environment of this kind."""
     recordable(spec.action)
     for behaviour in recipe.behaviours:
         if isinstance(behaviour, Scripted):
@@ -56,7 +62,6 @@ def recipe_spec(recipe: Recipe) -> Spec:
             raise ConfigError(
                 "data.recipe", f"noise is for continuous actions, '{recipe.env}' has none", do="Use epsilon."
             )
-    return spec
 
 
 def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, first: int = 0) -> Iterator[Episode]:
@@ -64,11 +69,11 @@ def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, firs
 
     Episode k is the same whether those before it were played or not.
     """
-    recipe_spec(recipe)
     with (
         closing(StepTimeout(STEP_TIMEOUT, f"environment '{recipe.env}'")) as answered,
         closing(PlayedEnv(recipe.env, answered)) as env,
     ):
+        check_playable(recipe, env.spec)
         players = _players(recipe, policies, env.env, env.spec.action)
         turns = ((number, episode) for number, count in enumerate(recipe.counts()) for episode in range(count))
         for done, (number, episode) in enumerate(islice(turns, first, None), first + 1):
