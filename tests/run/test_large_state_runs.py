@@ -1,5 +1,6 @@
 """Large state in runs: killed at any moment, rewound across a wrap, damaged, and never copied."""
 
+import gc
 import os
 import shutil
 import signal
@@ -260,13 +261,15 @@ def test_a_run_with_large_state_resumes_to_the_bit(folder: Path, monkeypatch: py
     with pytest.raises(StoppedRunError):
         us.train(half, watch=lambda updates, evaluation: updates == 15)
     assert list_checkpoints(folder / "half" / "checkpoints")[-1] == 15
+    rings.clear()
+    gc.collect()  # the guard of the run that was stopped holds what it could go back to
     us.resume(folder / "half")
     assert content(folder / "half") == content(folder / "whole")
     names = [{path.name for path in (folder / name / "checkpoints" / SEGMENTS).iterdir()} for name in ("half", "whole")]
     assert names[0] == names[1]
-    assert {str(rows.folder.path.relative_to(folder)) for rows in rings if rows.folder is not None} == {
-        f"{name}/checkpoints/segments" for name in ("half", "whole")
-    }
+    (rows,) = rings
+    assert rows.folder is not None
+    assert rows.folder.path == folder / "half" / "checkpoints" / SEGMENTS
     assert len(names[0]) == 7  # ninety rows in five segments, two more that only the checkpoint before lists
     (folder / "whole" / "checkpoints" / SEGMENTS / names[0].pop()).unlink()
     assert us.load_policy(folder / "whole") is not None
