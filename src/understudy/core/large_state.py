@@ -287,10 +287,8 @@ class LargeState:
         open_block, inside = divmod(self.written, self.segment_rows)
         wanted = dict(zip(self.blocks(rows.written), rows.segments, strict=True))
         still = inside > 0 and rows.written == self.written and wanted[open_block] is self._segments[open_block]
-        if inside > 0 and not still:
-            self._write(
-                open_block, self.written
-            )  # somebody may hold these rows, and others will follow the ones before
+        if inside > 0 and not still:  # somebody may hold these rows, and others will be written over them
+            self._write(open_block, self.written)
         for block, segment in wanted.items():
             first = max(block * self.segment_rows, rows.written - self.capacity)
             last = block * self.segment_rows + self._length(block, rows.written)
