@@ -4,10 +4,10 @@
     python benchmarks/actor_critic_speed.py --kinds cql --layers 3 --threads 1
 
 d3rlpy has its own virtualenv, made on first use (.venv-bench-d3rlpy). Plain PyTorch is what most would write: a module
-for each network, torch's Adam, and for CQL ten actions of each kind for repeated states (peers/*_torch.py). All: batch
-256, observations 17, actions 6, the same networks and settings, sampling from a million rows included. `products` does
-the matrix products of an update by torch's own kernels and nothing else: about what could be reached if all the rest
-were free. Machines are shared and noisy: read the ratios of the best windows, not the absolute numbers.
+for each network, torch's Adam, and for CQL ten actions of each kind for repeated states (peers/peer_torch.py). All:
+batch 256, observations 17, actions 6, the same networks and settings, sampling from a million rows included. `products`
+does the matrix products of an update by torch's own kernels and nothing else: about what could be reached if all the
+rest were free. Machines are shared and noisy: read the ratios of the best windows, not the absolute numbers.
 """
 
 import argparse

@@ -22,7 +22,7 @@ import numpy as np
 import understudy as us
 from understudy.data.corruption import Corruption
 from understudy.run.config import load_config
-from understudy.tools.dataset.corrupting import corrupt_file
+from understudy.tools.dataset.conversion import corrupt_file
 
 HERE = Path(__file__).parent
 BOOK = HERE / "corruption.jsonl"

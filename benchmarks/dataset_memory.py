@@ -23,13 +23,14 @@ import numpy as np
 import torch
 
 from understudy.algorithms.iql import Config, build
-from understudy.core.protocols import Blueprint
+from understudy.core.protocols import BuildContext
 from understudy.core.spec import Box, Group, Spec
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
+from understudy.data.experience import LoggedExperience
 from understudy.data.index import EpisodeIndex
 from understudy.data.stores.store import FileRows, open_store, write_store
-from understudy.sources.offline import OfflineSource
+from understudy.sources import SourceInputs, offline
 
 OBSERVATION, ACTION, EPISODE = 17, 6, 1000
 ROW_BYTES = 4 * (OBSERVATION + ACTION + 1) + 1
@@ -94,8 +95,9 @@ def memory_of_this_process(name: str) -> int:
 
 def learn(dataset: Dataset, seconds: float) -> dict[str, float]:
     """Batches and IQL updates per second through the real source and the real algorithm."""
-    algorithm = build(Config(), Blueprint(dataset.spec, dataset.moments(), 1_000_000, 0, CPU))
-    source = OfflineSource.build(dataset, algorithm.demand, 256, 0, CPU)
+    data = LoggedExperience.of(dataset)
+    algorithm = build(Config(), BuildContext.over(data))
+    source = offline.build(offline.Config(batch_size=256), SourceInputs.over(data, algorithm))
     speeds = {}
     for name, learning in (("batches", False), ("updates", True)):
         count, start = 0, time.perf_counter()

@@ -18,13 +18,14 @@ from torch import Tensor
 from understudy import Dataset, Discrete, Episode
 from understudy.algorithms import discrete_cql
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import BuildContext, Update
+from understudy.data.experience import LoggedExperience
 from understudy.losses.value import bootstrap_target, squared_error
 from understudy.nn.critic import ActionValues
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
 from understudy.run.allocator import keep_freed_memory
-from understudy.sources.offline import OfflineSource
+from understudy.sources import SourceInputs, offline
 
 STATE, ACTIONS, BATCH, EPISODE, EPISODES = 64, 10, 256, 100, 100
 TARGET = 1.3
@@ -41,8 +42,8 @@ class DoubleDQN:
     target: Target[ActionValues]
     optimizer: Adam
 
-    def update(self, data: Transitions) -> Metrics:
-        state, next_state = self.perception.look(data.obs), self.perception.look(data.next_obs)
+    def update(self, data: Transitions) -> Update:
+        state, next_state = self.view(data.obs), self.view(data.next_obs)
         with torch.no_grad():
             wanted = torch.where(data.extra["next_mask"], self.critic.every(next_state).mean(0), -torch.inf)
             value = self.target.network(next_state, wanted.argmax(-1)).amin(0)
@@ -50,7 +51,7 @@ class DoubleDQN:
         loss = squared_error(self.critic(state, data.action), target).mean(-1).sum()
         self.optimizer.minimise(loss, 3e-4)
         self.target.follow(self.critic, 0.005)
-        return {"loss/critic": loss.detach()}
+        return Update({"loss/critic": loss.detach()})
 
 
 def masked_rows() -> Dataset:
@@ -70,11 +71,11 @@ def masked_rows() -> Dataset:
 
 def measure(threads: int, windows: int, updates: int) -> None:
     torch.set_num_threads(threads)
-    dataset = masked_rows()
-    cql = discrete_cql.build(discrete_cql.Config(), Blueprint(dataset.spec, dataset.moments(), 1, 0, CPU))
-    critic = ActionValues(STATE, ACTIONS, cql.config.critic, torch.Generator().manual_seed(0))
-    dqn = DoubleDQN(cql.policy.view, critic, Target.of(critic), Adam.over(critic.parameters()))
-    source = OfflineSource.build(dataset, cql.demand, BATCH, 0, CPU)
+    data = LoggedExperience.of(masked_rows())
+    cql = discrete_cql.build(discrete_cql.Config(), BuildContext.over(data))
+    critic = ActionValues(data.spec, cql.config.critic, torch.Generator().manual_seed(0))
+    dqn = DoubleDQN(cql.policy.perception.look, critic, Target.of(critic), Adam.over(critic.parameters()))
+    source = offline.build(offline.Config(batch_size=BATCH), SourceInputs.over(data, cql))
     batches = [source.next(cql.policy) for _ in range(updates)]
     both = {"double DQN": dqn.update, "discrete CQL": cql.update}
     windows_of: dict[str, list[Seconds]] = {name: [] for name in both}

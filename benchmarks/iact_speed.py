@@ -16,15 +16,16 @@ from interleaved import Seconds, seconds
 from understudy import Box, Dataset, Episode
 from understudy.algorithms import iact, td3bc
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Blueprint, Metrics
+from understudy.core.protocols import BuildContext, Update
+from understudy.data.experience import LoggedExperience
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import compile_update
-from understudy.sources.offline import OfflineSource
+from understudy.sources import SourceInputs, offline
 
 STATE, ACTIONS, BATCH, EPISODE, EPISODES = 17, 6, 256, 100, 100
 TARGET = 2.2
 CPU = torch.device("cpu")
-Update = Callable[[Transitions], Metrics]
+Learn = Callable[[Transitions], Update]
 
 
 def noise() -> Dataset:
@@ -40,15 +41,15 @@ def noise() -> Dataset:
 
 def measure(threads: int, windows: int, updates: int, *, compiled: bool) -> None:
     torch.set_num_threads(threads)
-    dataset = noise()
-    blueprint = Blueprint(dataset.spec, dataset.moments(), 1, 0, CPU)
-    single = td3bc.build(td3bc.Config(), blueprint)
-    double = iact.build(iact.Config.parse({"teaching": {"keep": 0.8}}), blueprint)
-    source = OfflineSource.build(dataset, single.demand, BATCH, 0, CPU)
+    data = LoggedExperience.of(noise())
+    context = BuildContext.over(data)
+    single = td3bc.build(td3bc.Config(), context)
+    double = iact.build(iact.Config.parse({"teaching": {"keep": 0.8}}), context)
+    source = offline.build(offline.Config(batch_size=BATCH), SourceInputs.over(data, single))
     batches = [source.next(single.policy) for _ in range(updates)]
-    both: dict[str, Update] = {"TD3+BC": single.update, "IACT": double.update}
+    both: dict[str, Learn] = {"TD3+BC": single.update, "IACT": double.update}
     if compiled:
-        both = {name: compile_update(update, CPU) for name, update in both.items()}
+        both = {"TD3+BC": compile_update(single, CPU), "IACT": compile_update(double, CPU)}
     windows_of: dict[str, list[Seconds]] = {name: [] for name in both}
     for update in both.values():
         seconds(update, batches)

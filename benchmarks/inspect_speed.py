@@ -18,7 +18,7 @@ import torch
 
 from understudy import Box, Episode
 from understudy.data.recording import Recording
-from understudy.tools.dataset.inspection import inspect
+from understudy.tools.dataset.inspection import inspect_recording
 
 OBSERVATION, ACTION = 17, 6
 TARGET_SECONDS, TARGET_MEGABYTES = 4.0, 100.0
@@ -51,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(1)
     recording = made(options.steps, options.length)
     before, started, busy = peak_megabytes(), time.perf_counter(), time.process_time()
-    seen = inspect(recording, Box((-1.0,) * ACTION, (1.0,) * ACTION))
+    seen = inspect_recording(recording, Box((-1.0,) * ACTION, (1.0,) * ACTION))
     seconds, cpu, memory = time.perf_counter() - started, time.process_time() - busy, peak_megabytes() - before
     print(f"{seen.survey.steps:,} steps in {seen.survey.episodes:,} episodes: {seconds:.2f} s ({cpu:.2f} s of CPU)")
     print(f"memory beyond the data: {memory:.0f} MB")

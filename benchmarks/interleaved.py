@@ -35,13 +35,13 @@ class Peer:
         self, name: str, python: Path | str, updates: int, *flags: str, kind: str = "iql", threads: int = 2
     ) -> None:
         self.name = f"{name}{' compiled' if '--compile' in flags else ''}"
-        script = HERE / "peers" / f"{kind}_{name}.py"
+        script = HERE / "peers" / f"peer_{name}.py"
         self._process = subprocess.Popen(
-            [str(python), str(script), "--stdin", "--updates", str(updates), *flags],
+            [str(python), str(script), kind, "--stdin", "--updates", str(updates), *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "BENCH_THREADS": str(threads)},
+            env={**os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)},
         )
         self._read()
         self.speeds: list[float] = []

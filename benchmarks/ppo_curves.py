@@ -37,8 +37,8 @@ def draw(peer: str, task: str, seed: int, steps: int) -> None:
     python = Path(sys.executable) if peer == "understudy" else peer_python(peer)
     if python is None:
         return
-    script = HERE / "peers" / f"ppo_curve_{peer}.py"
-    words = [str(python), str(script), "--task", task, "--seed", str(seed), "--steps", str(steps)]
+    script = HERE / "peers" / f"peer_{peer}.py"
+    words = [str(python), str(script), "ppo_curve", "--task", task, "--seed", str(seed), "--steps", str(steps)]
     if task == "go1-walk":
         words += ["--settings", json.dumps(load_config("ppo/go1-joystick").env.settings)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})

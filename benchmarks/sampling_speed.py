@@ -14,20 +14,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
 import torch
-from dataset_memory import ACTION, CPU, OBSERVATION, in_memory, on_disk
+from dataset_memory import ACTION, OBSERVATION, in_memory, on_disk
 from interleaved import Peer, peer_python
 from torch import Tensor
 
-from understudy.core.protocols import Carry, Demand, Source
+from understudy.algorithms import bc
+from understudy.core.protocols import BuildContext, Carry, Demand, Source
 from understudy.data.dataset import Dataset
+from understudy.data.experience import LoggedExperience
 from understudy.data.stores.store import open_store
 from understudy.run.allocator import keep_freed_memory
-from understudy.sources.offline import OfflineSource
-from understudy.sources.sequences import SequenceSource
+from understudy.sources import SourceInputs, offline, sequences
 
 ROWS, BATCH, LENGTH = 1_000_000, 256, 16
 STORE_EPISODES = 7000
@@ -74,16 +76,22 @@ def bare() -> tuple[Run, Run]:
     return plain, select
 
 
+def inputs_of(dataset: Dataset) -> SourceInputs:
+    """As of an algorithm that asks for nothing beyond the rows."""
+    algorithm = bc.build(bc.Config(), BuildContext.over(LoggedExperience.of(dataset)))
+    return replace(SourceInputs.over(LoggedExperience.of(dataset), algorithm), demand=Demand())
+
+
 def ours(dataset: Dataset) -> dict[str, Run]:
     dataset.extra["weight"] = torch.rand(dataset.steps, generator=torch.Generator().manual_seed(0))
-    demand = Demand()
+    inputs = inputs_of(dataset)
     ways = {"uniform": {}, "by weight": {"weights": "weight"}, "every row once": {"replacement": False}}
     runs = {
-        f"ours, {name}": drawing(OfflineSource.build(dataset, demand, BATCH, 0, CPU, **wishes))  # type: ignore[arg-type]
+        f"ours, {name}": drawing(offline.build(offline.Config.parse({"batch_size": BATCH, **wishes}), inputs))
         for name, wishes in ways.items()
     }
-    sequences = SequenceSource.build(dataset, demand, BATCH // LENGTH, LENGTH, 0, CPU)
-    runs[f"ours, {BATCH // LENGTH} sequences of {LENGTH}"] = drawing(sequences)
+    stretches = sequences.build(sequences.Config(batch_size=BATCH // LENGTH, length=LENGTH), inputs)
+    runs[f"ours, {BATCH // LENGTH} sequences of {LENGTH}"] = drawing(stretches)
     return runs
 
 
@@ -96,7 +104,7 @@ def stored(wanted: bool) -> Iterator[dict[str, Run]]:
     with tempfile.TemporaryDirectory() as folder:
         print("writing a store …", flush=True)
         dataset = open_store(on_disk(Path(folder), STORE_EPISODES))
-        yield {"ours, from a large store": drawing(OfflineSource.build(dataset, Demand(), BATCH, 0, CPU))}
+        yield {"ours, from a large store": drawing(offline.build(offline.Config(batch_size=BATCH), inputs_of(dataset)))}
 
 
 def window(run: Run, batches: int) -> float:

@@ -32,7 +32,6 @@ def test_betas_that_are_not_a_number_from_zero_up(beta: object) -> None:
         {"n_step": 1.5},
         {"actor_learning_rate": 0.0},
         {"actor_optimizer": {"schedule": "quadratic"}},
-        {"critic": {"hidden": []}},
         {"critic": {"dropout": 1.0}},
         {"actor": {"distribution": "uniform"}},
     ],

@@ -17,6 +17,7 @@ from understudy.core.rng import stream
 from understudy.core.state import capture, restore
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.losses.surrogate import adapted_rate
+from understudy.nn.distributions import ActionEvaluation
 from understudy.parts.optim import Adam, clipped_step
 from understudy.parts.parallel import run_both
 from understudy.parts.ppo import fused_steps
@@ -47,8 +48,9 @@ def test_the_first_ratio_is_one_with_normaliser_and_memory(memory: dict[str, Any
 
 
 @pytest.mark.parametrize("kind", ["none", "gru", "lstm"])
+@pytest.mark.parametrize("schedule", ["linear", "adaptive"])
 def test_side_by_side_the_networks_learn_what_they_learn_one_after_the_other(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    schedule: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_after_the_other(one: Callable[[], object], other: Callable[[], object]) -> None:
         one()
@@ -57,7 +59,7 @@ def test_side_by_side_the_networks_learn_what_they_learn_one_after_the_other(
     after = []
     for at_once in (True, False):
         monkeypatch.setattr(fused_steps, "run_both", run_both if at_once else one_after_the_other)
-        ppo, source = learner("Pendulum-v1", 4, 24, {"kind": kind, "units": 8}, schedule="linear", epochs=2)
+        ppo, source = learner("Pendulum-v1", 4, 24, {"kind": kind, "units": 8}, schedule=schedule, epochs=2)
         for _ in range(3):
             ppo.update(source.next(ppo.policy))
         after.append([*ppo.policy.state_dict().values(), *ppo.value.state_dict().values()])
@@ -89,7 +91,7 @@ def test_an_update_is_repeatable_from_its_state() -> None:
     restore(ppo, before, "test")
     ppo.update(rollout)
     assert differences(first, capture(ppo)) == []
-    assert {"rate", "updates"} <= before.keys()
+    assert {"rates.policy", "updates"} <= before.keys()
 
 
 def test_a_linear_rate_reaches_its_end_with_the_planned_updates() -> None:
@@ -106,6 +108,25 @@ def test_the_rate_falls_where_the_policy_moved_too_far_and_rises_where_too_littl
     for _ in range(30):
         rate = adapted_rate(rate, torch.tensor(1.0), 0.01)
     assert float(rate) == pytest.approx(1e-5)
+
+
+@pytest.mark.parametrize("memory", [None, {"kind": "gru", "units": 8}])
+def test_before_the_first_step_there_is_nothing_to_adapt_to(memory: dict[str, Any] | None) -> None:
+    """There KL(before‖now) is rounding, of either sign, here magnified: that it is above 0 must not matter."""
+    for count, factor in ((1, 1.0), (2, 1.5)):
+        settings: dict[str, Any] = {"epochs": 1, "minibatches": count, "learning_rate": 1e-4}
+        ppo, source = learner("Pendulum-v1", 4, 24, memory, **settings)
+        evaluate = ppo.policy.evaluate
+
+        def rounded(*given: Any, evaluate: Callable[..., ActionEvaluation] = evaluate) -> ActionEvaluation:
+            judged = evaluate(*given)
+            return judged._replace(features=judged.features + 1e-3)
+
+        ppo.policy.evaluate = rounded  # type: ignore[assignment, method-assign]
+        for done in range(1, 4):
+            metrics = ppo.update(source.next(ppo.policy)).metrics
+            assert 0 < float(metrics["policy/kl"]) < 1e-3
+            assert float(ppo.rates["policy"]) == pytest.approx(1e-4 * factor**done)
 
 
 def test_gradients_are_cut_to_their_limit() -> None:
@@ -153,7 +174,7 @@ def test_new_episodes_find_an_empty_memory_in_the_critic_too() -> None:
     ppo, source = learner("Pendulum-v1", 3, 8, memory, minibatches=3)
     ppo.update(source.next(ppo.policy))
     assert float(ppo.value_carry[0].abs().max()) > 0
-    source.standing = {}
+    source.env_state = {}
     source.envs_moved()
     rollout = source.next(ppo.policy)
     assert rollout.anew

@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from command_line import config_file, understudy
 
@@ -50,6 +52,15 @@ def test_help(command: str) -> None:
     assert spoken.code == 0
     assert spoken.out.startswith("Usage: understudy ")
     assert command in understudy("--help").out
+
+
+def test_version_is_that_of_the_package_and_of_torch() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    installed = torch.__version__.partition("+")[0]
+    for words in (["--version"], ["--version", "train"], ["--debug", "--version"]):
+        spoken = understudy(*words)
+        assert (spoken.code, spoken.err) == (0, "")
+        assert spoken.out.partition("+")[0].rstrip() == f"understudy {project['version']}, torch {installed}"
 
 
 def test_train_speaks_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:

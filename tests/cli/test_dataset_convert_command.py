@@ -18,7 +18,7 @@ from understudy.core.spec import Box
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import MANIFEST, open_store, write_store
 from understudy.data.transforms import Transforms
-from understudy.tools.dataset.conversion import convert
+from understudy.tools.dataset.conversion import convert_file
 from worlds import random_dataset
 
 BOX = Box((-2.0,), (2.0,))
@@ -209,7 +209,9 @@ def test_a_run_learns_from_a_file_without_any_end(tmp_path: Path) -> None:
     assert spoken.code == 0, spoken
     told = (tmp_path / "run" / "config.yaml").read_text()
     assert "episode_steps: 5" in told
-    cut = convert(str(source), tmp_path / "cut", transforms=Transforms(episode_steps=5), space=BOX, precision="float32")
+    cut = convert_file(
+        str(source), tmp_path / "cut", transforms=Transforms(episode_steps=5), space=BOX, precision="float32"
+    )
     meta = json.loads((tmp_path / "run" / "meta.json").read_text())
     assert cut.fingerprint in json.dumps(meta) + told
 

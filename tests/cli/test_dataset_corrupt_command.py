@@ -10,8 +10,7 @@ from command_line import complaint, config_file, understudy
 from understudy.data.corruption import COLUMN, Corruption, corrupt, corruptions_in
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import open_store, store_recipe, write_store
-from understudy.tools.dataset.conversion import convert
-from understudy.tools.dataset.corrupting import corrupt_file
+from understudy.tools.dataset.conversion import convert_file, corrupt_file
 from worlds import random_choices, random_dataset, real_data
 
 FLIP = ("kind=reward_flip", "share=0.25", "seed=3")
@@ -45,7 +44,7 @@ def test_any_source_gives_the_same(tmp_path: Path, kind: str) -> None:
     corruption = Corruption.parse({"kind": kind, "share": 0.25})
     expected, _ = corrupt_file(str(source), tmp_path / "expected", corruption)
     for name in ("flat.npz", "flat.hdf5"):
-        convert(str(source), tmp_path / name)
+        convert_file(str(source), tmp_path / name)
         done, _ = corrupt_file(str(tmp_path / name), tmp_path / f"from_{name[-3:]}", corruption)
         assert done.fingerprint == expected.fingerprint
         (told,) = corruptions_in(store_recipe(done.path))
@@ -120,7 +119,7 @@ def test_a_target_that_exists_and_a_source_that_does_not(tmp_path: Path) -> None
 def test_a_failure_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     """Noise beyond float32 is found while rows are written."""
     source = store(tmp_path / "source")
-    convert(str(source), tmp_path / "flat.npz")
+    convert_file(str(source), tmp_path / "flat.npz")
     for name in ("source", "flat.npz"):
         words = ("kind=reward_noise", "share=0.5", "strength=1.0e+300")
         told = complaint("dataset", "corrupt", tmp_path / name, tmp_path / "out", *words, "--quiet", code=1)

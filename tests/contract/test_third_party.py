@@ -15,6 +15,9 @@ iql = stranger.parrot
 
 [understudy.sources]
 mixture = stranger.mixture
+
+[understudy.objectives]
+curiosity = stranger.curiosity
 """
 SETTINGS = """
 def settings(name, **changes):
@@ -23,6 +26,15 @@ def settings(name, **changes):
         "algo": {"name": "parrot", "actor": {"hidden": [8]}}, "data": {"recipe": recipe}, "env": {"id": "Pendulum-v1"},
         "updates": 30, "log_every": 5, "eval_every": 15, "eval_episodes": 1, "save_every": 10, "tensorboard": False,
         "out": str(folder / name), **changes,
+    })
+"""
+PLAYED = """
+def played(name):
+    role, CURIOUS = {"trunk": {"hidden": [8]}}, {"curiosity": {"weight": 1.0}}
+    return parse_config({
+        "algo": {"name": "ppo", "actor": role, "critic": role, "epochs": 1, "objectives": CURIOUS},
+        "env": {"id": "Pendulum-v1"}, "source": {"num_envs": 4, "rollout_length": 8}, "updates": 6, "eval_every": 3,
+        "eval_episodes": 1, "save_every": 3, "tensorboard": False, "out": str(folder / name),
     })
 """
 HEAD = """
@@ -53,15 +65,27 @@ taught = us.train(settings("taught", algo={"name": "parrot", "teacher_weight": 1
                            policies={"teacher": {"path": str(folder / "whole")}}))
 assert taught.config.policies["teacher"].fingerprint
 plain = us.train(settings("plain", source={"kind": "offline", "batch_size": 8}))
+curious = us.train(played("curious"))
+assert curious.metrics()[-1]["reward/curiosity.surprise"] > 0
+try:
+    us.train(played("curious halves"), watch=lambda updates, evaluation: True)
+except StoppedRunError:
+    pass
 """
 SECOND = """
+def same_state(one, other):
+    states = [newest_checkpoint(folder / name / "checkpoints")[0].state for name in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    for path, leaf in states[0].items():
+        same = torch.equal(leaf, states[1][path]) if isinstance(leaf, torch.Tensor) else leaf == states[1][path]
+        assert same, path
+    return states[0]
+
 halves = us.resume(folder / "halves")
-states = [newest_checkpoint(folder / name / "checkpoints")[0].state for name in ("whole", "halves")]
-assert states[0].keys() == states[1].keys()
-for path, leaf in states[0].items():
-    same = torch.equal(leaf, states[1][path]) if isinstance(leaf, torch.Tensor) else leaf == states[1][path]
-    assert same, path
-assert "source.ring.priority" in states[0]
+assert "source.ring.priority" in same_state("whole", "halves")
+us.resume(folder / "curious halves")
+curious = same_state("curious", "curious halves")
+assert curious["algorithm.objectives.members.curiosity.lessons"] == 6
 run = us.Run(folder / "whole")
 assert run.metrics() == halves.metrics()
 assert len(run.evaluate(2).returns) == 2
@@ -97,8 +121,8 @@ def ask(site: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_a_strangers_algorithm_and_source_train_resume_evaluate_and_export(site: Path, tmp_path: Path) -> None:
-    head = HEAD.format(folder=str(tmp_path)) + SETTINGS
+def test_what_a_stranger_registers_trains_resumes_evaluates_and_exports(site: Path, tmp_path: Path) -> None:
+    head = HEAD.format(folder=str(tmp_path)) + SETTINGS + PLAYED
     for part in (FIRST, SECOND):
         answer = ask(site, head + part)
         assert answer.returncode == 0, answer.stderr

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.core.errors import DataError
-from understudy.data.catalogue import Published, minari_datasets, minari_families
+from understudy.data.formats.minari.published import Published, minari_datasets, minari_families
 from understudy.data.scores import (
     environment_scores,
     episode_cap,

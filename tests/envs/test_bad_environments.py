@@ -26,6 +26,7 @@ from understudy.envs.vector.step_timeout import StepTimeout
 from understudy.envs.vector.tensor_adapter import TensorVectorEnv
 from understudy.nn.actor import ActorSettings
 from understudy.tools.dataset.check import check_dataset
+from understudy.tools.dataset.reference_env import open_world
 from vector_cases import PENDULUM, TensorBatch
 from worlds import pendulum_recipe
 
@@ -347,7 +348,7 @@ def test_the_check_of_a_dataset_names_the_environment_it_replays_in(monkeypatch:
     ):
         monkeypatch.setattr(PendulumEnv, "step", fault)
         with pytest.raises(RunError, match=rf"^environment 'Pendulum-v1': {told}.* From the observation \[.*action \["):
-            check_dataset(data.recording(), "Pendulum-v1")
+            check_dataset(data.recording(), open_world("Pendulum-v1"))
 
 
 def test_an_alarm_that_nobody_waits_for_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.surrogate import clip_fraction, clipped_surrogate, clipped_value_error
+from understudy.losses.surrogate import clip_fraction, clipped_surrogate, clipped_value_error, estimated_kl
 
 
 def number(*values: float) -> Tensor:
@@ -54,3 +54,13 @@ def test_a_value_gains_nothing_by_moving_more_than_the_clip() -> None:
 def test_the_share_outside() -> None:
     log_prob = torch.log(number(1.0, 1.19, 1.21, 0.79))
     assert float(clip_fraction(log_prob, torch.zeros(4, dtype=torch.float64), 0.2)) == 0.5
+
+
+def test_the_estimated_divergence_is_that_of_two_coins() -> None:
+    """Σ p·(ρ − 1 − log ρ) over a coin of p is KL(p‖q), and no row of it is negative."""
+    before, now = torch.tensor([0.25, 0.75]), torch.tensor([0.4, 0.6])
+    rows = torch.cat([(now / before).log()[:1], (now / before).log()[1:].expand(3)])
+    expected = (before * (before / now).log()).sum()
+    assert torch.allclose(estimated_kl(rows), expected)
+    assert all(float(estimated_kl(row[None])) >= 0 for row in rows)
+    assert float(estimated_kl(torch.zeros(5))) == 0.0

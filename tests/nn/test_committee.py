@@ -6,6 +6,7 @@ import torch
 from learners import start, tiny_algorithm
 from understudy.core.rng import stream
 from understudy.nn.committee import Committee
+from understudy.nn.critic import QEnsemble
 from understudy.nn.perception import Seen
 
 
@@ -44,7 +45,8 @@ def test_critics_take_the_action_they_rate_higher() -> None:
     seen = Seen(OBS)
     a, b = acted(policy)
     with torch.no_grad():
-        ratings = [sum(critic(seen.by(critic), action).amin(0) for critic in policy.critics) for action in (a, b)]
+        critics = [critic for critic in policy.critics if isinstance(critic, QEnsemble)]
+        ratings = [torch.stack([one(seen.by(one), action).amin(0) for one in critics]).sum(0) for action in (a, b)]
     expected = torch.where((ratings[0] >= ratings[1]).unsqueeze(-1), a, b)
     assert torch.equal(policy.act(OBS, (), greedy=True)[0], expected)
     assert 0 < int((expected == a).all(-1).sum()) < len(a), "both are chosen somewhere, or this proves nothing"

@@ -121,7 +121,7 @@ def test_losses_are_added_with_their_weight_as_means_of_rows_that_count() -> Non
     def loss(**weights: float) -> float:
         algorithm, source = learner(objectives={"mirror": {"mirrored": False, **weights}}, minibatches=1, epochs=1)
         losses: list[Tensor] = []
-        algorithm.step = lambda network, loss: losses.append(loss) if network == "policy" else None  # type: ignore[method-assign]
+        algorithm.step = lambda network, loss, rate: losses.append(loss) if network == "policy" else None  # type: ignore[method-assign]
         rollout = source.next(algorithm.policy)
         valid = torch.ones_like(rollout.valid)
         valid[2, 1] = False
@@ -176,7 +176,7 @@ def test_augmented_rows_reach_both_losses() -> None:
 def test_a_parameter_that_a_loss_does_not_reach_stays_where_it_is() -> None:
     algorithm, _ = learner()
     before = capture(algorithm.policy)
-    algorithm.step("policy", algorithm.policy.trunk(torch.ones(2, 3)).sum())
+    algorithm.step("policy", algorithm.policy.trunk(torch.ones(2, 3)).sum(), algorithm.rates["policy"])
     assert differences(before, capture(algorithm.policy)) == ["trunk.flat"]
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from learners import start, tiny_algorithm
+from understudy.nn.perception import Seen
 from understudy.parts.branches import Proposal
 from understudy.parts.co_teaching import (
     Lesson,
@@ -23,6 +24,7 @@ from understudy.parts.co_teaching import (
 
 ROWS = 6
 VALID = torch.tensor([True] * ROWS)
+OBS = {"state": torch.zeros(ROWS, 3)}
 
 
 def number(values: list[float]) -> Tensor:
@@ -38,17 +40,16 @@ def lessons() -> dict[str, Lesson]:
         action = sign * torch.linspace(0.1, 0.9, ROWS).unsqueeze(1).repeat(1, 2)
         q = torch.stack([torch.arange(ROWS) * 1.0, torch.arange(ROWS) * 2.0])
         target = number([0.0, 1.0, 8.0, 3.0, 4.0, 5.0])
-        found[name] = Lesson(branches[name], q, target, Proposal(torch.atanh(action), action, action, None))
+        found[name] = Lesson(branches[name], q, target, Proposal(action, action, action, None))
     return found
 
 
 def scored(lesson: Lesson, name: ScoreName, weight: Tensor | None = None, valid: Tensor = VALID) -> Tensor:
-    state, action = torch.zeros(ROWS, 3), torch.zeros(ROWS, 2)
-    return lesson.score(name, state, action, weight, valid)
+    return lesson.score(name, Seen(OBS), torch.zeros(ROWS, 2), weight, valid)
 
 
 def chosen(lessons: dict[str, Lesson], scores: dict[str, Tensor], updates: int = 0, **settings: Any) -> dict[str, Any]:
-    actions = {name: lesson.acting(torch.zeros(ROWS, 3)).greedy for name, lesson in lessons.items()}
+    actions = {name: lesson.acting(Seen(OBS)).greedy for name, lesson in lessons.items()}
     found = choose(TeachingSettings.parse(settings), scores, actions, torch.tensor(updates))
     return {name: rows.nonzero().flatten().tolist() for name, rows in found.items()}
 
@@ -104,7 +105,8 @@ def test_temporal_difference_scores(lessons: dict[str, Lesson]) -> None:
 def test_advantages_compare_the_data_with_the_policy(lessons: dict[str, Lesson]) -> None:
     lesson = lessons["a"]
     with torch.no_grad():
-        of_policy = lesson.branch.critic(torch.zeros(ROWS, 3), lesson.acting(torch.zeros(ROWS, 3)).greedy).amin(0)
+        seen, critic = Seen(OBS), lesson.branch.critic
+        of_policy = critic(seen.by(critic), lesson.acting(seen).greedy).amin(0)
         assert torch.allclose(scored(lesson, "adv"), torch.arange(ROWS) - of_policy)
 
 

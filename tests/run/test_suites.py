@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from understudy.core.errors import ConfigError
-from understudy.data.catalogue import minari_datasets
+from understudy.data.formats.minari.published import minari_datasets
 from understudy.data.scores import episode_cap, reference
 from understudy.envs.gym import make_env
 from understudy.run.packaged import config_names, suite_names

@@ -8,7 +8,7 @@ import pytest
 from understudy import make_dataset
 from understudy.core.errors import ConfigError
 from understudy.data.episode import Episode
-from understudy.sources.collect import play
+from understudy.sources.playing.collect import play
 from worlds import pendulum_recipe
 
 CARTPOLE = {"env": "CartPole-v1", "episodes": 6, "behaviours": [{"policy": "random"}]}

@@ -16,7 +16,7 @@ from understudy.core.spec import ACTION_MASK
 from understudy.core.state import capture, restore
 from understudy.envs.vector.contract import VectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
-from understudy.sources.episode_log import EpisodeLog
+from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.rollout import RolloutSource
 from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, WORLDS, play_single
 
@@ -133,7 +133,7 @@ def test_log_probs_and_memory_can_be_repeated(kind: str) -> None:
         rollout = playing.next(policy)
         carry = rollout.carry
         for t in range(STEPS):
-            density, carry = policy.distribution({"state": rollout.obs["state"][t]}, carry)
+            density, carry = policy.density({"state": rollout.obs["state"][t]}, carry)
             assert torch.equal(log_prob(density, rollout.action[t]).sum(1), rollout.log_prob[t])
             fresh = policy.initial(COUNT)
             flags = begins(rollout)[t]

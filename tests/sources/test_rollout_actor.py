@@ -10,7 +10,7 @@ from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
 from understudy.nn.actor import Actor
 from understudy.parts.ppo.networks import OnPolicyActorSettings
-from understudy.sources.rollout_actor import GaussianActor, SamplingActor, SmallGaussianActor, rollout_actor
+from understudy.sources.playing.rollout_actor import GaussianActor, SamplingActor, SmallGaussianActor, rollout_actor
 
 SPEC = Spec({"state": Group((5,), "float32")}, Box((-2.0, 0.0, -1.0), (2.0, 4.0, 1.0)))
 COUNT, STEPS = 6, 9
@@ -57,7 +57,7 @@ def test_what_is_told_of_all_steps_is_what_the_policy_thinks_of_them() -> None:
     action, log_prob, _ = player.drawn(rows)
     judged = policy.evaluate(rows, (), None, action)
     assert torch.allclose(log_prob, judged.log_prob, atol=2e-3)  # 1e-7 of a mean is 1e-4 σ
-    assert torch.equal(torch.stack(env_action), policy.send(action))
+    assert torch.equal(torch.stack(env_action), policy.to_env_action(action))
     assert len({float(noise) for noise in action.flatten()}) == action.numel()
 
 
@@ -72,7 +72,7 @@ def test_a_small_policy_plays_what_it_would_draw() -> None:
     action, log_prob, _ = player.drawn(rows)
     noise = torch.randn(STEPS, COUNT, 3, generator=rng)
     assert torch.allclose(action, policy.judge(rows["state"], action).features[..., :3] + 0.3 * noise, atol=1e-6)
-    assert torch.allclose(env_action, policy.send(action), atol=1e-6)
+    assert torch.allclose(env_action, policy.to_env_action(action), atol=1e-6)
     assert bool((env_action.abs() <= torch.tensor([2.0, 4.0, 1.0])).all())
     assert torch.allclose(log_prob, policy.evaluate(rows, (), None, action).log_prob, atol=1e-6)
 

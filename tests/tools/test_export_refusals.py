@@ -21,7 +21,7 @@ from understudy.nn.committee import Committee
 from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.onnx_file import onnx_bytes, run_onnx
-from understudy.tools.parity import ExportError, Runner, compare
+from understudy.tools.parity import ExportError, Runner, measure_parity
 from understudy.tools.plain_layers import PlainNorm
 from understudy.tools.portable import Portable
 
@@ -57,7 +57,7 @@ BREAKS: dict[str, Break] = {
 
 def test_the_wrapper_itself_is_accepted() -> None:
     policy = explorer("vector", "gru")
-    assert compare(policy, Portable(policy), plain(policy), "test").difference < 1e-6
+    assert measure_parity(policy, Portable(policy), plain(policy), "test").difference < 1e-6
 
 
 @pytest.mark.parametrize("name", BREAKS)
@@ -65,7 +65,7 @@ def test_a_broken_wrapper_is_refused(name: str) -> None:
     policy = explorer("vector", "gru")
     run = plain(policy)
     with pytest.raises(ExportError, match="the exported policy"):
-        compare(policy, Portable(policy), lambda given: BREAKS[name](run, given), "test")
+        measure_parity(policy, Portable(policy), lambda given: BREAKS[name](run, given), "test")
 
 
 def other_statistics(policy: Actor) -> Actor:
@@ -106,20 +106,20 @@ def test_choices_may_differ_where_they_are_rated_alike_only() -> None:
         return ((given[-1].long() * torch.arange(5)).argmax(-1),)
 
     with pytest.raises(ExportError, match="not the live one"):
-        compare(policy, portable, last_legal, "test")
+        measure_parity(policy, portable, last_legal, "test")
     with torch.no_grad():
         policy.trunk.flat.zero_()
-    assert compare(policy, portable, last_legal, "test").difference == 0
+    assert measure_parity(policy, portable, last_legal, "test").difference == 0
     with pytest.raises(ExportError, match="not the live one"):  # a forbidden one is never alike
-        compare(policy, portable, lambda given: ((~given[-1]).long().argmax(-1),), "test")
-    assert compare(policy, portable, run, "test").difference == 0
+        measure_parity(policy, portable, lambda given: ((~given[-1]).long().argmax(-1),), "test")
+    assert measure_parity(policy, portable, run, "test").difference == 0
 
 
 def test_ratings_are_the_live_policys() -> None:
     """A wrapper to which all choices are alike does not make them so."""
     policy = chooser(masked=False)
     with pytest.raises(ExportError, match="not the live one"):
-        compare(policy, Portable(policy), lambda given: (torch.zeros(len(given[0]), dtype=torch.long),), "test")
+        measure_parity(policy, Portable(policy), lambda given: (torch.zeros(len(given[0]), dtype=torch.long),), "test")
 
 
 def test_a_committee_may_take_either_action_where_both_are_rated_alike_only() -> None:
@@ -134,12 +134,12 @@ def test_a_committee_may_take_either_action_where_both_are_rated_alike_only() ->
 
     for actor in (0, 1):
         with pytest.raises(ExportError, match="not the live one"):
-            compare(policy, Portable(policy), only(actor), "test")
+            measure_parity(policy, Portable(policy), only(actor), "test")
     with torch.no_grad():
         for parameter in policy.critics.parameters():
             parameter.zero_()
     for actor in (0, 1):
-        assert compare(policy, Portable(policy), only(actor), "test").difference < 1e-6
+        assert measure_parity(policy, Portable(policy), only(actor), "test").difference < 1e-6
 
 
 def test_what_torch_cannot_write_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,8 +202,8 @@ def test_a_group_with_the_name_of_another_tensor_is_told(name: str, tmp_path: Pa
 def test_the_file_that_is_checked_is_the_one_on_the_disk(tmp_path: Path) -> None:
     policy = explorer("segments")
     exported = write_export(policy, NO_FACTS, "onnx", tmp_path / "export")
-    before = compare(policy, Portable(policy), run_onnx(exported.path.read_bytes(), Portable(policy)), "test")
+    before = measure_parity(policy, Portable(policy), run_onnx(exported.path.read_bytes(), Portable(policy)), "test")
     assert before == exported.parity
     disturb(policy)
     with pytest.raises(ExportError):
-        compare(policy, Portable(policy), run_onnx(exported.path.read_bytes(), Portable(policy)), "test")
+        measure_parity(policy, Portable(policy), run_onnx(exported.path.read_bytes(), Portable(policy)), "test")

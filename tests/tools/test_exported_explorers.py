@@ -13,7 +13,7 @@ from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, MultiDiscrete
 from understudy.nn.actor import Actor
 from understudy.tools.export import FORMATS, write_export
-from understudy.tools.parity import BATCHES, TOLERANCE, Runner, compare, random_observations
+from understudy.tools.parity import BATCHES, TOLERANCE, Runner, measure_parity, random_observations
 from understudy.tools.portable import Portable
 
 NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
@@ -178,4 +178,4 @@ def test_the_memory_is_read(format: str, tmp_path: Path) -> None:
     first, carry = run((state, *policy.initial(1)))
     second, _ = run((state, carry))
     assert float((first - second).abs().max()) > 1e-2
-    assert compare(policy, Portable(policy), run, "again").difference <= TOLERANCE
+    assert measure_parity(policy, Portable(policy), run, "again").difference <= TOLERANCE

@@ -14,14 +14,14 @@ Roles: the actor and the critic each say which observation groups or segments th
 actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may
 add rewards, losses and lessons of their own; see understudy.objectives.
 
-Differs from the paper in: advantages are standardised over the rollout; gradients are cut per network, not jointly;
-the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the final
-observation, not of the one before; minibatches are drawn anew in every epoch and none is dropped; a value bootstrap
-never advances a memory. Differs from Stable-Baselines3 in: normalisers are part of the policy.
+Differs from the paper in: advantages are standardised, as a rule over the rollout; gradients are cut per network, not
+jointly; the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the
+final observation, not of the one before; a value bootstrap never advances a memory. Differs from Stable-Baselines3 in:
+normalisers are part of the policy.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, final
 
 import torch
@@ -44,6 +44,7 @@ from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally, seen, shown
 from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
+from understudy.parts.ppo.reward_normalizer import RewardNormalizer
 from understudy.parts.ppo.settings import PPOSettings
 
 
@@ -70,12 +71,14 @@ class PPO:
     optimizers: dict[str, Adam]
     """Of `policy` and `value`, or of both together (`all`) where they share parameters."""
     shuffle: torch.Generator
-    rate: Tensor
-    """Adam's step size now []."""
+    rates: dict[str, Tensor]
+    """Adam's step size now [], of `policy`, and of `value` if it has its own."""
     value_carry: Carry
     """What the critic remembers before the next rollout [N, …]; empty without memory of its own."""
+    reward_normalizer: tuple[RewardNormalizer, ...]
+    """One, or none."""
     updates_planned: Static[int]
-    """Where a linear schedule ends."""
+    """Where linear schedules end."""
     updates: int = 0
 
     @property
@@ -87,97 +90,100 @@ class PPO:
 
     def update(self, data: Rollout) -> Update:
         """Some epochs of minibatches over one rollout."""
-        self._begin(data)
+        for network, start in self.config.learning_rates().items() if self.config.schedule == "linear" else ():
+            self.rates[network].fill_(start * self._left())
         if not bool(data.valid.any()):  # every step only began an episode
             self._remember(data)
             return Update({})
+        config, tally = self.config, Tally()
         batch, metrics = self._prepare(data)
-        tally = Tally()
-        plain = self.objectives or POLICY_WEIGHT in batch.extra
+        plain = self.objectives or POLICY_WEIGHT in batch.extra or config.early_stop_kl is not None
         if not plain and (fused := fused_steps_for(self, batch)):  # the same steps, compiled and side by side
-            fused.take([rows for epoch in self._epochs(batch) for rows in epoch], tally)
+            epochs = range(config.epochs)
+            fused.take([rows for _ in epochs for rows in batch.minibatches(config.minibatches, self.shuffle)], tally)
         else:
             self._take_steps(batch, tally)
-        metrics |= self.objectives.learn(data)
+        metrics |= tally.metrics(self.clip) | self.objectives.learn(data)
+        metrics |= {f"{network}/learning_rate": rate.clone() for network, rate in self.rates.items()}
         self._remember(data)
-        return Update(metrics | tally.metrics(self.config.clip) | {"policy/learning_rate": self.rate.clone()})
+        return Update(metrics)
 
-    def _begin(self, rollout: Rollout) -> None:
-        """Update u of n, counted from 0, has the share 1 − u/n of the first step size; none is left beyond n."""
-        if rollout.anew:
-            self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
-        if self.config.schedule == "linear":
-            self.rate.fill_(self.config.learning_rate * max(0.0, 1.0 - self.updates / self.updates_planned))
-        self.updates += 1
+    @property
+    def clip(self) -> float:
+        """ε now."""
+        return self.config.clip * (self._left() if self.config.clip_schedule == "linear" else 1.0)
+
+    def _left(self) -> float:
+        """Update u of n, counted from 0, has the share 1 − u/n of what falls; none is left beyond n."""
+        return max(0.0, 1.0 - self.updates / self.updates_planned)
 
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
         """Values, advantages and densities before anything moves."""
         config, resets, extra = self.config, rollout.resets, dict(rollout.extra)
-        policy_obs = {**rollout.obs, **extra}  # what was drawn beside an action is part of what it is judged by
-        values = self.value.around(rollout.obs, rollout.next_obs, self.value_carry, resets)
-        ends, ended = rollout.terminated, rollout.ended | ~rollout.valid
-        reward, metrics = self.objectives.add_rewards(rollout, rollout.reward)
+        if rollout.anew:
+            self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
+        reward = rollout.reward
+        for normalizer in self.reward_normalizer:
+            reward = normalizer.normalize(rollout, config.gamma)
+        reward, metrics = self.objectives.add_rewards(rollout, reward)
+        value, next_value = self.value.around(rollout.obs, rollout.next_obs, self.value_carry, resets)
+        ended = rollout.ended | ~rollout.valid
         advantage = generalised_advantages(
-            reward, values.value, values.next_value, ends, ended, config.gamma, config.gae_lambda
+            reward, value, next_value, rollout.terminated, ended, config.gamma, config.gae_lambda
         )
-        target = advantage + values.value
+        policy_obs = {**rollout.obs, **extra}  # what was drawn beside an action is part of what it is judged by
         if not bool(rollout.valid.all()):
             extra[VALID] = rollout.valid
         if rollout.carry or self.value_carry:
             extra[RESETS] = resets
         if config.schedule == "adaptive":
             extra[FEATURES] = self.policy.evaluate(policy_obs, rollout.carry, resets, rollout.action).features
-        batch = PPOBatch(
-            policy_obs if self.objectives else shown(self.policy, policy_obs),
-            rollout.obs if self.objectives else shown(self.value, rollout.obs),
-            rollout.action,
-            rollout.log_prob,
-            advantage,
-            values.value,
-            target,
-            extra,
-            rollout.carry,
-            self.value_carry,
-        )
-        kept, kept_target = batch.counted(advantage), batch.counted(target)
-        if config.normalize_advantage:
-            batch = replace(batch, advantage=(advantage - kept.mean()) / (kept.std(correction=0) + 1e-8))
-        metrics |= {
-            "value/mean": batch.counted(values.value).mean(),
-            "value/explained": 1.0 - kept.var(correction=0) / kept_target.var(correction=0).clamp(min=1e-8),
-        }
+        raw = bool(self.objectives)  # who augments or evaluates reads observations by name
+        obs = shown(self.policy, policy_obs, raw=raw), shown(self.value, rollout.obs, raw=raw)
+        drawn, carries = (rollout.action, rollout.log_prob), (rollout.carry, self.value_carry)
+        batch = PPOBatch(*obs, *drawn, advantage, value, advantage + value, extra, *carries)
+        metrics |= batch.value_metrics()
+        batch = batch.normalized() if config.normalize_advantage == "rollout" else batch
         return (batch if batch.sequential else batch.flattened()), metrics
-
-    def _epochs(self, batch: PPOBatch) -> Iterator[Iterator[Tensor]]:
-        return (batch.minibatches(self.config.minibatches, self.shuffle) for _ in range(self.config.epochs))
 
     def _take_steps(self, batch: PPOBatch, tally: Tally) -> None:
         """One step for each minibatch of each epoch, in plain autograd."""
-        for epoch in self._epochs(batch):
-            for rows in epoch:
-                minibatch = self.objectives.augment(batch.select(rows))
+        config = self.config
+        for _epoch in range(config.epochs):
+            for rows in batch.minibatches(config.minibatches, self.shuffle):
+                minibatch = self.minibatch(batch, rows)
                 policy_loss = self.policy_loss(minibatch, tally)
-                value_loss = self.config.value_coef * self.value_loss(minibatch, tally)
+                if config.early_stop_kl is not None and tally.moved_beyond(config.early_stop_kl):
+                    return
+                value_loss = config.value_coef * self.value_loss(minibatch, tally)
                 if "all" in self.optimizers:
-                    self.step("all", policy_loss + value_loss)
+                    self.step("all", policy_loss + value_loss, self.rates["policy"])
                 else:
-                    self.step("policy", policy_loss)
-                    self.step("value", value_loss)
+                    self.step("policy", policy_loss, self.rates["policy"])
+                    self.step("value", value_loss, self.rates["value" if "value" in self.rates else "policy"])
+
+    def minibatch(self, batch: PPOBatch, rows: Tensor) -> PPOBatch:
+        """Rows [b], or sequences [T, b], that a step is taken for."""
+        minibatch = batch.select(rows)
+        if self.config.normalize_advantage == "minibatch":
+            minibatch = minibatch.normalized()
+        return self.objectives.augment(minibatch)
 
     def policy_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
         """[], with gradient; the rate adapts to where the policy stands."""
         config, policy, obs, extra = self.config, self.policy, minibatch.policy_obs, minibatch.extra
         latent = seen(policy, obs, minibatch.policy_carry, extra)
         judged = policy.judge(latent, minibatch.action, policy.mask(obs))
-        surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, config.clip)
+        surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, self.clip)
         entropy = minibatch.counted(judged.entropy).mean()
         loss = minibatch.counted(minibatch.weighed(surrogate)).mean() - config.entropy_coef * entropy
         tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
         if config.schedule == "adaptive":
             kl = minibatch.counted(policy.distribution.kl(extra[FEATURES], judged.features.detach())).mean()
             tally.note("policy/kl", kl)
-            self.rate.copy_(adapted_rate(self.rate, kl, config.target_kl))
+            if tally.moved:  # until a step was taken that KL is rounding
+                self.rates["policy"].copy_(adapted_rate(self.rates["policy"], kl, config.target_kl))
         evaluation = Evaluation(*judged, policy.distribution, latent)
         return self.objectives.add_losses(minibatch, evaluation, loss, tally)
 
@@ -192,22 +198,23 @@ class PPO:
         tally.note("loss/value", loss)
         return loss
 
-    def step(self, network: str, loss: Tensor) -> None:
+    def step(self, network: str, loss: Tensor, rate: Tensor) -> None:
         """Of Adam, with a gradient cut to its largest norm."""
         optimizer = self.optimizers[network]
         gradients = torch.autograd.grad(loss, optimizer.parameters, materialize_grads=True)  # 0 where it does not reach
-        optimizer.step(gradients, self.rate, max_norm=self.config.max_grad_norm)
+        optimizer.step(gradients, rate, max_norm=self.config.max_grad_norm)
 
     def recorders(self) -> Mapping[str, Recorder]:
         """Who says something of every step while the policy plays."""
         return self.objectives.recorders()
 
     def _remember(self, rollout: Rollout) -> None:
-        """What changes once all is learned: the critic's memory, and the normalisers."""
+        """What changes once all is learned: the critic's memory, the normalisers, and how many updates there were."""
         carry = self.value.after(rollout.obs, self.value_carry, rollout.resets)
         self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
         self.policy.observe(rollout.obs, rollout.valid)
         self.value.observe(rollout.obs, rollout.valid)
+        self.updates += 1
 
 
 def needs(config: Config) -> Needs:
@@ -227,12 +234,14 @@ def build(config: Config, context: BuildContext) -> PPO:
             expected=f"at most {count}",
         )
     shared = {id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()}
+    if shared and config.critic_learning_rate is not None:
+        raise ConfigError("algo.critic_learning_rate", "the critic shares parameters with the actor, and one optimiser")
     networks = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
     settings = OptimizerSettings(kind="adamw" if config.weight_decay else "adam", weight_decay=config.weight_decay)
     optimizers = {name: Adam.over(network.parameters(), settings) for name, network in networks.items()}
+    rates = {name: torch.tensor(start, dtype=torch.float64) for name, start in config.learning_rates().items()}
     carry = tuple(part.detach().clone() for part in value.initial(count))
-    rate = torch.tensor(config.learning_rate, dtype=torch.float64)
-    objectives = Objectives.build(config.objectives, context)
-    return PPO(
-        config, policy, value, objectives, optimizers, stream(context.seed, "shuffle"), rate, carry, context.updates
-    )
+    normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
+    objectives, shuffle = Objectives.build(config.objectives, context), stream(context.seed, "shuffle")
+    own = optimizers, shuffle, rates, carry, normalizer, context.updates
+    return PPO(config, policy, value, objectives, *own)

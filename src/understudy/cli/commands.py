@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, export, learn
+from understudy.cli import dataset, describe, learn
 
 app = typer.Typer(
     name="understudy",
@@ -16,12 +16,25 @@ app = typer.Typer(
 )
 learn.register(app)
 describe.register(app)
-export.register(app)
 dataset.register(app)
+
+
+def tell_version(wanted: bool) -> None:
+    """Ours and torch's, which is not imported for that."""
+    if wanted:
+        from importlib.metadata import version
+
+        import understudy
+
+        print(f"understudy {understudy.__version__}, torch {version('torch')}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when something goes wrong.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions of understudy and torch.", callback=tell_version)
+    ] = False,
 ) -> None:
     """Learn control policies from experience that others already had."""

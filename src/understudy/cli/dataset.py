@@ -1,11 +1,25 @@
-"""understudy dataset …: look at data, check it, mend it, fetch it. Each command lives in a file of its own."""
+"""understudy dataset …: look at data, check it, mend it, make it wrong on purpose, fetch it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli import dataset_check, dataset_convert, dataset_corrupt, dataset_inspect
+from understudy.cli.learn import Quiet
+from understudy.core.errors import ConfigError
+from understudy.core.stopping import stoppable
+from understudy.core.wording import counted
 
-PARTS = (dataset_inspect, dataset_check, dataset_convert, dataset_corrupt)
-"""Files with a `register(app)`: a new command adds its file here."""
+if TYPE_CHECKING:
+    from understudy.tools.dataset.conversion import Converted
+
+Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
+Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
+Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
+MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -15,6 +29,204 @@ def register(app: typer.Typer) -> None:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    for part in PARTS:
-        part.register(commands)
+    for command in (inspect, check, convert, corrupt, download):
+        commands.command()(command)
+    commands.command("list")(list_datasets)
     app.add_typer(commands, name="dataset")
+
+
+def inspect(
+    data: Data,
+    env: Environment = "",
+    reference: Annotated[
+        str, typer.Option("--reference", help="Scores on this id's scale (understudy list datasets), or LOW,HIGH.")
+    ] = "",
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw histograms to this .png file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What is in a dataset, on one screen: columns, returns, lengths, actions, coverage, and what to look at."""
+    from rich.console import Console
+
+    from understudy.cli.dataset_screens import inspection_screen
+    from understudy.data.formats.readers import open_recording
+    from understudy.run.loading import space_of_env
+    from understudy.tools.dataset.inspection import inspect_recording, read_range
+    from understudy.tools.dataset.plots import draw_survey
+
+    with stoppable(f"dataset '{data}'", "It was only read."):
+        recording = open_recording(data)
+        space, scale = space_of_env(env) if env else None, read_range(reference) if reference else None
+        seen = inspect_recording(recording, space, scale)
+    drawn = "" if plot is None else f"drawn: {draw_survey(seen.survey, plot)}"
+    if as_json:
+        print(json.dumps(seen.to_json(), allow_nan=False))
+        return
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+    console.print(inspection_screen(seen, unicode=not console.options.ascii_only))
+    if drawn:
+        print(drawn)
+
+
+def list_datasets() -> None:
+    """Datasets on this machine, and what Minari publishes (understudy dataset download fetches one)."""
+    from understudy.data.formats.minari.published import minari_datasets, minari_families
+    from understudy.data.formats.minari.reader import minari_root
+
+    here = _local(minari_root())
+    print(f"{'dataset':<44} {'steps':>10} {'episodes':>9}  environment")
+    for name, published in minari_datasets().items():
+        mark = " (here)" if name in here else ""
+        print(f"{name + mark:<44} {published.steps:>10,} {published.episodes:>9,}  {published.env}")
+    for name in sorted(here - minari_datasets().keys()):
+        print(f"{name} (here)")
+    for family in minari_families():
+        print(f"{family.ids}: {family.count} more")
+
+
+def _local(root: Path, depth: int = 4) -> set[str]:
+    """Ids of the Minari datasets under a folder; names only, nothing is opened."""
+    if depth == 0 or not root.is_dir():
+        return set()
+    found = set()
+    for folder in root.iterdir():
+        if (folder / "data" / "metadata.json").is_file():
+            found.add(folder.name)
+        elif folder.is_dir() and not folder.is_symlink():
+            found |= {f"{folder.name}/{name}" for name in _local(folder, depth - 1)}
+    return found
+
+
+def check(
+    data: Data,
+    env: Annotated[
+        str,
+        typer.Option(
+            "--env", help="The environment the data should come from; absent: what the file says, if anything."
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
+    from understudy.run.progress import Reporter
+    from understudy.tools.dataset.check import check_file
+
+    with stoppable(f"dataset '{data}'", "It was only read."):
+        report = check_file(data, env, Reporter())
+    if as_json:
+        print(json.dumps(report.to_json(data), allow_nan=False))
+    else:
+        from rich.console import Console
+
+        from understudy.cli.dataset_screens import by_hand, check_screen, verdict
+
+        console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+        for line in check_screen(report, min(console.width, 100)):
+            console.print(line, soft_wrap=True)
+        if command := report.command(data):
+            rest = by_hand(report)
+            print(f"\nTo mend it{f' (but for {rest} that no setting mends)' if rest else ''}:\n  {command}")
+        console.print()
+        console.print(verdict(report))
+    raise typer.Exit(0 if report.passed else 1)
+
+
+def convert(
+    source: Data,
+    target: Target,
+    changes: Annotated[list[str] | None, typer.Argument(help="Transforms, as key=value.")] = None,
+    env: Environment = "",
+    action_low: Annotated[float | None, typer.Option("--action-low", help="Without --env: least action.")] = None,
+    action_high: Annotated[float | None, typer.Option("--action-high", help="Without --env: greatest action.")] = None,
+    float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
+    minari: MinariId = "",
+    drop_unknown_finals: Annotated[
+        bool,
+        typer.Option("--drop-unknown-finals", help="Leave out last steps whose next observation was not recorded."),
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
+    from understudy.data.transforms import Transforms
+    from understudy.run.config import apply_override
+    from understudy.run.loading import box_of, space_of_env
+    from understudy.run.progress import Reporter
+    from understudy.tools.dataset.conversion import convert_file
+
+    words: dict[str, object] = {}
+    for change in changes or []:
+        if change.startswith("data."):
+            raise ConfigError(change, "transforms have no 'data.' here", do=f"Say {change.removeprefix('data.')}.")
+        apply_override(words, change)
+    with stoppable(f"dataset '{target}'", "Nothing was written."):
+        transforms = Transforms.parse(words)
+        bounds = box_of(source, action_low, action_high, transforms.episode_steps)
+        done = convert_file(
+            source,
+            target,
+            space=space_of_env(env) if env else bounds,
+            transforms=transforms,
+            precision="float32" if float32 else "source",
+            minari_id=minari,
+            env=env,
+            drop_unknown_finals=drop_unknown_finals,
+            reporter=Reporter(quiet=quiet),
+        )
+    if not quiet:
+        _tell_written(done)
+
+
+def download(
+    dataset: Annotated[str, typer.Argument(help="A Minari id, such as D4RL/pen/human-v2.")],
+    root: Annotated[Path | None, typer.Option("--root", help="Folder to keep it in; Minari's own if absent.")] = None,
+) -> None:
+    """Fetch a Minari dataset with Minari's own downloader. Nothing else in this library uses the network."""
+    from understudy.data.formats.minari.published import download_minari
+
+    with stoppable(f"dataset '{dataset}'", "The same command fetches it anew."):
+        folder = download_minari(dataset, root)
+    print(f"downloaded to {folder}")
+
+
+def corrupt(
+    source: Data,
+    target: Target,
+    settings: Annotated[list[str], typer.Argument(help="kind=… share=…, and strength=… seed=… where wanted.")],
+    env: Environment = "",
+    minari: MinariId = "",
+    quiet: Quiet = False,
+) -> None:
+    """Make a share of the rows wrong. Example: understudy dataset corrupt data wrong kind=reward_flip share=0.3
+
+    Kinds: reward_noise, reward_flip, reward_swap, reward_attack, action_noise, action_replace, dynamics_shuffle.
+    """
+    from understudy.data.corruption import Corruption
+    from understudy.data.transforms import Transforms
+    from understudy.run.config import apply_override
+    from understudy.run.loading import space_of_env
+    from understudy.run.progress import Reporter
+    from understudy.tools.dataset.conversion import corrupt_file
+
+    words: dict[str, object] = {}
+    for setting in settings:
+        apply_override(words, setting)
+    for word in words:
+        if word in Transforms.model_fields:
+            raise ConfigError(word, "is a transform", do="Mend the data first, with understudy dataset convert.")
+    with stoppable(f"dataset '{target}'", "Nothing was written."):
+        done, told = corrupt_file(
+            source,
+            target,
+            Corruption.parse(words),
+            space=space_of_env(env) if env else None,
+            minari_id=minari,
+            env=env,
+            reporter=Reporter(quiet=quiet),
+        )
+    if not quiet:
+        print(told)
+        _tell_written(done)
+
+
+def _tell_written(done: "Converted") -> None:
+    size = f"{counted(done.episodes, 'episode')}, {counted(done.steps, 'step')}"
+    print(f"{size} written to {done.path}, fingerprint {done.fingerprint}")

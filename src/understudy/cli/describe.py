@@ -23,7 +23,7 @@ class Kind(StrEnum):
 def register(app: typer.Typer) -> None:
     app.command("list")(list_names)
     app.command()(explain)
-    app.command()(check)
+    app.command("check")(check_settings)
 
 
 def list_names(
@@ -50,7 +50,7 @@ def explain(
         print(line)
 
 
-def check(config: ConfigName, overrides: Overrides = None) -> None:
+def check_settings(config: ConfigName, overrides: Overrides = None) -> None:
     """Check a config without running it, and print it with every default written out."""
     from understudy.run.build import check_config
     from understudy.run.config import load_config

@@ -1,4 +1,4 @@
-"""train, resume, evaluate, predict, collect."""
+"""train, resume, evaluate, predict, export, collect: what makes a run, and what is done with one."""
 
 import sys
 from pathlib import Path
@@ -16,12 +16,12 @@ ConfigName = Annotated[str, typer.Argument(help="A config by name (iql/pendulum)
 Overrides = Annotated[list[str] | None, typer.Argument(help="Settings to change, as key=value.")]
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Choice = Annotated[str, typer.Option("--checkpoint", "-c", help="last, best, or a number of updates.")]
+CheckpointChoice = Annotated[str, typer.Option("--checkpoint", "-c", help="last, best, or a number of updates.")]
 Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions instead of taking the mean.")]
 
 
 def register(app: typer.Typer) -> None:
-    for command in (train, resume, evaluate, predict, collect):
+    for command in (train, resume, evaluate, predict, export, collect):
         app.command()(command)
 
 
@@ -60,7 +60,7 @@ def resume(
 def evaluate(
     run: RunPath,
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
-    checkpoint: Choice = "last",
+    checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -88,7 +88,7 @@ def predict(
     run: RunPath,
     obs: Annotated[Path, typer.Option("--obs", help="A .npy file: one observation, or one per row.")],
     out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
-    checkpoint: Choice = "last",
+    checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of sampled actions.")] = 0,
 ) -> None:
@@ -110,6 +110,26 @@ def predict(
     np.save(buffer, actions, allow_pickle=False)
     write_bytes(out, buffer.getvalue())
     print(f"{len(np.atleast_2d(actions))} actions written to {out}")
+
+
+def export(
+    run: RunPath,
+    format: Annotated[str, typer.Option("--format", "-f", help="onnx or torchscript.")] = "onnx",
+    checkpoint: CheckpointChoice = "last",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; RUN/export if not given.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a run's policy, normaliser and memory inside, as ONNX or TorchScript with a card, checked against it."""
+    from understudy.run.progress import Reporter
+    from understudy.tools.export import export_policy
+
+    with stoppable(f"export of '{run}'", "The same command writes it anew."):
+        exported = export_policy(run, format, checkpoint, out, reporter=Reporter(quiet=quiet))
+    if not quiet:
+        ins, outs = (", ".join(_port(port) for port in exported.card[side]) for side in ("inputs", "outputs"))
+        worst, rows = exported.parity.difference, exported.parity.rows
+        print(f"{ins} → {outs}; largest difference from the live policy {worst:.1e} over {rows} rows")
+        print(f"written to {exported.path}  card: {exported.path.with_name('card.md')}")
 
 
 def collect(
@@ -163,3 +183,9 @@ def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:
     if not quiet:
         print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")
         print(f"run: {path}  curve: {path / 'plots' / 'eval_returns.png'}")
+
+
+def _port(port: dict[str, object]) -> str:
+    shape = port["shape"]
+    assert isinstance(shape, list)
+    return f"{port['name']} [{', '.join(map(str, shape))}]"

@@ -11,6 +11,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -88,25 +89,33 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def read_bytes(path: Path, limit: int | None = None) -> bytes:
+def read_bytes(path: Path, limit: int | None = None, *, links: bool = True) -> bytes:
     """The content of a regular file; a pipe, a device, or a file of more than `limit` bytes is an OSError, and unread.
 
-    Links are followed, as those of a shared cache of files must be; what counts is what they lead to.
+    `links` are followed, as those of a shared cache of files must be; what counts is what they lead to.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # to open a pipe would wait for its writer
-    try:
-        facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "Not a regular file", str(path))
-        if limit is not None and facts.st_size > limit:
+    with open_regular(path, links=links) as file:
+        size = os.fstat(file.fileno()).st_size
+        if limit is not None and size > limit:
             raise OSError(errno.EFBIG, f"Larger than {limit:,} bytes", str(path))
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(facts.st_size + 1)
-    finally:
-        os.close(handle)
-    if len(content) != facts.st_size:
+        content = file.read(size + 1)
+    if len(content) != size:
         raise OSError(errno.EIO, "Not as long as it said", str(path))
     return content
+
+
+@contextmanager
+def open_regular(path: Path, *, links: bool) -> Iterator[BufferedReader]:
+    """A file to read from; a pipe or a device is an OSError, and so is a link unless `links` are followed."""
+    flags = os.O_RDONLY | os.O_NONBLOCK  # to open a pipe would wait for its writer
+    handle = os.open(path, flags if links else flags | os.O_NOFOLLOW)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
 
 
 def read_json(path: Path) -> dict[str, Any]:

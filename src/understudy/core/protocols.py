@@ -100,6 +100,9 @@ class Experience(Protocol):
     @property
     def steps(self) -> int: ...
 
+    @property
+    def device(self) -> torch.device: ...
+
     def moments(self) -> Mapping[str, Moments]:
         """What normalisers are made of, by group; empty where the run asks for none."""
 
@@ -184,6 +187,11 @@ class BuildContext:
     """Datasets by role."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     """Frozen policies by role."""
+
+    @classmethod
+    def over(cls, data: Experience, updates: int = 1_000_000, seed: int = 0) -> "BuildContext":
+        """For an algorithm that learns from one dataset, outside of a run."""
+        return cls(data.spec, updates, seed, data.device, data={MAIN: data})
 
     @property
     def moments(self) -> Mapping[str, Moments]:

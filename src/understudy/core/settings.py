@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from understudy.core.errors import ConfigError, did_you_mean, shown
 
@@ -16,6 +16,19 @@ Count = Annotated[int, Field(ge=1, le=1 << 20)]
 """How many of something a network is made of: units, channels, members, quantiles."""
 Widths = Annotated[tuple[Count, ...], Field(max_length=1000)]
 """Of one layer after the other. So many take milliseconds to build; nobody's network has more."""
+
+
+def _truth_or_auto(value: object) -> bool | str:
+    if value == "auto":
+        return "auto"
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError:
+        raise PydanticCustomError("truth_or_auto", "Input should be true, false or auto") from None
+
+
+Decision = Annotated[bool | Literal["auto"], BeforeValidator(_truth_or_auto)]
+"""Yes, no, or what suits the machine and the run."""
 
 
 class Settings(BaseModel):

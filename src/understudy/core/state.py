@@ -1,22 +1,26 @@
 """The closed inventory of what a checkpoint must hold.
 
 Every field of an algorithm or source is stateful by its type, or marked `Static[…]`; a field that is neither
-refuses to be captured, so nothing can be forgotten silently. `capture` gives a flat tree of paths;
-`restore` compares the whole tree first and changes nothing unless everything fits.
+refuses to be captured, so nothing can be forgotten silently. `capture` gives a flat tree of paths: copies, but of
+`LargeState` a list of the files that hold it. `restore` compares the whole tree first and changes nothing unless
+everything fits.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
 from understudy.core.errors import CheckpointError
+from understudy.core.large_state import CapturedRows, LargeState, StoredRows
+from understudy.core.segments import SegmentFolder
 
 Scalar = bool | int | float | str
-Leaf = Tensor | Scalar
+Leaf = Tensor | Scalar | CapturedRows | StoredRows
 State = dict[str, Leaf]
 
 
@@ -36,13 +40,21 @@ class _Slot:
     path: str
     read: Callable[[], Leaf]
     write: Callable[[Leaf], None]
-    accepts: Callable[[Leaf], bool] = lambda new: True
-    """Whether what has the right shape can be written."""
+    refusal: Callable[[Leaf], str] = lambda new: ""
+    """Why what has the right shape cannot be written; empty if it can."""
 
 
 def capture(owner: object) -> State:
-    """Copies of everything that moves in `owner`, by path."""
+    """Copies of everything that moves in `owner`, by path; of large states what they consist of."""
     return {slot.path: _copy(slot.read()) for slot in _slots(owner, "")}
+
+
+def place_large_state(owner: object, folder: Path) -> None:
+    """Let every large state in `owner` write its segments into `folder` from now on."""
+    for slot in _slots(owner, ""):
+        leaf = slot.read()
+        if isinstance(leaf, CapturedRows):
+            leaf.owner.folder = SegmentFolder(folder)
 
 
 def footprint(owner: object) -> int:
@@ -70,8 +82,8 @@ def _fitting_slots(owner: object, state: State, where: str) -> dict[str, _Slot]:
         here, there = _shape(slots[path].read()), _shape(state[path])
         if here != there:
             differences.append(f"{path} is {there} in the file and {here} in the program")
-        elif not slots[path].accepts(state[path]):
-            differences.append(f"{path} is no state of a random generator")
+        elif reason := slots[path].refusal(state[path]):
+            differences.append(f"{path} {reason}")
     if differences:
         shown = "; ".join(sorted(differences)[:12]) + ("; …" if len(differences) > 12 else "")
         raise CheckpointError(
@@ -97,7 +109,9 @@ def _slots(value: object, path: str) -> Iterator[_Slot]:
     elif isinstance(value, Tensor):
         yield _Slot(path, value.detach, lambda new: _copy_into(value, new))
     elif isinstance(value, torch.Generator):
-        yield _Slot(path, value.get_state, lambda new: _set_generator(value, new), _is_generator_state)
+        yield _Slot(path, value.get_state, lambda new: _set_generator(value, new), _no_generator_state)
+    elif isinstance(value, LargeState):
+        yield _Slot(path, value.capture, lambda new: value.restore(_rows(new)), lambda new: value.refusal(_rows(new)))
     elif isinstance(value, dict):
         for key in sorted(value):
             yield from _slots(value[key], _join(path, key))
@@ -152,7 +166,14 @@ def _copy(leaf: Leaf) -> Leaf:
 
 
 def _shape(leaf: Leaf) -> str:
+    if isinstance(leaf, (CapturedRows, StoredRows)):
+        return leaf.layout
     return f"{leaf.dtype} {list(leaf.shape)}" if isinstance(leaf, Tensor) else type(leaf).__name__
+
+
+def _rows(leaf: Leaf) -> CapturedRows | StoredRows:
+    assert isinstance(leaf, (CapturedRows, StoredRows))
+    return leaf
 
 
 @torch.no_grad()
@@ -161,12 +182,12 @@ def _copy_into(target: Tensor, new: Leaf) -> None:
     target.copy_(new)
 
 
-def _is_generator_state(state: Leaf) -> bool:
+def _no_generator_state(state: Leaf) -> str:
     try:
         _set_generator(torch.Generator(), state)
     except RuntimeError:
-        return False
-    return True
+        return "is no state of a random generator"
+    return ""
 
 
 def _set_generator(generator: torch.Generator, new: Leaf) -> None:

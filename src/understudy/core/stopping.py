@@ -101,3 +101,28 @@ def listen(handlers: Mapping[signal.Signals, Handler]) -> None:
     for number, handler in handlers.items():
         if handler is not None:
             signal.signal(number, handler)
+
+
+@contextmanager
+def stop_signals() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM while inside; the loop looks at the list between updates.
+
+    Who asks twice wants it now: that one is heard by whoever listened before.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            listen(before)
+            signal.raise_signal(number)
+        received.append(number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    listen(dict.fromkeys(SIGNALS, note))
+    try:
+        yield received
+    finally:
+        listen(before)

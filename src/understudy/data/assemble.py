@@ -35,7 +35,7 @@ def _kinds(columns: Mapping[str, Array]) -> dict[str, tuple[str, tuple[int, ...]
     return {name: (array.dtype.name, array.shape[1:]) for name, array in columns.items()}
 
 
-def check_actions(actions: Array, space: ActionSpace, where: str) -> None:
+def check_action_bounds(actions: Array, space: ActionSpace, where: str) -> None:
     """Continuous actions have the space's dimension and lie inside it, up to float32 rounding."""
     if not isinstance(space, Box):
         return

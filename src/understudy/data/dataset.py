@@ -20,11 +20,10 @@ from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError, did_you_mean
 from understudy.core.protocols import Demand, Moments
 from understudy.core.spec import ActionSpace, Spec
-from understudy.data.assemble import check_actions, check_same, join, join_masks, join_slots, spec_of_episode
+from understudy.data.assemble import check_action_bounds, check_same, join, join_masks, join_slots, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
-from understudy.data.n_step import n_step_return
 from understudy.data.recording import Recording
 
 CHUNK_ROWS = 1 << 16
@@ -112,7 +111,7 @@ class Dataset:
         for number, episode in enumerate(checked):
             check_same(episode, checked[0], f"{where}, episode {number}")
         actions = np.concatenate([episode.actions for episode in checked])
-        check_actions(actions, action_space, where)
+        check_action_bounds(actions, action_space, where)
         spec = spec_of_episode(checked[0], action_space)
         return cls(
             spec,
@@ -382,3 +381,12 @@ class Dataset:
 def _single(values: Tensor) -> Tensor:
     """What was stored wide is handed out in float32."""
     return values.float() if values.dtype == torch.float64 else values
+
+
+def n_step_return(rewards: Tensor, lengths: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """Σ_{k<m} γᵏ·r_k [B] and γᵐ [B] from windows [B, n] of which the first m = lengths [B] are real."""
+    steps = torch.arange(rewards.shape[1], device=rewards.device)
+    powers = torch.pow(torch.tensor(gamma, dtype=rewards.dtype, device=rewards.device), steps)
+    inside = steps < lengths.unsqueeze(1)
+    total = torch.where(inside, rewards * powers, 0.0).sum(1)
+    return total, torch.pow(torch.tensor(gamma, dtype=rewards.dtype, device=rewards.device), lengths)

@@ -97,7 +97,7 @@ def _discrete(space: ActionSpace) -> Discrete:
 
 def _choices(values: Array, space: Discrete, where: str) -> NDArray[np.int64]:
     given = as_array(values, where)
-    check_finite(given, where)
+    _check_finite(given, where)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
     if given.ndim == 2 and given.shape[1] == space.count:
@@ -173,7 +173,7 @@ def _numbers(values: Array, where: str, precision: Precision, *, keep: tuple[typ
     wide = precision == "source" and not np.can_cast(array.dtype, np.float32)
     with np.errstate(over="ignore"):  # too large for float32 is told below, as not finite
         array = np.ascontiguousarray(array, dtype=np.float64 if wide else np.float32)
-    check_finite(array, where)
+    _check_finite(array, where)
     return array
 
 
@@ -186,7 +186,7 @@ def check_flags(values: Array, where: str) -> NDArray[np.bool_]:
     return values.astype(bool)
 
 
-def check_finite(array: Array, where: str) -> None:
+def _check_finite(array: Array, where: str) -> None:
     """Refuse NaN and infinity (float32 overflow included), naming the first row and column."""
     finite = np.isfinite(array)
     if not finite.all():

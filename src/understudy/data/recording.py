@@ -1,5 +1,6 @@
 """A recording: what a reader makes of a stranger's file. Episodes in their own order and precision, one at a time."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,3 +42,8 @@ class Recording:
 def environment_name(word: object) -> str:
     """What a file says of its environment, if it can be the name of one; empty otherwise."""
     return word if isinstance(word, str) and ENVIRONMENT.fullmatch(word) else ""
+
+
+def open_at_once(name: str, flags: int) -> int:
+    """An `opener` that never waits: to open a pipe would, and a folder may hold one where a file belongs."""
+    return os.open(name, flags | os.O_NONBLOCK)

@@ -19,9 +19,9 @@ from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
 from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
+from understudy.data.episode_cuts import cut_episodes
 from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
-from understudy.data.time_limits import cut_episodes
 
 Columns = dict[str, tuple[int, ...]]
 LATE = (
@@ -87,7 +87,7 @@ class Transforms(Mending, Choosing):
 
 
 @dataclass(frozen=True)
-class Choice:
+class EpisodeSplit:
     """Numbers of episodes, each sorted."""
 
     train: NDArray[np.int64]
@@ -185,7 +185,7 @@ def _map_actions(actions: Array, recorded: tuple[float, float], space: ActionSpa
     return mapped.astype(np.float64 if actions.dtype == np.float64 else np.float32)
 
 
-def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> Choice:
+def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> EpisodeSplit:
     """Best first, then some of them, then those held out; ties go to the earlier episode."""
     count = len(returns)
     kept = np.argsort(-returns, kind="stable")[: max(1, round(choosing.best_episodes * count))]
@@ -202,7 +202,7 @@ def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> Choi
             expected="at least one on each side",
         )
     shuffled = rng.permutation(kept)
-    return Choice(np.sort(shuffled[held:]), np.sort(shuffled[:held]))
+    return EpisodeSplit(np.sort(shuffled[held:]), np.sort(shuffled[:held]))
 
 
 def pick(recording: Recording, numbers: NDArray[np.int64]) -> Recording:

@@ -1,3 +1,3 @@
 """Worlds: environments and the scripted players that know them."""
 
-from understudy.envs.builtin import registered as registered
+from understudy.envs import builtin as builtin

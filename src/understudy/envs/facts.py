@@ -1,4 +1,5 @@
-"""Facts of registered environments: how long an episode may last, and whether it can end before that."""
+"""Facts of registered environments: how long an episode may last, whether it can end before that, and what observation
+columns earlier versions showed and a later one leaves out."""
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -18,6 +19,18 @@ ENDING = {
     *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
     *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels"),
 }
+WORLD_BODY = (*range(45, 55), *range(185, 191), *range(269, 275), *range(292, 298))
+"""Of humanoids up to -v4: inertia, velocity, actuator forces and contact forces of the ground itself."""
+
+FORMER_COLUMNS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "Ant-v4": (111, tuple(range(27, 111))),  # all contact forces
+    "Ant-v5": (111, tuple(range(27, 33))),  # contact forces on the ground
+    "Humanoid-v5": (376, WORLD_BODY),
+    "HumanoidStandup-v5": (376, WORLD_BODY),
+    "InvertedDoublePendulum-v5": (11, (9, 10)),  # constraint forces of joints that cannot be blocked
+    "Reacher-v5": (11, (10,)),  # the height of a finger that moves in a plane
+}
+"""Id to the former width, and the columns of it that are gone; the rest is equal to the bit, in the same order."""
 
 
 def registered(env_id: str) -> EnvSpec:
@@ -43,3 +56,9 @@ def can_terminate(env_id: str) -> bool | None:
     if name in ENDLESS | ENDING:
         return name in ENDING
     return None
+
+
+def former_columns(env_id: str, width: int) -> tuple[int, ...]:
+    """The columns of a `width` wide observation that only earlier versions of this environment have."""
+    former, gone = FORMER_COLUMNS.get(env_id, (0, ()))
+    return gone if width == former else ()

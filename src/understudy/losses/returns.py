@@ -43,3 +43,17 @@ def generalised_advantages(
     target = bootstrap_target(reward, gamma, terminated, next_value)
     surprise = target - value
     return discounted_sums(surprise, torch.full_like(surprise, gamma * gae_lambda).masked_fill(ended, 0.0))
+
+
+def standardised(values: Tensor, counted: Tensor) -> Tensor:
+    """(x − μ)/(σ + 1e-8) [...], with mean and deviation of those that count [n]; TorchScript can compile it."""
+    return (values - counted.mean()) / (counted.std(correction=0) + 1e-8)
+
+
+def running_returns(reward: Tensor, begins: Tensor, before: Tensor, gamma: float) -> Tensor:
+    """R_t = r_t + γ·R_{t−1} [T, N], what was paid so far, without R_{t−1} where an episode `begins` [T, N]; the first
+    step goes on from `before` [N]."""
+    check_same_shape(reward=reward, begins=begins)
+    paid = torch.cat([(reward[0] + gamma * before)[None], reward[1:]])
+    kept = torch.full_like(reward, gamma).masked_fill(begins, 0.0)
+    return discounted_sums(paid.flip(0), kept.flip(0)).flip(0)

@@ -70,6 +70,10 @@ class Deployed(Protocol):
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
 
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
 
 Shape = TypeVar("Shape", bound=Settings)
 

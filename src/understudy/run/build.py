@@ -16,6 +16,7 @@ from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
 from understudy.data.formats.readers import check_origin
+from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
@@ -34,7 +35,7 @@ from understudy.run.validation import Validation
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
 from understudy.sources import SourceInputs, find_source
-from understudy.sources.collect import recipe_name, recipe_spec
+from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
 def build_learner(
@@ -68,7 +69,7 @@ def _load(
     """The run's datasets by role, each of which fits its environment."""
     found = {}
     for role, settings in config.data_by_role.items():
-        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter)
+        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter, seen)
         if seen is not None and role == MAIN:
             check_fits(prepared.train.spec, prepared.train.name, seen, config.env.id)
             _warn_of_terminals(prepared.train, config, reporter)
@@ -127,7 +128,7 @@ def _joined(
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
-    learn = compile_update(algorithm, device) if config.compile else algorithm.update
+    learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if config.env.shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
@@ -165,7 +166,7 @@ def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
     if config.wandb:
         import_wandb()
     spec = None if config.env.simulator == "custom" else _checked_spec(config)
-    if config.compile and not config.needs.compiles:
+    if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device), spec
 
@@ -182,8 +183,16 @@ def _checked_spec(config: RunConfig) -> Spec:
         if data.recipe is None:
             check_origin(data.path)
         elif not data.mends():
-            check_fits(recipe_spec(data.recipe), recipe_name(data.recipe), spec, config.env.id)
+            _check_recipe(data.recipe, spec, config)
     return spec
+
+
+def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:
+    """It can be played, and in an environment that fits."""
+    if recipe.env == config.env.id and config.env.simulator == "gymnasium":
+        check_playable(recipe, spec)
+    else:
+        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
 
 
 def _check_memory(request: EnvRequest, spec: Spec) -> None:

@@ -1,15 +1,17 @@
 """Checkpoints: `checkpoints/000020000/{state.safetensors, manifest.json}` and a small file `latest`.
 
 A checkpoint exists only once its folder has its final name, every file carries its sha256, the manifest is
-sealed, and nothing in it can run code.
+sealed, and nothing in it can run code. Of large state it lists the files, `checkpoints/segments/<sha256>.safetensors`,
+which it shares with its neighbours; one of them goes when no checkpoint that is there lists it any more.
 """
 
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
+from pydantic import Field
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
@@ -24,7 +26,9 @@ from understudy.core.files import (
     write_bytes,
     write_new,
 )
+from understudy.core.large_state import CapturedRows, StoredRows
 from understudy.core.machine_memory import machine_memory
+from understudy.core.segments import DIGEST, SegmentFolder
 from understudy.core.state import State
 from understudy.run.tensor_file import read_tensors
 
@@ -32,6 +36,8 @@ FORMAT = 2
 LATEST = "latest"
 MANIFEST = "manifest.json"
 TENSORS = "state.safetensors"
+SEGMENTS = "segments"
+"""The folder of large state, beside the checkpoints."""
 NUMBERED = re.compile(r"\d{9}")
 CARD_FACT = "policy"
 """The fact that says how to rebuild the policy without its algorithm."""
@@ -55,6 +61,14 @@ class CheckpointFacts(Facts):
     policy: PolicyFacts
 
 
+class LargeFacts(Facts):
+    """What a large state consists of."""
+
+    layout: str
+    written: Whole
+    segments: list[Annotated[str, Field(pattern=DIGEST)]]
+
+
 class Manifest(SealedFacts):
     """What `save_checkpoint` writes beside the tensors."""
 
@@ -64,6 +78,7 @@ class Manifest(SealedFacts):
     scalars: dict[str, bool | Whole | float | str]
     sha256: dict[str, str]
     facts: dict[str, Any]
+    large: dict[str, LargeFacts] = Field(default_factory=dict)
 
 
 @final
@@ -86,13 +101,17 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
         draft.mkdir()
         tensors = save_tensors({path: leaf for path, leaf in sorted(state.items()) if isinstance(leaf, Tensor)})
         write_new(draft / TENSORS, tensors)
+        large = _keep_large(folder, state)
         manifest = {
             "format": FORMAT,
             "kind": "understudy checkpoint",
             "updates": updates,
-            "scalars": {path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor)},
+            "scalars": {
+                path: leaf for path, leaf in state.items() if not isinstance(leaf, Tensor | CapturedRows | StoredRows)
+            },
             "sha256": {TENSORS: sha256_bytes(tensors)},
             "facts": facts,
+            **({"large": large} if large else {}),
         }
         write_new(draft / MANIFEST, seal(manifest))
         replace_directory(draft, final_path)
@@ -105,7 +124,18 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
             do="The checkpoint before it is untouched: make room or fix permissions, then resume.",
         ) from error
     _prune(folder, keep, updates)
+    collect_segments(folder, state)
     return final_path
+
+
+def _keep_large(folder: Path, state: State) -> dict[str, dict[str, Any]]:
+    """Large state by path, once every file of it is there."""
+    large = {}
+    for path, leaf in state.items():
+        if isinstance(leaf, (CapturedRows, StoredRows)):
+            kept = leaf.keep(folder / SEGMENTS)
+            large[path] = {"layout": kept.layout, "written": kept.written, "segments": list(kept.segments)}
+    return large
 
 
 def point_latest(folder: Path, updates: int) -> None:
@@ -132,18 +162,39 @@ def load_checkpoint(folder: Path, updates: int) -> Checkpoint:
         raise CheckpointError(where, "of another update", got=manifest.updates, expected=updates)
     CheckpointFacts.parse(manifest.facts, f"{where}, facts of {MANIFEST}")
     tensors = read_tensors(path / TENSORS, manifest.sha256.get(TENSORS), where, machine_memory())
-    return Checkpoint(path, updates, {**tensors, **manifest.scalars}, manifest.facts)
+    segments = SegmentFolder(folder / SEGMENTS)
+    large = {
+        name: StoredRows(rows.layout, rows.written, tuple(rows.segments), segments)
+        for name, rows in manifest.large.items()
+    }
+    return Checkpoint(path, updates, {**tensors, **manifest.scalars, **large}, manifest.facts)
 
 
-def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, and a sentence about each broken one that was passed over."""
+def newest_checkpoint(folder: Path, *, large: bool = True) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, and a sentence about each broken one that was passed over.
+
+    Who needs the policy only does without `large` state: nothing of it is read.
+    """
     broken: list[str] = []
     for updates in reversed(list_checkpoints(folder)):
         try:
-            return load_checkpoint(folder, updates), broken
+            found = load_checkpoint(folder, updates)
+            if large:
+                _check_large(found)
         except CheckpointError as error:
             broken.append(str(error))
+        else:
+            return found, broken
     return None, broken
+
+
+def _check_large(checkpoint: Checkpoint) -> None:
+    for path, leaf in checkpoint.state.items():
+        if isinstance(leaf, StoredRows):
+            try:
+                leaf.check()
+            except CheckpointError as error:
+                raise CheckpointError(f"checkpoint '{checkpoint.path}'", f"{path}: {error}") from error
 
 
 def _prune(folder: Path, keep: int, newest: int) -> None:
@@ -153,3 +204,21 @@ def _prune(folder: Path, keep: int, newest: int) -> None:
     for entry in folder.iterdir():
         if re.fullmatch(r"\.\d{9}\.draft", entry.name):
             shutil.rmtree(entry, ignore_errors=True)
+
+
+def collect_segments(folder: Path, state: State) -> None:
+    """Remove what no checkpoint lists; nothing, while one of them cannot say what it lists. `state` is told."""
+    place = folder / SEGMENTS
+    if not place.is_dir():
+        return
+    named: set[str] = set()
+    for updates in list_checkpoints(folder):
+        try:
+            manifest = Manifest.read(folder / f"{updates:09d}" / MANIFEST, f"checkpoint {updates}")
+        except CheckpointError:
+            return
+        named.update(*(rows.segments for rows in manifest.large.values()))
+    for leaf in state.values():
+        if isinstance(leaf, CapturedRows):
+            leaf.name(place, named)
+    SegmentFolder(place, named).collect()

@@ -20,7 +20,7 @@ from pydantic import (
 from understudy.algorithms import needs_of
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
-from understudy.core.settings import Settings
+from understudy.core.settings import Decision, Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.packaged import config_names, read_packaged
@@ -157,8 +157,9 @@ class RunConfig(Settings):
     """Where tensors live. Tested, and exact on resume, on cpu; cuda and mps are untested."""
     threads: int = Field(1, ge=1, le=MOST_THREADS)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
-    compile: bool = False
-    """Compile the whole update with torch.compile: faster after half a minute, needs a C++ compiler."""
+    compile: Decision = "auto"
+    """Compile the whole update with torch.compile: faster after half a minute. `auto` is decided when a run starts:
+    if its updates repay that and there is a C++ compiler."""
     tensorboard: bool = True
     """Write TensorBoard events beside the logs."""
     wandb: str = Field("", max_length=128)

@@ -7,21 +7,26 @@ environments draw from the global generators of the process, those are put back.
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec
 from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.gym import as_actions
-from understudy.envs.played_env import LONGEST_EPISODE, PlayedEnv, endless_episode
-from understudy.envs.vector.contract import VectorEnv, first_true
+from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
+from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
+from understudy.nn.deployed import Deployed
+from understudy.run.config import RunConfig
+from understudy.run.environments import MakeEnvs, make_vector_env
 
 RESAMPLES = 2000
 
@@ -70,6 +75,38 @@ def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tupl
     return float(low), float(high)
 
 
+def evaluate_run(
+    config: RunConfig,
+    policy: Policy,
+    episodes: int,
+    *,
+    greedy: bool = True,
+    on_step: Callable[[int, int], None] | None = None,
+    between: Callable[[], None] | None = None,
+    make_envs: MakeEnvs | None = None,
+    shared: VectorEnv | None = None,
+) -> Evaluation:
+    """A run's evaluation: its environment, its seed, its reference score. `shared`: environments that exist.
+
+    `between` is called between steps of the environments, and may raise to stop it.
+    """
+    wishes: dict[str, Any] = {
+        "greedy": greedy,
+        "reference": config.env.reference,
+        "on_step": on_step,
+        "between": between,
+    }
+    timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
+    if config.env.simulator == "gymnasium":
+        spec = policy.spec if isinstance(policy, Deployed) else None
+        return evaluate_policy(policy, config.env.id, episodes, config.seed, spec=spec, step_timeout=timeout, **wishes)
+    with own_global_generators(config.seed), ExitStack() as opened:
+        played = shared or opened.enter_context(
+            closing(make_vector_env(config.env, episodes, make_envs, step_timeout=timeout))
+        )
+        return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.env.id, **wishes)
+
+
 def evaluate_policy(
     policy: Policy,
     env_id: str,
@@ -99,48 +136,9 @@ def evaluate_policy(
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
             raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
-        returns, lengths = _played(policy, envs, seed, greedy, on_step or _ignore, between or _go_on)
-    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), reference)
-
-
-def _ignore(done: int, episodes: int) -> None:
-    """Nobody wants to know."""
-
-
-def _go_on() -> None:
-    """Nobody wants to stop."""
-
-
-def _played(
-    policy: Policy,
-    envs: list[PlayedEnv],
-    seed: int,
-    greedy: bool,
-    on_step: Callable[[int, int], None],
-    between: Callable[[], None],
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Returns and lengths of one episode in each environment."""
-    space, episodes, rng = envs[0].spec.action, len(envs), stream(seed, "eval")
-    current = []
-    for number, env in enumerate(envs):
-        between()
-        current.append(env.begin(simulator_seed(derived_seed(seed, "eval", number)), f"evaluation episode {number}"))
-    returns, lengths, done = np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, bool)
-    carry = policy.initial(episodes)
-    while not done.all():
-        obs = {name: torch.from_numpy(np.stack([groups[name] for groups in current])) for name in current[0]}
-        actions, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-        batch = as_actions(actions.cpu().numpy(), space)
-        for i in np.flatnonzero(~done):
-            between()
-            seen, reward, terminated, truncated = envs[i].step(batch[i])
-            returns[i] += reward
-            lengths[i] += 1
-            done[i] = terminated or truncated
-            if not done[i]:  # once all is over nothing may be legal, and the batch still asks the policy
-                current[i] = seen
-        on_step(int(done.sum()), episodes)
-    return returns, lengths
+        singly = SingleEpisodes(envs, seed, between or _go_on)
+        returns, lengths = play_episodes(policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on)
+    return Evaluation(returns, lengths, reference)
 
 
 def evaluate_in_vector_env(
@@ -156,28 +154,105 @@ def evaluate_in_vector_env(
     max_steps: int = LONGEST_EPISODE,
     name: str = "custom",
 ) -> Evaluation:
-    """The first episodes of a vector world's first environments, from a fixed seed; what comes after is not counted.
+    """The first episodes of a vector's first environments, from a fixed seed; what comes after is not counted.
 
     As in `evaluate_policy`, `between` may stop it and no episode may last longer than `max_steps`; errors call the
-    world's environment by `name`.
+    environment by `name`.
     """
+
+    def check(playing: Tensor, lengths: Tensor) -> None:
+        if bool((playing & (lengths >= max_steps)).any()):
+            raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
+
     with own_global_generators(seed):
-        rng, count = stream(seed, "eval"), vector_env.count
-        obs, carry = vector_env.reset(derived_seed(seed, "eval")), policy.initial(count)
-        returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-        playing = torch.arange(count) < episodes
-        while bool(playing.any()):
-            if between is not None:
-                between()
-            action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
-            step = vector_env.step(action)
-            counts = playing & step.valid.cpu()
-            returns += torch.where(counts, step.reward.cpu().double(), 0.0)
-            lengths += counts
-            playing &= ~(step.terminated | step.truncated).cpu()
-            obs = step.obs
-            if bool((playing & (lengths >= max_steps)).any()):
-                raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
-            if on_step is not None:
-                on_step(episodes - int(playing.sum()), episodes)
-    return Evaluation(tuple(returns[:episodes].tolist()), tuple(lengths[:episodes].tolist()), reference)
+        returns, lengths = play_episodes(
+            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, check
+        )
+    return Evaluation(returns, lengths, reference)
+
+
+def _ignore(done: int, episodes: int) -> None:
+    """Nobody wants to know."""
+
+
+def _go_on() -> None:
+    """Nobody wants to stop."""
+
+
+def _any_length(playing: Tensor, lengths: Tensor) -> None:
+    """Somebody else looks after it."""
+
+
+class Playable(Protocol):
+    """As much of a vector of environments as playing takes."""
+
+    @property
+    def count(self) -> int: ...
+
+    def reset(self, seed: int) -> Obs: ...
+
+    def step(self, action: Tensor) -> Step: ...
+
+
+def play_episodes(
+    policy: Policy,
+    envs: Playable,
+    episodes: int,
+    seed: int,
+    greedy: bool,
+    on_step: Callable[[int, int], None],
+    between: Callable[[], None],
+    check: Callable[[Tensor, Tensor], None] = _any_length,
+) -> tuple[tuple[float, ...], tuple[int, ...]]:
+    """Returns and lengths of one episode in each of the first environments."""
+    rng, count = stream(seed, "eval"), envs.count
+    obs, carry = envs.reset(derived_seed(seed, "eval")), policy.initial(count)
+    returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+    playing = torch.arange(count) < episodes
+    while bool(playing.any()):
+        between()
+        action, carry = policy.act(obs, carry, greedy=greedy, rng=rng)
+        step = envs.step(action)
+        counts = playing & step.valid.cpu()
+        returns += torch.where(counts, step.reward.cpu().double(), 0.0)
+        lengths += counts
+        playing &= ~(step.terminated | step.truncated).cpu()
+        obs = step.obs
+        check(playing, lengths)
+        on_step(episodes - int(playing.sum()), episodes)
+    return tuple(returns[:episodes].tolist()), tuple(lengths[:episodes].tolist())
+
+
+@final
+class SingleEpisodes:
+    """Environments that are stepped one by one, each for one episode from a seed of its own; where that is over, its
+    last observation but one stays: once all is over nothing may be legal, and the policy is still asked."""
+
+    def __init__(self, envs: list[PlayedEnv], seed: int, between: Callable[[], None]) -> None:
+        self._envs, self._seed, self._between = envs, seed, between
+        self._seen: list[Groups] = []
+        self._over = np.zeros(len(envs), bool)
+        self.count = len(envs)
+
+    def reset(self, seed: int) -> Obs:
+        for number, env in enumerate(self._envs):
+            self._between()
+            own = simulator_seed(derived_seed(self._seed, "eval", number))
+            self._seen.append(env.begin(own, f"evaluation episode {number}"))
+        return self._obs()
+
+    def step(self, action: Tensor) -> Step:
+        actions = as_actions(action.cpu().numpy(), self._envs[0].spec.action)
+        rewards, ends = np.zeros(self.count), np.zeros((2, self.count), bool)
+        valid = ~self._over
+        for i in np.flatnonzero(valid):
+            self._between()
+            seen, rewards[i], ends[0, i], ends[1, i] = self._envs[i].step(actions[i])
+            if not ends[:, i].any():
+                self._seen[i] = seen
+        self._over |= ends.any(0)
+        obs, (terminated, truncated) = self._obs(), torch.from_numpy(ends)
+        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), {})
+
+    def _obs(self) -> Obs:
+        return {name: torch.from_numpy(np.stack([groups[name] for groups in self._seen])) for name in self._seen[0]}

@@ -3,7 +3,8 @@
 Checking every update would cost every update. Instead a verified copy of the whole state is kept from the
 last check; when a check fails, the run is rewound to it and replayed (it is exact to the bit) one update at a
 time until the guilty one is found, and the state before that update is what remains. Where simulators cannot be put
-back, nothing can be replayed: the verified state is what remains.
+back, nothing can be replayed: the verified state is what remains. Large state is not copied: the files that hold it
+stay while the guard may go back to them.
 """
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ import torch
 
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.files import sha256_bytes
-from understudy.core.spec import ActionSpace, Box, Discrete
+from understudy.core.spec import ActionSpace, Box, Discrete, Spec
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
@@ -24,7 +24,7 @@ from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
 from understudy.run.progress import SILENT, Reporter
-from understudy.sources.collect import collect, play, recipe_spec
+from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,11 @@ def space_of(recording: Recording) -> ActionSpace:
 def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
     """Play a recipe; levels of runs mean what they mean now, `resolve_recipe` tells what that is."""
     recipe = resolve_recipe(recipe)
-    policies = recipe_policies(recipe, recipe_spec(recipe))
+    spec = recipe_spec(recipe)
+    policies = recipe_policies(recipe, spec)
     torch.set_num_threads(1)  # a policy's last bits depend on it, and so would the dataset's
     with reporter.task("collecting", recipe.episodes, "episodes") as advance:
-        return collect(recipe, policies, advance)
+        return collect(recipe, policies, advance, spec)
 
 
 def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Dataset:
@@ -202,8 +203,11 @@ def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Da
     return open_store(path)
 
 
-def resolve_dataset(settings: DataSettings, env_id: str, reporter: Reporter = SILENT) -> Prepared:
-    """The dataset a config names; if it names a fingerprint, the content must have it."""
+def resolve_dataset(
+    settings: DataSettings, env_id: str, reporter: Reporter = SILENT, spec: Spec | None = None
+) -> Prepared:
+    """The dataset a config names; if it names a fingerprint, the content must have it. `spec`: the environment's, if it
+    is known already."""
     if settings.recipe is not None:
         played = make_dataset(settings.recipe, reporter)
         if settings.mends():
@@ -211,7 +215,8 @@ def resolve_dataset(settings: DataSettings, env_id: str, reporter: Reporter = SI
             played = Dataset.from_episodes(mended.episodes(), played.spec.action, name=played.name)
         prepared = choose_from(played, settings)
     else:
-        prepared = prepare(settings.path, space_of_env(env_id), settings, "float32", reporter)
+        space = space_of_env(env_id) if spec is None else spec.action
+        prepared = prepare(settings.path, space, settings, "float32", reporter)
     found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"

@@ -7,28 +7,20 @@
 (`Learner.update`) and around these lines: logs, evaluations, checkpoints, each at its own interval, in this order.
 """
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn, final
 
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.files import write_json
-from understudy.core.protocols import Metrics, Policy
-from understudy.core.rng import own_global_generators
-from understudy.core.state import capture, nonfinite
-from understudy.core.stopping import SIGNALS, StoppedError, listen
-from understudy.envs.vector.contract import VectorEnv
-from understudy.envs.vector.step_timeout import STEP_TIMEOUT
-from understudy.nn.deployed import Deployed
-from understudy.run.checkpoint import CARD_FACT, save_checkpoint
+from understudy.core.protocols import Metrics
+from understudy.core.state import capture, nonfinite, place_large_state
+from understudy.core.stopping import StoppedError, stop_signals
+from understudy.run.checkpoint import CARD_FACT, SEGMENTS, save_checkpoint
 from understudy.run.config import RunConfig
-from understudy.run.environments import MakeEnvs, make_vector_env
-from understudy.run.evaluate import Evaluation, evaluate_in_vector_env, evaluate_policy
+from understudy.run.environments import MakeEnvs
+from understudy.run.evaluate import Evaluation, evaluate_run
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.history import FACT, Best, History, best_evaluation, check_best
 from understudy.run.identity import identity
@@ -99,6 +91,7 @@ class Loop:
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
+        place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
         self.best = before.best or best_evaluation(run)
@@ -228,7 +221,7 @@ class Loop:
     def _evaluate(self, metrics: Metrics) -> Evaluation:
         policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = evaluate(
+            evaluation = evaluate_run(
                 self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed
             )
         except UnderstudyError:  # stopped, or the environment failed
@@ -299,78 +292,3 @@ class Loop:
         }
         write_json(self.run.result_file, result)
         return result
-
-
-def evaluate(
-    config: RunConfig,
-    policy: Policy,
-    episodes: int,
-    *,
-    greedy: bool = True,
-    on_step: Callable[[int, int], None] | None = None,
-    between: Callable[[], None] | None = None,
-    make_envs: MakeEnvs | None = None,
-    shared: VectorEnv | None = None,
-) -> Evaluation:
-    """A run's evaluation: its environment, its seed, its reference score. `shared`: a world that is there already.
-
-    `between` is called between steps of the environments, and may raise to stop it.
-    """
-    reference, name = config.env.reference, config.env.id
-    if config.env.simulator != "gymnasium":
-        with own_global_generators(config.seed), ExitStack() as opened:
-            played = shared or opened.enter_context(
-                closing(make_vector_env(config.env, episodes, make_envs, step_timeout=_patience(config)))
-            )
-            return evaluate_in_vector_env(
-                policy,
-                played,
-                episodes,
-                config.seed,
-                greedy=greedy,
-                reference=reference,
-                on_step=on_step,
-                between=between,
-                name=name,
-            )
-    return evaluate_policy(
-        policy,
-        name,
-        episodes,
-        config.seed,
-        greedy=greedy,
-        spec=policy.spec if isinstance(policy, Deployed) else None,
-        reference=reference,
-        on_step=on_step,
-        between=between,
-        step_timeout=_patience(config),
-    )
-
-
-def _patience(config: RunConfig) -> float:
-    return max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
-
-
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM while inside; the loop looks at the list between updates.
-
-    Who asks twice wants it now: that one is heard by whoever listened before.
-    """
-    received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if received:
-            listen(before)
-            signal.raise_signal(number)
-        received.append(number)
-
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    listen(dict.fromkeys(SIGNALS, note))
-    try:
-        yield received
-    finally:
-        listen(before)

@@ -62,7 +62,7 @@ def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
     """`last` is the newest whole checkpoint; a number must be there and whole."""
     updates = updates_named(name)
     if updates is None:
-        found, broken = newest_checkpoint(run.checkpoints)
+        found, broken = newest_checkpoint(run.checkpoints, large=False)
         if found is None:
             told = f" Broken: {' '.join(broken)}" if broken else ""
             raise CheckpointError(f"run '{run.path}'", f"has no whole checkpoint.{told}")

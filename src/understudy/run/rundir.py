@@ -3,7 +3,7 @@
 config.yaml   resolved, complete            meta.json     versions, git, host, argv, dataset
 metrics.jsonl one line per log              eval.jsonl    one line per evaluation (damaged ones: *.damaged-1.jsonl)
 timing.jsonl  everything the clock decides  tensorboard/  event files
-checkpoints/  latest → 000020000/           policy/       final and best, deployable
+checkpoints/  latest → 000020000/, segments policy/       final and best, deployable
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
 export/       as ONNX or TorchScript        result.json   written last: its presence means "finished"
 """
@@ -18,7 +18,7 @@ from typing import Any, final
 from understudy.core.errors import RunError
 from understudy.core.files import discard, read_json, write_bytes, write_json
 from understudy.core.lock import lock_folder, release
-from understudy.run.checkpoint import NUMBERED
+from understudy.run.checkpoint import NUMBERED, SEGMENTS, collect_segments
 from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
 from understudy.run.logs import SCORE, read_lines
@@ -114,7 +114,7 @@ class RunDir:
 
     def clear_leftovers(self) -> None:
         """Remove what a process left that died. Only the holder of the lock may."""
-        for folder in (self.path, self.checkpoints, self.policies, self.plots):
+        for folder in (self.path, self.checkpoints, self.checkpoints / SEGMENTS, self.policies, self.plots):
             for entry in folder.glob(".*"):
                 if found := LEFTOVER.fullmatch(entry.name):
                     original = folder / found["name"]
@@ -123,6 +123,7 @@ class RunDir:
                         entry.rename(original)  # it died before the new policy had the name
                     else:
                         discard(entry)
+        collect_segments(self.checkpoints, {})
 
     def evaluations(self, names: tuple[str, ...] = SCORE) -> list[dict[str, Any]]:
         """The lines of eval.jsonl, each with these names."""

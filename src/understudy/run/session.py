@@ -19,14 +19,15 @@ from understudy.data.stores.store import is_store, store_recipe
 from understudy.nn.deployed import Deployed
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
+from understudy.run.compiler import settle_compile
 from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation
+from understudy.run.evaluate import Evaluation, evaluate_run
 from understudy.run.history import recall
 from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
-from understudy.run.loop import InterruptedRunError, Loop, Watcher, evaluate
+from understudy.run.loop import InterruptedRunError, Loop, Watcher
 from understudy.run.meta import describe_run
 from understudy.run.policies import find_checkpoint, load_policy
 from understudy.run.prediction import predict
@@ -86,7 +87,7 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
 
     def predict(
         self,
@@ -141,7 +142,8 @@ def _begin(
     with run.locked():
         run.check_free()
         code_digests(config)  # as they are now: data may take long to collect, and files change
-        config, learner = preflight(settled_data(config), reporter, ready, make_envs)
+        config = settle_compile(settled_data(config), reporter.say)
+        config, learner = preflight(config, reporter, ready, make_envs)
         with closing(learner):
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))

@@ -22,9 +22,9 @@ from understudy.core.state import Static
 from understudy.envs.vector.contract import Resumable, Step, VectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.sources import SourceInputs
-from understudy.sources.episode_log import EpisodeLog
-from understudy.sources.rollout_actor import rollout_actor, stacked
-from understudy.sources.rollout_storage import RolloutStorage
+from understudy.sources.playing.episode_log import EpisodeLog
+from understudy.sources.playing.rollout_actor import rollout_actor, stacked
+from understudy.sources.playing.rollout_storage import RolloutStorage
 
 YIELDS = Rollout
 INTERVALS = {"updates": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
@@ -79,7 +79,7 @@ class RolloutSource:
     """What the policy sees next [N, …]."""
     carry: Carry
     explore: torch.Generator
-    standing: dict[str, Tensor]
+    env_state: dict[str, Tensor]
     """Where the simulators stand; empty if they cannot tell."""
     log: EpisodeLog
     rollouts: int = 0
@@ -89,7 +89,7 @@ class RolloutSource:
     """They belong to the algorithm; their facts are `Rollout.extra[name/fact]`."""
     recorder_carries: dict[str, Carry] = field(default_factory=dict)
     """What each of them remembers: as the policy, nothing across episodes."""
-    place: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
+    envs_at: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of rollouts and the random state with which the world stands where it stands: other ones were
     restored from a checkpoint, and the world must follow."""
     terms: Static[Mapping[str, Tensor]] = field(default_factory=dict)
@@ -111,12 +111,12 @@ class RolloutSource:
         device = device or torch.device("cpu")
         obs = _copied(envs.reset(derived_seed(seed, "rollout")), device)
         carry = _detached(policy.initial(envs.count), device)
-        standing = envs.save() if isinstance(envs, Resumable) else {}
+        env_state = envs.save() if isinstance(envs, Resumable) else {}
         log = EpisodeLog.empty(envs.count)
         explore = stream(seed, "explore")
-        source = cls(envs, rollout_length, seed, device, obs, carry, explore, standing, log, recorders=recorders)
+        source = cls(envs, rollout_length, seed, device, obs, carry, explore, env_state, log, recorders=recorders)
         source._begin_recording()
-        source._note_place()
+        source._note_envs()
         return source
 
     def next(self, policy: ExplorationPolicy) -> Rollout:
@@ -136,7 +136,7 @@ class RolloutSource:
 
     @torch.no_grad()
     def _play(self, policy: ExplorationPolicy) -> Rollout:
-        anew = not self._in_place() and self._follow(policy)
+        anew = not self._envs_in_place() and self._follow(policy)
         storage = RolloutStorage(self.rollout_length, self.obs, self.device)
         player = rollout_actor(policy, self.rollout_length, self.envs.count, self.explore, self.device)
         before = carry = self.carry
@@ -156,19 +156,19 @@ class RolloutSource:
         self.terms = rollout.reward_terms
         self.rollouts += 1
         self.env_steps += int(rollout.valid.sum())
-        if isinstance(self.envs, Resumable) and self.standing:
-            self.standing = self.envs.save()
-        self._note_place()
+        if isinstance(self.envs, Resumable) and self.env_state:
+            self.env_state = self.envs.save()
+        self._note_envs()
         return rollout
 
     @property
     def exact(self) -> bool:
         """Simulators that cannot say where they stand begin new episodes after a resume."""
-        return bool(self.standing)
+        return bool(self.env_state)
 
     def envs_moved(self) -> None:
         """Put the environments back, or begin new episodes, before the next rollout."""
-        self.place = (-1, self.place[1])
+        self.envs_at = (-1, self.envs_at[1])
 
     def feedback(self, rows: Mapping[str, Tensor]) -> None:
         """Every step is learned from once, whatever is thought of it."""
@@ -221,19 +221,19 @@ class RolloutSource:
         fresh = owner.initial(self.envs.count)
         return tuple(torch.where(_wide(begins, old), new, old) for old, new in zip(carry, fresh, strict=True))
 
-    def _note_place(self) -> None:
-        self.place = (self.rollouts, self.explore.get_state())
+    def _note_envs(self) -> None:
+        self.envs_at = (self.rollouts, self.explore.get_state())
 
-    def _in_place(self) -> bool:
-        return self.place[0] == self.rollouts and torch.equal(self.place[1], self.explore.get_state())
+    def _envs_in_place(self) -> bool:
+        return self.envs_at[0] == self.rollouts and torch.equal(self.envs_at[1], self.explore.get_state())
 
     def _follow(self, policy: ExplorationPolicy) -> bool:
         """Put the world where the restored state says, or, if it cannot be put there, at the start of new episodes.
 
         True in the second case.
         """
-        if isinstance(self.envs, Resumable) and self.standing:
-            self.obs = _copied(self.envs.load(self.standing), self.device)
+        if isinstance(self.envs, Resumable) and self.env_state:
+            self.obs = _copied(self.envs.load(self.env_state), self.device)
             return False
         self.obs = _copied(self.envs.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
         self.carry = _detached(policy.initial(self.envs.count), self.device)

@@ -34,7 +34,7 @@ from understudy.run.rundir import RunDir
 from understudy.run.session import Run
 from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card
 from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
-from understudy.tools.parity import ExportError, Parity, Runner, compare
+from understudy.tools.parity import ExportError, Parity, Runner, measure_parity
 from understudy.tools.portable import Portable
 from understudy.tools.torchscript_file import run_torchscript, torchscript_bytes
 from understudy.tools.training_facts import training_facts
@@ -129,7 +129,7 @@ def write_export(
     with working_folder(folder, "draft") as drafts:
         draft = drafts / kind.file
         write_new(draft, _content(kind, portable, f"policy as {format}"))
-        parity = compare(policy, portable, kind.load(draft.read_bytes(), portable), f"policy as {format}")
+        parity = measure_parity(policy, portable, kind.load(draft.read_bytes(), portable), f"policy as {format}")
         told = {"format": format, "bytes": draft.stat().st_size, "sha256": sha256_file(draft), **kind.facts()}
         told |= {"check": parity.to_json(), "torch": versions()["torch"], "understudy": versions()["understudy"]}
         folder.mkdir(exist_ok=True)

@@ -53,7 +53,7 @@ class Parity:
         }
 
 
-def compare(policy: Deployed, portable: Portable, run: Runner, where: str) -> Parity:
+def measure_parity(policy: Deployed, portable: Portable, run: Runner, where: str) -> Parity:
     """The largest difference between a loaded file and the live policy; more than the tolerance is refused.
 
     At each step both are given the live policy's carry: a difference is of this step, not of all before it.

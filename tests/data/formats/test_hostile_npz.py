@@ -146,15 +146,6 @@ def test_other_ways_of_packing_are_refused(tmp_path: Path, method: int) -> None:
     assert peak < 2e6
 
 
-def test_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
-    content = io.BytesIO()
-    np.savez(content, observations=np.ones((500, 3)), actions=np.zeros((500, 1)), timeouts=np.ones(500, bool))
-    whole = content.getvalue()
-    for length in range(0, len(whole), 512):
-        (tmp_path / "x.npz").write_bytes(whole[:length])
-        refuse(tmp_path / "x.npz", "not a readable npz file")
-
-
 def test_wrong_magic_is_refused(tmp_path: Path) -> None:
     for magic in (
         b"\x93NUMPZ\x01\x00",

@@ -9,12 +9,12 @@ from typing import Any
 import minari  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hdf5_makers import odd_episodes
 
+from hdf5_makers import odd_episodes
 from understudy.core.errors import DataError, MissingPackageError
 from understudy.core.spec import Box, Discrete
 from understudy.data.dataset import Dataset
-from understudy.data.formats.minari.download import download_minari
+from understudy.data.formats.minari.published import download_minari
 from understudy.data.formats.minari.reader import open_minari
 from understudy.data.formats.minari.writer import write_minari
 from worlds import random_dataset
@@ -115,7 +115,7 @@ def test_offline_is_told_at_once(monkeypatch: pytest.MonkeyPatch, root: Path) ->
 
 def test_up_to_the_wire(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     """Somebody answers, but sends nothing: the client's error in our words, or which client is missing."""
-    monkeypatch.setattr("understudy.data.formats.minari.download._reach", lambda remote, where: None)
+    monkeypatch.setattr("understudy.data.formats.minari.published._reach", lambda remote, where: None)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     missing = importlib.util.find_spec("huggingface_hub") is None

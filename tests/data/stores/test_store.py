@@ -6,16 +6,13 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
 
-from plain_data import FEW, mutations
 from understudy.core.errors import DataError
 from understudy.core.files import read_sealed, seal
 from understudy.core.protocols import Demand
@@ -118,13 +115,6 @@ def test_a_harmed_column_is_named(path: Path, harm: Callable[[Path], None], name
         open_store(path)
 
 
-@pytest.mark.parametrize("harm", [_empty, _cut, _to_folder, Path.unlink])
-def test_a_harmed_manifest_is_refused(path: Path, harm: Callable[[Path], None]) -> None:
-    harm(path / MANIFEST)
-    with pytest.raises(DataError, match="not a readable store"):
-        open_store(path)
-
-
 def test_a_stray_column_is_named(path: Path) -> None:
     shutil.copy(path / "action.npy", path / "next_action.npy")
     with pytest.raises(DataError, match="column 'next_action': is not described by the manifest"):
@@ -138,17 +128,8 @@ def forge(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     (path / MANIFEST).write_bytes(seal(manifest))
 
 
-def test_whatever_a_sealed_manifest_says_only_our_error_escapes(path: Path) -> None:
+def test_a_shape_beyond_any_memory_is_refused(path: Path) -> None:
     sound = read_sealed(path / MANIFEST)
-
-    @FEW
-    @given(mutations(sound))
-    def say(manifest: dict[str, Any]) -> None:
-        (path / MANIFEST).write_bytes(seal(manifest))
-        with suppress(DataError):
-            open_store(path)
-
-    say()
     for shape in ([10**4200] * 14, [-1], [2**63, 0]):
         sound["columns"]["reward"]["shape"] = shape
         (path / MANIFEST).write_bytes(seal(sound))

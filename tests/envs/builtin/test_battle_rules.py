@@ -15,10 +15,10 @@ from understudy.envs.builtin.battle.rules import (
     Battle,
     Creature,
     Team,
+    battle_action_mask,
     damage,
     draw_team,
     effectiveness,
-    legal_actions,
     order,
     play_turn,
 )
@@ -72,34 +72,34 @@ def test_a_hit_always_hurts() -> None:
 
 
 def test_at_first_everything_is_legal_but_to_switch_to_the_one_who_fights() -> None:
-    legal = legal_actions((team(), team()), 0)
+    legal = battle_action_mask((team(), team()), 0)
     assert legal.tolist() == [True] * MOVES + [False] + [True] * (TEAM - 1)
 
 
 def test_a_move_without_uses_left_is_not_legal_and_strike_never_ends() -> None:
     mine = team()
     mine.uses[0] = [0, 0, 3, 0]
-    assert legal_actions((mine, team()), 0)[:MOVES].tolist() == [True, False, True, False]
+    assert battle_action_mask((mine, team()), 0)[:MOVES].tolist() == [True, False, True, False]
 
 
 def test_the_fainted_are_not_sent() -> None:
     mine = team()
     mine.health = [100, 0, 50, 0, 0, 1]
-    assert legal_actions((mine, team()), 0)[MOVES:].tolist() == [False, False, True, False, False, True]
+    assert battle_action_mask((mine, team()), 0)[MOVES:].tolist() == [False, False, True, False, False, True]
 
 
 def test_who_lost_its_fighter_must_send_another() -> None:
     mine = team()
     mine.health = [0, 0, 50, 100, 100, 100]
-    assert np.flatnonzero(legal_actions((mine, team()), 0)).tolist() == [6, 7, 8, 9]
+    assert np.flatnonzero(battle_action_mask((mine, team()), 0)).tolist() == [6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("loser", [0, 1])
 def test_nothing_is_legal_once_a_side_is_beaten(loser: int) -> None:
     battle = (team(), team())
     battle[loser].health = [0] * TEAM
-    assert not legal_actions(battle, 0).any()
-    assert not legal_actions(battle, 1).any()
+    assert not battle_action_mask(battle, 0).any()
+    assert not battle_action_mask(battle, 1).any()
 
 
 @pytest.mark.parametrize("fast", [0, 1])

@@ -16,7 +16,7 @@ from understudy.envs.builtin.controllers import CONTROLLERS, make_controller
 from understudy.envs.facts import time_limit
 from understudy.envs.gym import Env, env_spec, make_env
 from understudy.run.loading import resolve_dataset
-from understudy.sources.collect import play
+from understudy.sources.playing.collect import play
 
 pytest.importorskip(
     "pybullet_envs_gymnasium", reason="PyBullet is not installed; to run these tests: pip install '.[bullet]'"

@@ -8,14 +8,14 @@ import pytest
 from recordings import record, recording
 
 from understudy.core.errors import DataError
-from understudy.envs.physics.agreement import Physics, Steps, compare, following, sample_rows
+from understudy.envs.physics.agreement import Physics, Steps, compare_physics, following, sample_rows
 from understudy.envs.physics.stepping import find_stepper
 
 
 def physics(env_id: str, steps: Steps) -> Physics:
     stepper = find_stepper(env_id)
     assert stepper is not None
-    result = compare(stepper, steps)
+    result = compare_physics(stepper, steps)
     assert result is not None
     return result
 
@@ -225,8 +225,8 @@ def test_nothing_to_replay() -> None:
     stepper = find_stepper("Hopper-v5")
     assert stepper is not None
     cut_off = np.full((4, 11), 10.0)
-    assert compare(stepper, Steps(cut_off, np.zeros((4, 3)), cut_off)) is None
-    assert compare(stepper, Steps(cut_off[:0], np.zeros((0, 3)), cut_off[:0])) is None
+    assert compare_physics(stepper, Steps(cut_off, np.zeros((4, 3)), cut_off)) is None
+    assert compare_physics(stepper, Steps(cut_off[:0], np.zeros((0, 3)), cut_off[:0])) is None
 
 
 def test_columns_must_be_of_one_length() -> None:

@@ -110,7 +110,7 @@ def test_the_value_gradient_is_that_of_the_graph(clip: float | None) -> None:
     (_, value), rows = networks(), batch(stream(2, "rows"))
     with torch.no_grad():
         found = value_slopes(trunk_of(value.trunk), rows.value_obs[SEEN], rows.value, rows.target, clip, 0.5)
-    values = value.judge(rows.value_obs[SEEN])
+    values = value(rows.value_obs[SEEN])
     error = (values - rows.target).square()
     if clip is not None:
         error = clipped_value_error(values, rows.value, rows.target, clip)
@@ -165,12 +165,19 @@ def test_compiled_or_not_it_is_the_same_to_the_bit(
 
 
 @pytest.mark.parametrize("schedule", ["constant", "adaptive"])
-@pytest.mark.parametrize("value_clip", [None, 0.3])
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"value_clip": None},
+        {"value_clip": 0.3, "normalize_advantage": "minibatch"},
+        {"critic_learning_rate": 3e-3, "clip": 0.02, "clip_schedule": "linear", "normalize_reward": True},
+    ],
+)
 def test_fused_steps_are_those_of_the_algorithm(
-    schedule: str, value_clip: float | None, monkeypatch: pytest.MonkeyPatch
+    schedule: str, others: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that do not count and a rate that adapts included; only rounding differs."""
-    settings: dict[str, Any] = {"schedule": schedule, "entropy_coef": 0.01, "epochs": 2, "value_clip": value_clip}
+    settings: dict[str, Any] = {"schedule": schedule, "entropy_coef": 0.01, "epochs": 2, **others}
     fused_state, fused_metrics = learned(plain_ppo(**settings))
     through_the_graph(monkeypatch)
     state, metrics = learned(plain_ppo(**settings))
@@ -181,6 +188,27 @@ def test_fused_steps_are_those_of_the_algorithm(
         other = fused_state[name]
         assert isinstance(other, Tensor)
         assert torch.allclose(other, leaf, atol=1e-5), name
+
+
+@pytest.mark.parametrize("schedule", ["constant", "adaptive"])
+@pytest.mark.parametrize("role", [{"memory": {"kind": "gru", "units": 4}}, {"hidden": [8], "layer_norm": True}])
+def test_networks_that_are_not_plain_take_the_very_steps_of_the_algorithm(
+    schedule: str, role: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Side by side, the critic an epoch behind if the rate adapts: to the bit, and in all they tell."""
+    found = []
+    for fused in (True, False):
+        if not fused:
+            through_the_graph(monkeypatch)
+        others: dict[str, Any] = {"epochs": 3, "minibatches": 3, "normalize_advantage": "minibatch", "target_kl": 1e-3}
+        algorithm = build_ppo(SPEC, 4, actor=role, critic=role, schedule=schedule, **others)
+        played = replace(rollout(40, 4), carry=algorithm.policy.initial(4))
+        told = [algorithm.update(played).metrics for _ in range(2)]
+        found.append((capture(algorithm), told))
+        assert (float(algorithm.rates["policy"]) != 1e-3) == (schedule == "adaptive")
+    (state, told), (plain_state, plain_told) = found
+    assert differences(state, plain_state) == []
+    assert [differences(dict(one), dict(other)) for one, other in zip(told, plain_told, strict=True)] == [[], []]
 
 
 def counting(function: Callable[..., Any], calls: list[str], name: str) -> Callable[..., Any]:
@@ -250,12 +278,12 @@ def test_a_formula_with_its_slope_is_the_formula_to_the_bit() -> None:
     assert torch.equal(slope, torch.autograd.grad(plain.sum(), value)[0])
 
 
-def test_what_is_shared_or_gains_nothing_takes_the_plain_path() -> None:
+def test_what_is_shared_takes_the_plain_path() -> None:
     memory = {"memory": {"kind": "gru", "units": 4}}
     cases: list[tuple[bool, dict[str, Any]]] = [
         (True, {}),
         (True, {"schedule": "constant", "actor": memory, "critic": memory}),
-        (False, {"schedule": "adaptive", "actor": memory, "critic": memory}),
+        (True, {"schedule": "adaptive", "actor": memory, "critic": memory}),
         (True, {"schedule": "adaptive", "actor": {"distribution": {"kind": "beta"}}}),
         (False, {"schedule": "constant", "actor": memory, "critic": {**memory, "share_memory": True}}),
     ]

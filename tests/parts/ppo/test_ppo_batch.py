@@ -3,7 +3,7 @@
 import torch
 
 from understudy.core.rng import stream
-from understudy.parts.ppo.batch import RESETS, VALID, PPOBatch
+from understudy.parts.ppo.batch import RESETS, VALID, PPOBatch, Tally
 
 
 def batch(**extra: torch.Tensor) -> PPOBatch:
@@ -38,3 +38,10 @@ def test_with_memory_a_minibatch_is_whole_environments_of_which_something_counts
     assert sorted(float(one.action[0, 0]) for one in chosen) == [0.0, 2.0]
     assert all(one.action.shape == (11, 1) for one in chosen)
     assert sorted(len(one.counted(one.action)) for one in chosen) == [10, 11]
+
+
+def test_a_first_minibatch_says_nothing_of_how_far_the_policy_moved() -> None:
+    tally, nothing = Tally(), torch.zeros(())
+    for expected in (False, True):
+        tally.note_policy(nothing, nothing, torch.full((5,), 2.0))
+        assert tally.moved_beyond(0.1) is expected

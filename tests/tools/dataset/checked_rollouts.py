@@ -13,7 +13,7 @@ from understudy.data.transforms import Mending, mend
 from understudy.envs.gym import make_env
 from understudy.run.config import apply_override
 from understudy.tools.dataset.check import Report, check_dataset
-from understudy.tools.dataset.reference_env import quiet_versions
+from understudy.tools.dataset.reference_env import open_world, quiet_versions
 
 PENDULUM = Box((-2.0,), (2.0,))
 
@@ -43,7 +43,7 @@ def recording(episodes: list[Episode], **facts: Any) -> Recording:
 
 
 def check(episodes: list[Episode], env_id: str | None = None, **facts: Any) -> Report:
-    return check_dataset(recording(episodes, **facts), env_id)
+    return check_dataset(recording(episodes, **facts), open_world(env_id) if env_id else None)
 
 
 def found(report: Report, level: str) -> dict[str, str]:

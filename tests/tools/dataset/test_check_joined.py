@@ -10,6 +10,7 @@ from checked_rollouts import PENDULUM, check, cut, found, frozen_lake, mended, r
 
 from understudy.data.episode import Episode
 from understudy.tools.dataset.check import check_dataset, check_file
+from understudy.tools.dataset.reference_env import open_world
 from worlds import real_data
 
 
@@ -38,7 +39,7 @@ def test_joints_are_seen_by_replaying_them(pendulum: list[Episode], truncated: b
     assert "for they break off every 200 steps" in message
     assert "breaks" not in found(report, "warning")
     assert report.settings == ["episode_steps=200"]
-    again = check_dataset(mended(report, log, PENDULUM), "Pendulum-v1")
+    again = check_dataset(mended(report, log, PENDULUM), open_world("Pendulum-v1"))
     assert again.passed
     assert again.survey is not None
     assert again.survey.lengths.tolist() == [200] * 4

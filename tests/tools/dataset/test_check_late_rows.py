@@ -12,7 +12,7 @@ from understudy.core.spec import Box
 from understudy.data.transforms import Transforms
 from understudy.run.config import apply_override
 from understudy.tools.dataset.check import check_file
-from understudy.tools.dataset.conversion import convert
+from understudy.tools.dataset.conversion import convert_file
 
 
 def shifted_rows(count: int = 4) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_rows_in_an_npz_file(env_id: str, tmp_path: Path) -> None:
     words: dict[str, Any] = {}
     for setting in report.settings:
         apply_override(words, setting)
-    convert(path, tmp_path / "mended", space=Box((-2.0,), (2.0,)), transforms=Transforms.parse(words))
+    convert_file(path, tmp_path / "mended", space=Box((-2.0,), (2.0,)), transforms=Transforms.parse(words))
     again = check_file(str(tmp_path / "mended"), "Pendulum-v1")
     assert again.passed
     assert again.survey is not None

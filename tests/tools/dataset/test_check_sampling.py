@@ -3,17 +3,22 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from checked_rollouts import PENDULUM, check, cut, found, odd_episode, recording, rollouts
 
+from understudy.cli.dataset_screens import remedy
 from understudy.core.errors import ConfigError, DataError, MissingPackageError
 from understudy.data.episode import Episode
 from understudy.data.recording import Recording
 from understudy.data.transforms import Mending
-from understudy.tools.dataset.check import SETTING, check_dataset
+from understudy.run.config import apply_override
+from understudy.tools.dataset.check import Report, check_dataset
+from understudy.tools.dataset.findings import Finding
 from understudy.tools.dataset.physics_sample import SAMPLE, gather, wanted_steps
+from understudy.tools.dataset.reference_env import open_world
 from understudy.tools.dataset.survey import survey
 from worlds import random_episodes
 
@@ -93,10 +98,10 @@ def test_a_recording_that_breaks_off(pendulum: list[Episode]) -> None:
         yield from pendulum[:2]
         raise DataError("dataset 'log'", "is damaged")
 
-    report = check_dataset(Recording("log", 600, play), "Pendulum-v1")
+    report = check_dataset(Recording("log", 600, play), open_world("Pendulum-v1"))
     assert "From episode 2 on: dataset 'log': is damaged." in found(report, "error")["unreadable"]
     assert report.physics is not None
-    nothing = check_dataset(Recording("log", 600, lambda: iter([])), "Pendulum-v1")
+    nothing = check_dataset(Recording("log", 600, lambda: iter([])), open_world("Pendulum-v1"))
     assert "no-episodes" in found(nothing, "error")
 
 
@@ -114,7 +119,7 @@ def test_recordings_are_walked_twice_and_keep_their_precision(pendulum: list[Epi
     log = Recording("log", 600, play, PENDULUM)
     check_dataset(log)
     assert walks == 1
-    check_dataset(log, "Pendulum-v1")
+    check_dataset(log, open_world("Pendulum-v1"))
     assert walks == 3
     sample = gather(log, survey(log), ())
     assert sample is not None
@@ -147,21 +152,35 @@ def test_unknown_finals_and_following_rewards_are_not_made_up(pendulum: list[Epi
     assert (np.isnan(sample.steps.following_rewards) == last).all()
 
 
-def test_every_mending_is_a_setting_of_fixes() -> None:
-    examples = {
-        "not_finite": "not_finite=drop",
-        "episode_steps": "episode_steps=1000",
-        "drop_columns": "drop_columns={state: [27, -1], other: [0]}",
-        "time_limit": "time_limit=1000",
-        "late_rewards": "late_rewards=true",
-        "actions_from": "actions_from=[-1, 1]",
-        "actions": "actions=clip",
+def test_every_setting_of_a_finding_is_written_as_a_command_line_reads_it() -> None:
+    settings: dict[str, tuple[Any, str]] = {
+        "not_finite": ("drop", "not_finite=drop"),
+        "episode_steps": (1000, "episode_steps=1000"),
+        "drop_columns": ({"state": [27, -1], "other": [0]}, "drop_columns={state: [27, -1], other: [0]}"),
+        "time_limit": (1000, "time_limit=1000"),
+        "late_rewards": (True, "late_rewards=true"),
+        "actions_from": ([-1.0, 0.5], "actions_from=[-1, 0.5]"),
+        "actions": ("clip", "actions=clip"),
     }
-    assert list(examples) == list(Mending.model_fields)
-    for text in examples.values():
-        matched = SETTING.match(f"{text}, if you like")
-        assert matched is not None
-        assert matched[0] == text
+    assert list(settings) == list(Mending.model_fields)
+    for name, (value, text) in settings.items():
+        words: dict[str, Any] = {}
+        apply_override(words, text)
+        assert Mending.parse(words) == Mending.parse({name: value}) != Mending()
+        finding = Finding("error", "any", "log: is wrong.", ", if you like", {name: value})
+        assert (finding.fix, finding.fix_within("data.")) == (f"{text}, if you like", f"data.{text}, if you like")
+        assert Report("log", "", [finding]).settings == [text]
+        assert remedy(finding) == f"fix: data.{text}, if you like"
+
+
+def test_of_several_settings_the_first_mends_and_the_others_are_told() -> None:
+    either = Finding("error", "any", "", " by hand", {"actions": "clip", "actions_from": ["low", "high"]})
+    assert Report("log", "", [either]).settings == ["actions=clip"]
+    assert remedy(either) == "fix: data.actions=clip, or data.actions_from=[low, high] by hand"
+    assert remedy(Finding("error", "any", "", "Mend data.actions=clip yourself.")) == "Mend data.actions=clip yourself."
+    later = Finding("error", "other", "", settings={"actions": "refuse"})
+    assert Report("log", "", [either, later]).settings == ["actions=clip"]
+    assert Report("log", "", [Finding("warning", "any", "", settings={"time_limit": 3})]).settings == []
 
 
 def test_whatever_the_numbers_are_there_is_a_report() -> None:
@@ -169,7 +188,7 @@ def test_whatever_the_numbers_are_there_is_a_report() -> None:
     replayed = 0
     for _ in range(80):
         episodes = [odd_episode(rng) for _ in range(rng.integers(0, 4))]
-        report = check_dataset(Recording("log", 60, episodes.__iter__), "Pendulum-v1")
+        report = check_dataset(Recording("log", 60, episodes.__iter__), open_world("Pendulum-v1"))
         replayed += report.physics is not None
         json.dumps(report.to_json("log"), allow_nan=False)
         assert report.findings

@@ -10,6 +10,7 @@ from understudy.core.spec import Box
 from understudy.data.episode import Episode
 from understudy.data.formats.readers import open_recording
 from understudy.tools.dataset.check import check_dataset
+from understudy.tools.dataset.reference_env import open_world
 from worlds import real_data
 
 
@@ -29,7 +30,7 @@ def test_any_symmetric_range_is_found_and_the_fix_is_one(pendulum: list[Episode]
     assert list(found(report, "error")) == ["action-scale"]
     assert f"recorded in [-{reach}, {reach}], and Pendulum-v1 takes [-2, 2]" in found(report, "error")["action-scale"]
     assert report.settings == [f"actions_from=[-{reach}, {reach}]"]
-    assert check_dataset(mended(report, wrong, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, wrong, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_a_real_file_times_three() -> None:
@@ -52,7 +53,7 @@ def test_a_simulator_with_contacts(env_id: str, half: float) -> None:
     report = check(scaled(episodes, 3), env_id)
     assert report.settings == [f"actions_from=[-{3 * half:g}, {3 * half:g}]"]
     box = Box((-half,) * episodes[0].actions.shape[1], (half,) * episodes[0].actions.shape[1])
-    assert check_dataset(mended(report, scaled(episodes, 3), box), env_id).passed
+    assert check_dataset(mended(report, scaled(episodes, 3), box), open_world(env_id)).passed
 
 
 def test_actions_outside_the_range_that_was_found(pendulum: list[Episode]) -> None:
@@ -78,7 +79,7 @@ def test_another_world_is_not_explained_by_a_scale(pendulum: list[Episode]) -> N
 def test_the_environments_own_units_are_left_alone(pendulum: list[Episode]) -> None:
     """Another simulator version is no other scale."""
     assert check(pendulum, "Pendulum-v1").settings == []
-    hopper = check_dataset(open_recording(str(real_data("hopper_opolo_3500.npz"))), "Hopper-v5")
+    hopper = check_dataset(open_recording(str(real_data("hopper_opolo_3500.npz"))), open_world("Hopper-v5"))
     assert hopper.physics is not None
     assert (hopper.physics.actions, hopper.physics.reach) == ("recorded", None)
 
@@ -94,7 +95,7 @@ def test_a_few_that_the_environment_cut(pendulum: list[Episode]) -> None:
     report = check(episodes, "Pendulum-v1")
     assert "Pendulum-v1 cuts them itself: `clip` changes no motion." in found(report, "error")["out-of-range"]
     assert report.settings == ["actions=clip"]
-    assert check_dataset(mended(report, episodes, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, episodes, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_clipping_is_not_advised_against_the_physics(pendulum: list[Episode]) -> None:

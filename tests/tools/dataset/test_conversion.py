@@ -18,7 +18,7 @@ from understudy.data.formats.readers import open_recording
 from understudy.data.stores.store import open_store, store_recipe, write_store
 from understudy.data.transforms import Transforms
 from understudy.run.loading import make_dataset, record_recipe, space_of
-from understudy.tools.dataset.conversion import convert
+from understudy.tools.dataset.conversion import convert_file
 from worlds import pendulum_recipe, random_dataset, real_data
 
 
@@ -64,8 +64,8 @@ def test_round_trips_are_exact(tmp_path: Path, make: Any, first: str, second: st
     dataset = make()
     start = write_store(dataset, tmp_path / "start")
     (tmp_path / "a").mkdir()
-    convert(str(start), tmp_path / "a" / first)
-    done = convert(str(tmp_path / "a" / first), tmp_path / "b" / second, space=dataset.spec.action)
+    convert_file(str(start), tmp_path / "a" / first)
+    done = convert_file(str(tmp_path / "a" / first), tmp_path / "b" / second, space=dataset.spec.action)
     assert done.fingerprint == dataset.fingerprint
     back = us.load_dataset(tmp_path / "b" / second, action_space=dataset.spec.action, precision="source")
     assert back.fingerprint == dataset.fingerprint
@@ -75,15 +75,15 @@ def test_round_trips_are_exact(tmp_path: Path, make: Any, first: str, second: st
 def test_a_minari_dataset_comes_back(tmp_path: Path) -> None:
     dataset = box_dataset()
     start = write_store(dataset, tmp_path / "start")
-    done = convert(str(start), tmp_path / "minari", minari_id="mine/random-v0")
+    done = convert_file(str(start), tmp_path / "minari", minari_id="mine/random-v0")
     back = us.load_dataset(done.path, precision="source")
     assert back.fingerprint == dataset.fingerprint
 
 
 def test_numbers_are_narrowed_only_when_asked(tmp_path: Path) -> None:
     start = write_store(rich_dataset(), tmp_path / "start")
-    convert(str(start), tmp_path / "wide")
-    convert(str(start), tmp_path / "narrow", precision="float32")
+    convert_file(str(start), tmp_path / "wide")
+    convert_file(str(start), tmp_path / "narrow", precision="float32")
     assert open_store(tmp_path / "wide").spec.observation["position"].dtype == "float64"
     assert open_store(tmp_path / "narrow").spec.observation["position"].dtype == "float32"
 
@@ -97,7 +97,7 @@ def test_whole_numbers_too_large_for_float32_are_kept(tmp_path: Path) -> None:
         "rewards": np.arange(6),
     }
     np.savez(tmp_path / "x.npz", **columns, terminals=flags)
-    convert(str(tmp_path / "x.npz"), tmp_path / "y")
+    convert_file(str(tmp_path / "x.npz"), tmp_path / "y")
     episodes = list(open_store(tmp_path / "y").recording().episodes())
     kept = np.concatenate([episode.observations["state"] for episode in episodes])
     np.testing.assert_array_equal(kept, columns["observations"])
@@ -114,7 +114,7 @@ def test_errors_name_what_is_converted(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"^dataset 'x\.npz', episode 0, observation 'state', row 0, column 0: not finite"
     ):
-        convert(str(tmp_path / "x.npz"), tmp_path / "y")
+        convert_file(str(tmp_path / "x.npz"), tmp_path / "y")
 
 
 def test_a_real_recording_is_mended_into_a_store(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_a_real_recording_is_mended_into_a_store(tmp_path: Path) -> None:
     source = str(real_data("halfcheetah_cs285.npz"))
     box = Box((-1.0,) * 6, (1.0,) * 6)
     with pytest.raises(DataError, match="actions lie outside the action space"):
-        convert(source, tmp_path / "refused", space=box)
+        convert_file(source, tmp_path / "refused", space=box)
     assert not (tmp_path / "refused").exists()
-    convert(source, tmp_path / "mended", space=box, transforms=Transforms(time_limit=1000, actions="clip"))
+    convert_file(source, tmp_path / "mended", space=box, transforms=Transforms(time_limit=1000, actions="clip"))
     mended = open_store(tmp_path / "mended")
     assert mended.index.truncated.all()
     assert not mended.index.terminated.any()
@@ -135,7 +135,7 @@ def test_a_real_recording_is_mended_into_a_store(tmp_path: Path) -> None:
 def test_the_best_episodes_go_into_a_file_of_their_own(tmp_path: Path) -> None:
     dataset = random_dataset(count=10)
     start = write_store(dataset, tmp_path / "start")
-    done = convert(str(start), tmp_path / "best.npz", transforms=Transforms(best_episodes=0.2))
+    done = convert_file(str(start), tmp_path / "best.npz", transforms=Transforms(best_episodes=0.2))
     assert done.episodes == 2
     best = us.load_dataset(tmp_path / "best.npz", action_space=dataset.spec.action)
     assert sorted(best.returns()) == sorted(dataset.returns())[-2:]
@@ -152,15 +152,15 @@ def test_the_best_episodes_go_into_a_file_of_their_own(tmp_path: Path) -> None:
 def test_what_belongs_to_a_run_is_not_done_to_files(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     start = write_store(random_dataset(), tmp_path / "start")
     with pytest.raises(ConfigError, match=told):
-        convert(str(start), tmp_path / "x", transforms=Transforms.parse(changes))
+        convert_file(str(start), tmp_path / "x", transforms=Transforms.parse(changes))
 
 
 def test_nothing_is_overwritten_and_endings_are_known(tmp_path: Path) -> None:
     start = write_store(random_dataset(), tmp_path / "start")
     with pytest.raises(DataError, match="already exists"):
-        convert(str(start), start)
+        convert_file(str(start), start)
     with pytest.raises(ConfigError, match=r"unknown format: got .csv, expected a folder, .npz or .hdf5"):
-        convert(str(start), tmp_path / "x.csv")
+        convert_file(str(start), tmp_path / "x.csv")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_late_rewards_are_found_and_the_fix_is_one(pendulum: list[Episode]) -> N
     report = check(late, "Pendulum-v1")
     assert "rewards are late by one row" in found(report, "error")["late-rewards"]
     assert report.settings == ["late_rewards=true"]
-    assert check_dataset(mended(report, late, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, late, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_actions_in_a_policys_own_units(pendulum: list[Episode]) -> None:
@@ -54,7 +54,7 @@ def test_actions_in_a_policys_own_units(pendulum: list[Episode]) -> None:
     assert list(found(report, "error")) == ["action-scale"]
     assert not found(report, "warning")
     assert report.settings == ["actions_from=[-1, 1]"]
-    assert check_dataset(mended(report, halved, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, halved, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_out_of_range_is_judged_in_the_units_of_the_recording(pendulum: list[Episode]) -> None:
@@ -84,7 +84,7 @@ def test_excess_that_the_environment_cuts_itself() -> None:
     assert "got up to 42, expected [-2, 2]" in message
     assert "Pendulum-v1 cuts them itself" in message
     assert report.settings == ["actions=clip"]
-    assert check_dataset(mended(report, episodes, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, episodes, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_a_suspicion_of_late_rewards_gives_way_to_the_physics() -> None:
@@ -151,7 +151,7 @@ def test_terminals_where_nothing_terminates(pendulum: list[Episode]) -> None:
     report = check(ended, "Pendulum-v1")
     assert "3 of 3 episodes are marked terminated, but Pendulum-v1 never terminates" in str(found(report, "error"))
     assert report.settings == ["time_limit=200"]
-    assert check_dataset(mended(report, ended, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, ended, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 def test_true_terminals_at_one_length_are_not_suspected(hopper: list[Episode]) -> None:
@@ -205,12 +205,12 @@ def test_a_time_feature_goes_by_its_group(pendulum: list[Episode]) -> None:
     assert report.settings == ["drop_columns={state: [1]}"]
     assert report.physics is not None
     assert report.physics.grade == "exact"
-    assert check_dataset(mended(report, timed, PENDULUM), "Pendulum-v1").passed
+    assert check_dataset(mended(report, timed, PENDULUM), open_world("Pendulum-v1")).passed
 
 
 @pytest.mark.parametrize("name", ["ant_opolo_300", "ant_opolo_1200", "ant_opolo_5400"])
 def test_columns_of_earlier_versions(name: str) -> None:
-    report = check_dataset(open_recording(real_data(f"{name}.npz")), "Ant-v5")
+    report = check_dataset(open_recording(real_data(f"{name}.npz")), open_world("Ant-v5"))
     assert "got 112 columns, expected 105" in found(report, "error")["time-feature"]
     assert report.settings == ["drop_columns={state: [27, 28, 29, 30, 31, 32, -1]}"]
     assert list(found(report, "error")) == ["time-feature"]

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from understudy import Box, Episode
-from understudy.cli.inspection_screen import BARS, spark, text_of
+from understudy.cli.dataset_screens import BARS, inspection_screen, spark
 from understudy.core.errors import DataError
 from understudy.core.spec import Discrete
 from understudy.data.recording import Recording
 from understudy.data.scores import normalized_score
-from understudy.tools.dataset.inspection import find_scale, inspect, read_range
+from understudy.tools.dataset.inspection import Inspection, find_scale, inspect_recording, read_range
 from understudy.tools.dataset.plots import draw_survey
 from worlds import random_episodes
 
@@ -42,6 +43,14 @@ def broken_episodes() -> list[Episode]:
     return [*episodes, replace(episodes[0], actions=episodes[0].actions[:0])]
 
 
+def text_of(inspection: Inspection, width: int = 100) -> str:
+    """The screen as plain text."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(inspection_screen(inspection))
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
 CASES: dict[str, tuple[list[Episode], Any]] = {
     "clean": (random_episodes(), BOX),
     "no bounds": (random_episodes(), None),
@@ -60,7 +69,7 @@ CASES: dict[str, tuple[list[Episode], Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_one_screen(case: str) -> None:
     episodes, space = CASES[case]
-    seen = inspect(recorded(episodes, notes=("a sentence " * 12,) * 9), space)
+    seen = inspect_recording(recorded(episodes, notes=("a sentence " * 12,) * 9), space)
     text = text_of(seen)
     lines = text.splitlines()
     assert len(lines) <= 48
@@ -74,7 +83,9 @@ def test_the_screen_tells_what_matters() -> None:
     for episode in episodes:
         episode.observations["state"][:, 2] = 1
         episode.actions[:10, 0] = 1
-    text = text_of(inspect(recorded(episodes, notes=("Boundaries were restored.",), env="World-v0"), BOX, (0.0, 10.0)))
+    text = text_of(
+        inspect_recording(recorded(episodes, notes=("Boundaries were restored.",), env="World-v0"), BOX, (0.0, 10.0))
+    )
     for words in (
         "6 episodes, 120 steps; all terminated",
         "Boundaries were restored.",
@@ -91,7 +102,7 @@ def test_the_screen_tells_what_matters() -> None:
 
 def test_scores_are_those_of_the_returns() -> None:
     episodes = random_episodes()
-    seen = inspect(recorded(episodes), BOX, "hopper-medium-v2")
+    seen = inspect_recording(recorded(episodes), BOX, "hopper-medium-v2")
     returns = [float(episode.rewards.astype(np.float64).sum()) for episode in episodes]
     assert seen.score is not None
     assert seen.score.mean == pytest.approx(normalized_score("hopper-medium-v2", float(np.mean(returns))))
@@ -117,7 +128,7 @@ def test_where_the_scale_comes_from() -> None:
 
 def test_no_score_where_there_are_no_rewards() -> None:
     silent = recorded(random_episodes(), facts={"rewards": "absent"})
-    assert inspect(silent, BOX, (0.0, 1.0)).score is None
+    assert inspect_recording(silent, BOX, (0.0, 1.0)).score is None
 
 
 def test_ranges_on_the_command_line() -> None:
@@ -139,13 +150,13 @@ def test_spark() -> None:
 @pytest.mark.parametrize("case", ["clean", "choices", "wide", "all NaN", "huge"])
 def test_pictures(case: str, tmp_path: Path) -> None:
     episodes, space = CASES[case]
-    drawn = draw_survey(inspect(recorded(episodes), space).survey, tmp_path / "new" / "plot.png")
+    drawn = draw_survey(inspect_recording(recorded(episodes), space).survey, tmp_path / "new" / "plot.png")
     assert drawn.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in drawn.parent.iterdir()] == ["plot.png"]
 
 
 def test_pictures_that_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"expected \.png"):
-        draw_survey(inspect(recorded(random_episodes()), BOX).survey, tmp_path / "plot.gif")
+        draw_survey(inspect_recording(recorded(random_episodes()), BOX).survey, tmp_path / "plot.gif")
     with pytest.raises(DataError, match="nothing to draw"):
-        draw_survey(inspect(recorded([]), BOX).survey, tmp_path / "plot.png")
+        draw_survey(inspect_recording(recorded([]), BOX).survey, tmp_path / "plot.png")

@@ -16,8 +16,7 @@ from understudy.core.spec import Discrete
 from understudy.data.recording import Recording
 from understudy.tools.dataset.action_tally import BoxActions, DiscreteActions
 from understudy.tools.dataset.column_tally import Place
-from understudy.tools.dataset.row_hash import hash_rows, hash_runs
-from understudy.tools.dataset.row_sample import RowSample
+from understudy.tools.dataset.row_hash import RowSample, hash_rows, hash_runs
 from understudy.tools.dataset.survey import Survey, survey
 from worlds import random_episodes
 

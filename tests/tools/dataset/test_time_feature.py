@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from understudy.tools.dataset.time_feature import time_column
+from understudy.tools.dataset.column_tally import time_column
 from worlds import real_data
 
 

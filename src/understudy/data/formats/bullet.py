@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from understudy.core.errors import DataError
 from understudy.core.wording import counted
 from understudy.data.episode import Episode, check_flags
-from understudy.data.formats.columns import Column
+from understudy.data.formats.columns import FileColumn
 from understudy.data.recording import Recording
 
 COLUMNS = {"observations", "actions", "rewards", "terminals"}
 BLOCK_BYTES = 16 << 20
 
 
-def is_bullet(columns: Mapping[str, Column], where: str) -> bool:
+def is_bullet(columns: Mapping[str, FileColumn], where: str) -> bool:
     """Only those columns; every terminal row has a zero action, and every episode begins with a zero reward.
 
     A continuous action is never exactly zero by chance, so one terminal row is enough; but other rows must not be.
@@ -42,7 +42,7 @@ def is_bullet(columns: Mapping[str, Column], where: str) -> bool:
     return bool(idle[terminal].all() and idle[~terminal].mean() < 0.5) if not terminal.all() else False
 
 
-def bullet_recording(columns: Mapping[str, Column], name: str, where: str, notes: tuple[str, ...]) -> Recording:
+def bullet_recording(columns: Mapping[str, FileColumn], name: str, where: str, notes: tuple[str, ...]) -> Recording:
     """The rows realigned, however the file was recognised."""
     if not columns.keys() >= COLUMNS:
         missing = ", ".join(sorted(COLUMNS - columns.keys()))
@@ -68,7 +68,7 @@ def bullet_recording(columns: Mapping[str, Column], name: str, where: str, notes
 class BulletReader:
     """Plays episodes of shifted rows; an episode is the rows start to end − 1, each array [E]."""
 
-    columns: Mapping[str, Column]
+    columns: Mapping[str, FileColumn]
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
     terminal: NDArray[np.bool_]
@@ -106,17 +106,17 @@ class BulletReader:
         return notes
 
 
-def _flags(columns: Mapping[str, Column], where: str) -> NDArray[np.bool_]:
+def _flags(columns: Mapping[str, FileColumn], where: str) -> NDArray[np.bool_]:
     return check_flags(np.asarray(columns["terminals"][:]).reshape(-1), f"{where}, terminals")
 
 
-def _idle(actions: Column) -> NDArray[np.bool_]:
+def _idle(actions: FileColumn) -> NDArray[np.bool_]:
     """Which rows have an all-zero action [N], read in blocks."""
     size = _rows_at_once([actions])
     parts = [~np.asarray(actions[first : first + size]).any(1) for first in range(0, len(actions), size)]
     return np.concatenate(parts)
 
 
-def _rows_at_once(columns: list[Column]) -> int:
+def _rows_at_once(columns: list[FileColumn]) -> int:
     row = sum(int(np.prod(column.shape[1:])) * column.dtype.itemsize for column in columns)
     return max(1, BLOCK_BYTES // max(1, row))

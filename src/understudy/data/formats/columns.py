@@ -37,7 +37,7 @@ TOLD = 8
 """So many ignored columns are named in a note."""
 
 
-class Column(Protocol):
+class FileColumn(Protocol):
     """A numpy array, an h5py dataset, or whatever else hands out rows."""
 
     @property
@@ -56,22 +56,22 @@ class Table:
     """Columns by role, checked to have the same number of rows n."""
 
     rows: int
-    observations: Mapping[str, Column]
+    observations: Mapping[str, FileColumn]
     """Each group [n, …]."""
-    successors: Mapping[str, Column]
+    successors: Mapping[str, FileColumn]
     """The observation after each step, by group [n, …]; empty if the file has none."""
-    actions: Column
-    rewards: Column | None
-    flags: Mapping[str, tuple[str, Column]]
+    actions: FileColumn
+    rewards: FileColumn | None
+    flags: Mapping[str, tuple[str, FileColumn]]
     """By role, with the name in the file; each [n] or [n, 1]."""
-    episode: Column | None
-    masks: Mapping[str, Column]
+    episode: FileColumn | None
+    masks: Mapping[str, FileColumn]
     """`mask` and `next_mask`, each [n, K]."""
-    extra: Mapping[str, Column]
+    extra: Mapping[str, FileColumn]
     notes: tuple[str, ...]
 
 
-def sort_columns(columns: Mapping[str, Column], where: str) -> Table:
+def sort_columns(columns: Mapping[str, FileColumn], where: str) -> Table:
     """Every column in its role; what has none but a row per step is kept as a further column."""
     notes: list[str] = []
     taken = _roles(columns)
@@ -90,7 +90,7 @@ def sort_columns(columns: Mapping[str, Column], where: str) -> Table:
     for role, name in taken.items():
         _check_shape(columns[name], name, role in ONE_NUMBER, rows, first, where)
     _check_successors(columns, observations, successors, where)
-    masks: dict[str, Column] = {role: columns[taken[role]] for role in ("mask", "next_mask") if role in taken}
+    masks: dict[str, FileColumn] = {role: columns[taken[role]] for role in ("mask", "next_mask") if role in taken}
     extra = _extra(columns, used, rows, notes)
     return Table(
         rows,
@@ -106,7 +106,7 @@ def sort_columns(columns: Mapping[str, Column], where: str) -> Table:
     )
 
 
-def _roles(columns: Mapping[str, Column]) -> dict[str, str]:
+def _roles(columns: Mapping[str, FileColumn]) -> dict[str, str]:
     """The name each role has in this file."""
     taken = {}
     for role, names in NAMES.items():
@@ -116,7 +116,7 @@ def _roles(columns: Mapping[str, Column]) -> dict[str, str]:
     return taken
 
 
-def _repeated(columns: Mapping[str, Column], taken: Mapping[str, str], notes: list[str], where: str) -> set[str]:
+def _repeated(columns: Mapping[str, FileColumn], taken: Mapping[str, str], notes: list[str], where: str) -> set[str]:
     """Second names of a flag's role, which must say the same; other second names become further columns."""
     repeated = set()
     for role, chosen in taken.items():
@@ -132,19 +132,19 @@ def _repeated(columns: Mapping[str, Column], taken: Mapping[str, str], notes: li
     return repeated
 
 
-def _fits(role: str, name: str, column: Column) -> bool:
+def _fits(role: str, name: str, column: FileColumn) -> bool:
     """A mask has a column per action; one number per row under such a short name is somebody's `1 - done`."""
     if role not in {"mask", "next_mask"}:
         return True
     return len(column.shape) == 2 and (column.shape[1] > 1 or "action" in name)
 
 
-def _equal(one: Column, other: Column) -> bool:
+def _equal(one: FileColumn, other: FileColumn) -> bool:
     """Single numbers are told later, as columns without rows."""
     return one.shape == other.shape and (one.shape == () or np.array_equal(one[:], other[:]))
 
 
-def _groups(columns: Mapping[str, Column], role: str, taken: dict[str, str], where: str) -> dict[str, str]:
+def _groups(columns: Mapping[str, FileColumn], role: str, taken: dict[str, str], where: str) -> dict[str, str]:
     """Observation groups: one array is the group `state`; `observations/<group>` are named ones."""
     if role in taken:
         return {"state": taken.pop(role)}
@@ -161,7 +161,7 @@ def _groups(columns: Mapping[str, Column], role: str, taken: dict[str, str], whe
     return {}
 
 
-def _rows(column: Column, name: str, where: str) -> int:
+def _rows(column: FileColumn, name: str, where: str) -> int:
     if len(column.shape) == 0:
         raise DataError(f"{where}, {name}", "a single number where rows belong")
     if column.shape[0] == 0:
@@ -169,7 +169,7 @@ def _rows(column: Column, name: str, where: str) -> int:
     return column.shape[0]
 
 
-def _check_shape(column: Column, name: str, one_number: bool, rows: int, first: str, where: str) -> None:
+def _check_shape(column: FileColumn, name: str, one_number: bool, rows: int, first: str, where: str) -> None:
     """Numeric, with as many rows as the observations; flags and rewards are one number each."""
     _check_numeric(column, f"{where}, {_shown(name)}")
     if len(column.shape) == 0:
@@ -184,7 +184,7 @@ def _check_shape(column: Column, name: str, one_number: bool, rows: int, first: 
         )
 
 
-def _check_numeric(column: Column, where: str) -> None:
+def _check_numeric(column: FileColumn, where: str) -> None:
     if column.dtype.kind not in "fiub":
         raise DataError(where, "not numeric", got=column.dtype, expected="float, integer or bool")
     if 0 in column.shape[1:]:
@@ -192,7 +192,7 @@ def _check_numeric(column: Column, where: str) -> None:
 
 
 def _check_successors(
-    columns: Mapping[str, Column], observations: Mapping[str, str], successors: Mapping[str, str], where: str
+    columns: Mapping[str, FileColumn], observations: Mapping[str, str], successors: Mapping[str, str], where: str
 ) -> None:
     if successors and successors.keys() != observations.keys():
         raise DataError(
@@ -210,9 +210,9 @@ def _check_successors(
             )
 
 
-def _extra(columns: Mapping[str, Column], used: set[str], rows: int, notes: list[str]) -> dict[str, Column]:
+def _extra(columns: Mapping[str, FileColumn], used: set[str], rows: int, notes: list[str]) -> dict[str, FileColumn]:
     """Further columns with one row of numbers per step; the rest is ignored, with a note."""
-    extra: dict[str, Column] = {}
+    extra: dict[str, FileColumn] = {}
     ignored = []
     for name, column in columns.items():
         if name in used or name.startswith("metadata/"):
@@ -232,7 +232,7 @@ def _extra(columns: Mapping[str, Column], used: set[str], rows: int, notes: list
     return extra
 
 
-def _per_step(name: str, column: Column, rows: int) -> bool:
+def _per_step(name: str, column: FileColumn, rows: int) -> bool:
     shape = column.shape
     if column.dtype.kind not in "fiub" or shape[:1] != (rows,) or 0 in shape or name in NAMES["mask"]:
         return False

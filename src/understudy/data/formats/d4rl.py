@@ -15,7 +15,7 @@ from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace
 from understudy.data.episode import check_flags
 from understudy.data.formats.bullet import bullet_recording, is_bullet
-from understudy.data.formats.columns import NAMES, Column
+from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.d4rl_writer import MARK, OWN_INFOS, read_mark
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.hdf5 import Hdf5Group, open_hdf5_root
@@ -71,9 +71,9 @@ def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None 
     )
 
 
-def _columns(root: Hdf5Group) -> tuple[dict[str, Column], list[str]]:
+def _columns(root: Hdf5Group) -> tuple[dict[str, FileColumn], list[str]]:
     """What is read, checked; what is left, in sentences."""
-    found: dict[str, Column] = {}
+    found: dict[str, FileColumn] = {}
     notes: list[str] = []
     for name in root.names():
         if root.is_column(name):
@@ -107,7 +107,7 @@ def _marked(root: Hdf5Group) -> tuple[ActionSpace | None, str]:
     return read_mark(root.group("metadata").column(MARK)) if _is_own(root) else (None, "")
 
 
-def _cluster_notes(columns: Mapping[str, Column], where: str) -> list[str]:
+def _cluster_notes(columns: Mapping[str, FileColumn], where: str) -> list[str]:
     """AntMaze marks every row at the goal as terminal; each but the first is then an episode of one step."""
     name = next((name for name in NAMES["terminated"] if name in columns), None)
     if name is None:

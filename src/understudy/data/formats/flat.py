@@ -19,7 +19,7 @@ from understudy.core.spec import ActionSpace
 from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.boundaries import Boundaries, Flags, find_boundaries, read_flags
-from understudy.data.formats.columns import Column, Table, sort_columns
+from understudy.data.formats.columns import FileColumn, Table, sort_columns
 from understudy.data.recording import Recording
 
 BLOCK_BYTES = 16 << 20
@@ -33,7 +33,7 @@ SAMPLED_ENDS = 32
 
 
 def flat_recording(
-    columns: Mapping[str, Column],
+    columns: Mapping[str, FileColumn],
     name: str,
     where: str,
     *,
@@ -111,7 +111,7 @@ class FlatReader:
             number = stop
 
     @cached_property
-    def _columns(self) -> dict[str, Column]:
+    def _columns(self) -> dict[str, FileColumn]:
         table = self.table
         named = {f"observation.{group}": column for group, column in table.observations.items()}
         named |= {f"next.{group}": column for group, column in table.successors.items()}

@@ -12,6 +12,7 @@ from typing import Any, final
 
 from understudy.core.errors import DataError, MissingPackageError, did_you_mean
 from understudy.data.formats.hdf5_column import Hdf5ByteRows, Hdf5Column, Ledger, Told, unfold_limit
+from understudy.data.recording import open_at_once
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 DEPTH_LIMIT = 16
@@ -33,7 +34,7 @@ def open_hdf5_root(path: Path, where: str = "") -> "Hdf5Group":
     where = where or f"dataset '{path}'"
     h5py = _h5py(where)
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_at_once) as file:
             magic = file.read(len(MAGIC))
     except OSError as error:
         raise DataError(where, f"cannot be opened ({error.strerror})") from error

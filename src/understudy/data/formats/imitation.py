@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.data.episode import Array, Episode, check_flags
-from understudy.data.formats.columns import NAMES, Column
+from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.recording import Recording
 
 CUTS = ("indices", "split")
 READ = {*NAMES["observations"], *NAMES["actions"], *NAMES["rewards"], *NAMES["terminated"], *CUTS}
 
 
-def is_imitation(columns: Mapping[str, Column]) -> bool:
+def is_imitation(columns: Mapping[str, FileColumn]) -> bool:
     """Cuts, and more observations than actions; a flat file may have a column of that name, too."""
     rows = [columns[name].shape[:1] for role in ("observations", "actions") if (name := _name(columns, NAMES[role]))]
     return bool(_name(columns, CUTS)) and len(set(rows)) == 2
 
 
-def imitation_recording(columns: Mapping[str, Column], name: str, where: str) -> Recording:
+def imitation_recording(columns: Mapping[str, FileColumn], name: str, where: str) -> Recording:
     """The trajectories of one file as episodes."""
     cuts = _whole_numbers(_column(columns, CUTS, where), f"{where}, {_name(columns, CUTS)}")
     observations, actions = (_column(columns, NAMES[role], where) for role in ("observations", "actions"))
@@ -56,8 +56,8 @@ def imitation_recording(columns: Mapping[str, Column], name: str, where: str) ->
 
 @dataclass(frozen=True)
 class Trajectories:
-    observations: Column
-    actions: Column
+    observations: FileColumn
+    actions: FileColumn
     rewards: Array | None
     ends: NDArray[np.int64]
     terminal: NDArray[np.bool_]
@@ -75,11 +75,11 @@ class Trajectories:
             start = end
 
 
-def _name(columns: Mapping[str, Column], names: tuple[str, ...]) -> str:
+def _name(columns: Mapping[str, FileColumn], names: tuple[str, ...]) -> str:
     return next((name for name in names if name in columns), "")
 
 
-def _column(columns: Mapping[str, Column], names: tuple[str, ...], where: str) -> Column:
+def _column(columns: Mapping[str, FileColumn], names: tuple[str, ...], where: str) -> FileColumn:
     name = _name(columns, names)
     if not name:
         raise DataError(where, f"has no array '{names[0]}'")
@@ -91,7 +91,7 @@ def _column(columns: Mapping[str, Column], names: tuple[str, ...], where: str) -
     return column
 
 
-def _whole_numbers(column: Column, where: str) -> NDArray[np.int64]:
+def _whole_numbers(column: FileColumn, where: str) -> NDArray[np.int64]:
     if column.dtype.kind not in "iu" or len(column.shape) != 1:
         raise DataError(
             where, "wrong kind of array", got=f"{column.dtype} {column.shape}", expected="whole numbers [E-1]"
@@ -99,7 +99,7 @@ def _whole_numbers(column: Column, where: str) -> NDArray[np.int64]:
     return np.asarray(column[:], np.int64)
 
 
-def _rewards(columns: Mapping[str, Column], rows: int, where: str) -> Array | None:
+def _rewards(columns: Mapping[str, FileColumn], rows: int, where: str) -> Array | None:
     if not _name(columns, NAMES["rewards"]):
         return None
     rewards = _column(columns, NAMES["rewards"], where)
@@ -113,7 +113,7 @@ def _rewards(columns: Mapping[str, Column], rows: int, where: str) -> Array | No
     return np.asarray(rewards[:]).reshape(-1)
 
 
-def _terminal(columns: Mapping[str, Column], count: int, where: str) -> NDArray[np.bool_]:
+def _terminal(columns: Mapping[str, FileColumn], count: int, where: str) -> NDArray[np.bool_]:
     name = _name(columns, NAMES["terminated"])
     if not name:
         return np.zeros(count, bool)
@@ -123,7 +123,7 @@ def _terminal(columns: Mapping[str, Column], count: int, where: str) -> NDArray[
     return check_flags(np.asarray(column[:]), f"{where}, {name}")
 
 
-def _notes(columns: Mapping[str, Column], terminal: NDArray[np.bool_], missing: str) -> tuple[str, ...]:
+def _notes(columns: Mapping[str, FileColumn], terminal: NDArray[np.bool_], missing: str) -> tuple[str, ...]:
     notes = []
     if terminal.any():
         notes.append(

@@ -21,10 +21,10 @@ from numpy.lib import format as npy_format
 from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, space_from
 from understudy.data.episode import Array
-from understudy.data.formats.columns import NAMES, Column
+from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
-from understudy.data.recording import Recording, environment_name
+from understudy.data.recording import Recording, environment_name, open_at_once
 from understudy.data.stores.npy import read_header
 
 MEMORY_BUDGET = 16 << 30
@@ -52,7 +52,7 @@ def open_npz(path: Path, *, episode_steps: int | None = None) -> Recording:
     where = f"dataset '{path}'"
     members = _members(path, where)
     space, env = _about(members, where)
-    columns: dict[str, Column] = {name: member for name, member in members.items() if name != ABOUT}
+    columns: dict[str, FileColumn] = {name: member for name, member in members.items() if name != ABOUT}
     _refuse_strangers(columns, where)
     if is_imitation(columns):
         return imitation_recording(columns, path.name, where)
@@ -110,7 +110,7 @@ def _readable(where: str) -> Iterator[None]:
 
 def _members(path: Path, where: str) -> dict[str, Member]:
     """Every array by name, headers checked."""
-    with _readable(where), _Bounded(path) as file, zipfile.ZipFile(file) as archive:
+    with _readable(where), _Bounded(path, opener=open_at_once) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
         if len(infos) > MEMBERS:
             raise DataError(where, "refused: too many arrays", got=f"{len(infos):,}", expected=f"at most {MEMBERS:,}")
@@ -173,7 +173,7 @@ def _about(members: Mapping[str, Member], where: str) -> tuple[ActionSpace | Non
         raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
 
 
-def _refuse_strangers(columns: Mapping[str, Column], where: str) -> None:
+def _refuse_strangers(columns: Mapping[str, FileColumn], where: str) -> None:
     """Files that are something else are told what they seem to be."""
     known = (*NAMES["observations"], *NAMES["actions"])
     if any(name.split("/")[0].split(".")[0] in known for name in columns):

@@ -31,7 +31,7 @@ TAKEN = {name for names in NAMES.values() for name in names} | set(RENAMED) | {A
 
 
 @dataclass(frozen=True)
-class Member:
+class ArrayToWrite:
     """An array to write: `take(steps)` gives the rows of some steps."""
 
     dtype: np.dtype[np.generic]
@@ -50,7 +50,7 @@ def write_npz(dataset: Dataset, path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _members(dataset: Dataset) -> dict[str, Member]:
+def _members(dataset: Dataset) -> dict[str, ArrayToWrite]:
     for name in (*dataset.observations, *dataset.extra):
         if not COLUMN_NAME.fullmatch(name):
             raise DataError(f"dataset '{dataset.name}'", "a column's name cannot be written", got=repr(name))
@@ -59,13 +59,15 @@ def _members(dataset: Dataset) -> dict[str, Member]:
     def slots(steps: Rows) -> Rows:
         return steps + np.searchsorted(index.ends, steps, side="right")
 
-    def at_slots(column: Array, later: int) -> Member:
-        return Member(column.dtype, (dataset.steps, *column.shape[1:]), lambda steps: column[slots(steps) + later])
+    def at_slots(column: Array, later: int) -> ArrayToWrite:
+        return ArrayToWrite(
+            column.dtype, (dataset.steps, *column.shape[1:]), lambda steps: column[slots(steps) + later]
+        )
 
-    def at_steps(column: Array) -> Member:
-        return Member(column.dtype, column.shape, lambda steps: column[steps])
+    def at_steps(column: Array) -> ArrayToWrite:
+        return ArrayToWrite(column.dtype, column.shape, lambda steps: column[steps])
 
-    def at_ends(flags: Array, elsewhere: bool) -> Member:
+    def at_ends(flags: Array, elsewhere: bool) -> ArrayToWrite:
         rows = np.full(dataset.steps, elsewhere)
         rows[index.ends - 1] = flags
         return at_steps(rows)
@@ -95,7 +97,7 @@ def _extra_name(name: str, dimensions: int) -> str:
     return name if plain else f"extra/{name}"
 
 
-def _write_archive(dataset: Dataset, members: dict[str, Member], file: IO[bytes]) -> None:
+def _write_archive(dataset: Dataset, members: dict[str, ArrayToWrite], file: IO[bytes]) -> None:
     """Every member in blocks; the same dataset gives the same bytes."""
     facts = {"format": 1, "action": space_json(dataset.spec.action), "env": dataset.env}
     about = np.array(json.dumps(facts, sort_keys=True))

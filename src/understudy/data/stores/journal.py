@@ -57,14 +57,14 @@ class Entry:
 
 @final
 @dataclass(frozen=True)
-class Layout:
+class StoreLayout:
     """The columns of a recording: dtype and shape of a row of each."""
 
     spec: Spec
     rows: Mapping[str, tuple[str, tuple[int, ...]]]
 
     @classmethod
-    def of(cls, episode: Episode, spec: Spec) -> "Layout":
+    def of(cls, episode: Episode, spec: Spec) -> "StoreLayout":
         return cls(spec, {name: (array.dtype.name, array.shape[1:]) for name, array in columns_of(episode).items()})
 
     def header(self, name: str, rows: int = 0) -> bytes:
@@ -92,18 +92,18 @@ def columns_of(episode: Episode) -> dict[str, Array]:
     return dict(sorted(columns.items()))
 
 
-def write_card(path: Path, layout: Layout, facts: Mapping[str, Any]) -> None:
+def write_journal_card(path: Path, layout: StoreLayout, facts: Mapping[str, Any]) -> None:
     content = {"kind": "understudy recording", "spec": layout.spec.to_json(), "rows": layout.rows, "facts": facts}
     write_bytes(path / CARD, seal(json.loads(json.dumps(content))))
 
 
-def read_card(path: Path) -> tuple[Layout, dict[str, Any]]:
-    """What `write_card` wrote. Its names become files that are cut and written, so nothing in it is believed."""
+def read_journal_card(path: Path) -> tuple[StoreLayout, dict[str, Any]]:
+    """What `write_journal_card` wrote. Its names become files that are cut and written: nothing in it is believed."""
     where = f"recording '{path}'"
     try:
         card = read_sealed(path / CARD)
         rows = {str(name): (str(dtype), tuple(map(int, row))) for name, (dtype, row) in card["rows"].items()}
-        layout, facts = Layout(Spec.from_json(where, card["spec"]), rows), dict(card["facts"])
+        layout, facts = StoreLayout(Spec.from_json(where, card["spec"]), rows), dict(card["facts"])
     except (UnderstudyError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(where, f"not readable ({error})") from error
     check_columns(layout.spec, {*rows, *INDEX}, where)
@@ -119,7 +119,7 @@ def is_unfinished(path: Path) -> bool:
     return (path / CARD).is_file() and not (path / MANIFEST).exists()
 
 
-def whole_episodes(path: Path, layout: Layout) -> tuple[list[Entry], int]:
+def whole_episodes(path: Path, layout: StoreLayout) -> tuple[list[Entry], int]:
     """The journal's entries up to the first whose rows are not all there, and how many entries follow them."""
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
@@ -136,7 +136,7 @@ def whole_episodes(path: Path, layout: Layout) -> tuple[list[Entry], int]:
         return entries, 0
 
 
-def _checksum(files: Mapping[str, BinaryIO], layout: Layout, entry: Entry) -> int | None:
+def _checksum(files: Mapping[str, BinaryIO], layout: StoreLayout, entry: Entry) -> int | None:
     """Of the next rows of every file, read piece by piece; a journal may tell of more rows than there are."""
     checksum = 0
     for name, file in files.items():
@@ -165,7 +165,7 @@ def _entries(journal: Path) -> Iterator[Entry]:
 
 def open_unfinished(path: Path) -> Dataset:
     """The finished episodes of an unfinished recording."""
-    layout, facts = read_card(path)
+    layout, facts = read_journal_card(path)
     entries, _ = whole_episodes(path, layout)
     if not entries:
         raise DataError(f"recording '{path}'", "was stopped before its first episode was finished")
@@ -179,7 +179,7 @@ def episode_index(entries: Sequence[Entry]) -> EpisodeIndex:
     )
 
 
-def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry], env: str = "") -> Dataset:
+def map_episodes(path: Path, layout: StoreLayout, entries: Sequence[Entry], env: str = "") -> Dataset:
     """Episodes that are known to be whole, mapped."""
     arrays = {name: _map(path, layout, name, entries) for name in layout.rows}
     index = episode_index(entries)
@@ -187,7 +187,7 @@ def map_episodes(path: Path, layout: Layout, entries: Sequence[Entry], env: str 
     return dataset_of(layout.spec, arrays, index, str(path), env=env)
 
 
-def _map(path: Path, layout: Layout, name: str, entries: Sequence[Entry]) -> Array:
+def _map(path: Path, layout: StoreLayout, name: str, entries: Sequence[Entry]) -> Array:
     dtype, row = layout.rows[name]
     offset, shape = len(layout.header(name)), (layout.count(name, entries), *row)
     if 0 in shape:

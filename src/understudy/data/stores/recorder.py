@@ -3,38 +3,42 @@
 A recorder that is killed loses the episode it was in and nothing else; the next one goes on where it stopped.
 """
 
+import hashlib
 import json
 import os
 import weakref
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
+
+import numpy as np
 
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import sync_directory
 from understudy.core.lock import LOCK, lock_folder, release
 from understudy.core.spec import ActionSpace
-from understudy.data.assemble import check_actions, check_same, spec_of_episode
-from understudy.data.episode import Episode, Precision, check_episode
+from understudy.data.assemble import check_action_bounds, check_same, spec_of_episode
+from understudy.data.episode import Array, Episode, Precision, check_episode
+from understudy.data.fingerprint import ColumnFacts
 from understudy.data.recording import Recording
-from understudy.data.stores.growing import Growing, write_all
 from understudy.data.stores.journal import (
     CARD,
     JOURNAL,
     Entry,
-    Layout,
+    StoreLayout,
     columns_of,
     episode_index,
     is_unfinished,
     map_episodes,
-    read_card,
+    read_journal_card,
     whole_episodes,
-    write_card,
+    write_journal_card,
 )
-from understudy.data.stores.npy import write_column
+from understudy.data.stores.npy import PIECE, write_column
 from understudy.data.stores.store import MANIFEST, check_names, write_manifest
 
 LEFTOVERS = (JOURNAL, LOCK, CARD)
@@ -71,7 +75,7 @@ class Recorder:
         self.steps = 0
         """Steps of the episodes finished so far."""
         self._first: Episode | None = None
-        self._layout: Layout | None = None
+        self._layout: StoreLayout | None = None
         self._entries: list[Entry] = []
         self._columns: dict[str, Growing] = {}
         self._journal = -1
@@ -95,7 +99,7 @@ class Recorder:
         self._check_open()
         where = f"dataset '{self.name}', episode {self.episodes}"
         episode = check_episode(episode, where, self.space, self.precision)
-        check_actions(episode.actions, self.space, where)
+        check_action_bounds(episode.actions, self.space, where)
         if self._first is None:
             check_names([*episode.observations, *episode.extra], f"dataset '{self.path}'")
         else:
@@ -153,8 +157,8 @@ class Recorder:
                 (self.path / LOCK).unlink()
                 raise DataError(str(self.path), "already exists", do="Choose another name or remove it first.")
         self._first = episode
-        self._layout = Layout.of(episode, spec_of_episode(episode, self.space))
-        write_card(self.path, self._layout, self._facts())
+        self._layout = StoreLayout.of(episode, spec_of_episode(episode, self.space))
+        write_journal_card(self.path, self._layout, self._facts())
         for name in self._layout.rows:
             handle = self._open(f"{name}.npy", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             write_all(handle, self._layout.header(name))
@@ -182,7 +186,7 @@ class Recorder:
 
     def _take_up(self) -> None:
         """Go on with a folder that was left unfinished: cut what is behind its last whole episode."""
-        layout, facts = read_card(self.path)
+        layout, facts = read_journal_card(self.path)
         if facts != self._facts() or layout.spec.action != self.space:
             raise DataError(
                 str(self.path),
@@ -216,7 +220,7 @@ class Recorder:
         self._handles.append(handle)
         return handle
 
-    def _publish(self, layout: Layout) -> None:
+    def _publish(self, layout: StoreLayout) -> None:
         """Index and manifest; with the manifest the folder is a store, and what recording needed can go."""
         facts = {name: column.finish(layout, name) for name, column in self._columns.items()}
         for name, array in episode_index(self._entries).arrays().items():
@@ -287,3 +291,40 @@ def record(
             if on_steps is not None:
                 on_steps(recorder.steps)
     return path
+
+
+@final
+@dataclass
+class Growing:
+    """The handle is its owner's to close."""
+
+    handle: int
+    rows: int = 0
+    digest: Any = field(default_factory=hashlib.sha256)
+
+    def append(self, values: Array) -> memoryview:
+        content = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
+        self.digest.update(content)
+        write_all(self.handle, content)
+        self.rows += len(values)
+        return content
+
+    def cut(self, start: int, size: int) -> None:
+        """Cut the file behind its whole rows, digest them, and stand at the end."""
+        os.ftruncate(self.handle, start + size)
+        os.lseek(self.handle, start, os.SEEK_SET)
+        while piece := os.read(self.handle, PIECE):
+            self.digest.update(piece)
+
+    def finish(self, layout: StoreLayout, name: str) -> ColumnFacts:
+        os.pwrite(self.handle, layout.header(name, self.rows), 0)
+        os.fsync(self.handle)
+        dtype, row = layout.rows[name]
+        return ColumnFacts(dtype, (self.rows, *row), self.digest.hexdigest())
+
+
+def write_all(handle: int, content: bytes | memoryview) -> None:
+    """All of it: a disk that fills up takes a part without a word, and tells with the next one."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

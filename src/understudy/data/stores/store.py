@@ -21,7 +21,7 @@ from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
 from understudy.core.spec import AXES, LARGEST, Box, Discrete, Spec, recordable
-from understudy.data.assemble import check_actions
+from understudy.data.assemble import check_action_bounds
 from understudy.data.dataset import Dataset, Pager
 from understudy.data.episode import COLUMN_NAME, Array
 from understudy.data.fingerprint import ColumnFacts, fingerprint
@@ -129,7 +129,7 @@ def _judge(spec: Spec, name: str, where: str) -> Judge:
                     f"{where}, row {first + wrong[0]}", "no such action", got=rows[wrong[0]], expected=expected
                 )
         elif name == "action" and rows.ndim == 2:
-            check_actions(rows, spec.action, where)
+            check_action_bounds(rows, spec.action, where)
 
     return judge
 

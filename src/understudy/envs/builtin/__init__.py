@@ -1,1 +1,32 @@
-"""Small environments of this library's own, and scripted controllers that know them."""
+"""Small worlds of this library's own, in Gymnasium's registry: who imports `understudy.envs` can make them by id."""
+
+import gymnasium
+
+for _name, _opponent in {"UnderstudyBattle-v0": "random", "UnderstudyBattleScripted-v0": "scripted"}.items():
+    gymnasium.register(
+        _name, "understudy.envs.builtin.battle.env:BattleEnv", max_episode_steps=100, kwargs={"opponent": _opponent}
+    )
+for _name, _last in {"Slider": "slide cabinet", "Burner": "bottom burner"}.items():
+    gymnasium.register(  # FrankaKitchen with the four tasks of D4RL's sets, and not all seven
+        f"UnderstudyKitchen{_name}-v0",
+        "gymnasium_robotics.envs.franka_kitchen:KitchenEnv",
+        max_episode_steps=280,
+        kwargs={"tasks_to_complete": ["microwave", "kettle", "light switch", _last]},
+    )
+for _name, _env, _columns, _steps in (
+    ("Pendulum", "Pendulum-v1", (0, 1), 200),
+    ("CartPole", "CartPole-v1", (0, 2), 500),
+):
+    gymnasium.register(
+        f"Understudy{_name}Masked-v0",
+        "understudy.envs.builtin.kept_columns:keep_columns",
+        max_episode_steps=_steps,
+        kwargs={"env": _env, "columns": _columns},
+    )
+gymnasium.register(
+    "UnderstudyCartPolePixels-v0", "understudy.envs.builtin.cart_pole_pixels:CartPolePixels", max_episode_steps=500
+)
+for _name, _thrusters in {"UnderstudyWindyPoint-v0": False, "UnderstudyWindyThrusters-v0": True}.items():
+    gymnasium.register(
+        _name, "understudy.envs.builtin.windy_point:WindyPoint", max_episode_steps=100, kwargs={"thrusters": _thrusters}
+    )

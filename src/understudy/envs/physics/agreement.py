@@ -141,7 +141,7 @@ class Physics:
         return self.readings[self.actions]
 
 
-def compare(stepper: Stepper, steps: Steps) -> Physics | None:
+def compare_physics(stepper: Stepper, steps: Steps) -> Physics | None:
     """Replay all steps under every reading of their actions. None: no row holds a whole state."""
     if not len(steps.observations):
         return None

@@ -2,7 +2,7 @@
 its steps tell."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from understudy.core.batch import POLICY_WEIGHT, Obs
 from understudy.core.protocols import Carry, Metrics
 from understudy.core.spec import ACTION_MASK
+from understudy.losses.returns import standardised
 from understudy.losses.surrogate import clip_fraction, estimated_kl
 from understudy.nn.actor import Actor
 from understudy.nn.value_network import ValueNetwork
@@ -52,6 +53,16 @@ class PPOBatch:
     def weighed(self, numbers: Tensor) -> Tensor:
         """Times what a row counts in the policy's loss, where that is not 1."""
         return numbers * self.extra[POLICY_WEIGHT] if POLICY_WEIGHT in self.extra else numbers
+
+    def normalized(self) -> "PPOBatch":
+        """With advantages of mean 0 and deviation 1 over the rows that count."""
+        return replace(self, advantage=standardised(self.advantage, self.counted(self.advantage)))
+
+    def value_metrics(self) -> Metrics:
+        """What V says, and how much of y it knows; of advantages that nobody normalised."""
+        value, advantage, target = (self.counted(column) for column in (self.value, self.advantage, self.target))
+        unknown = advantage.var(correction=0) / target.var(correction=0).clamp(min=1e-8)
+        return {"value/mean": value.mean(), "value/explained": 1.0 - unknown}
 
     def flattened(self) -> "PPOBatch":
         """The rows [B] that count, for networks without memory."""
@@ -110,6 +121,15 @@ class Tally:
         self.note("policy/entropy", entropy)
         self.log_ratios.append(log_ratio.detach().flatten())
 
+    @property
+    def moved(self) -> bool:
+        """A step came before the last minibatch: ratios of the first are 1 but for rounding, and say nothing."""
+        return len(self.log_ratios) > 1
+
+    def moved_beyond(self, kl: float) -> bool:
+        """By the ratios of the last minibatch."""
+        return self.moved and bool(estimated_kl(self.log_ratios[-1]) > kl)
+
     def metrics(self, clip: float) -> Metrics:
         """Means of what was noted, in an order that does not depend on which network was faster. Where nobody computed
         KL(before‖now) it is estimated from the ratios."""
@@ -119,9 +139,10 @@ class Tally:
         return {"policy/kl": estimated_kl(log_ratio), **means, "policy/clip_fraction": outside}
 
 
-def shown(network: Actor | ValueNetwork, obs: Obs) -> Obs:
-    """Observations, or what the network makes of them where that does not change until all is learned."""
-    if not network.perception.fixed:
+def shown(network: Actor | ValueNetwork, obs: Obs, *, raw: bool) -> Obs:
+    """Observations, or, unless they must be `raw`, what a network makes of them that never changes its mind until all
+    is learned."""
+    if raw or not network.perception.fixed:
         return obs
     kept = {ACTION_MASK: obs[ACTION_MASK]} if ACTION_MASK in obs else {}
     return {SEEN: network.perception.look(obs), **kept}

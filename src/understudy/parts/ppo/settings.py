@@ -1,6 +1,6 @@
 """What is set about proximal policy optimisation."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,8 @@ class PPOSettings(Settings):
     """λ of GAE: 0 trusts the values, 1 the returns."""
     clip: float = Field(0.2, gt=0, le=1e6)
     """ε: beyond a ratio of 1 ± ε nothing is gained."""
+    clip_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: ε falls to 0 over the planned updates."""
     value_clip: float | None = Field(None, gt=0)
     """Values move at most so far in one update, in units of reward; none: freely."""
     entropy_coef: float = Field(0.0, ge=0)
@@ -36,20 +38,42 @@ class PPOSettings(Settings):
     """Gradient steps of a pass."""
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
+    critic_learning_rate: float | None = Field(None, gt=0)
+    """The same of a critic that shares nothing with the actor; none: the actor's, whatever its schedule does. One of
+    its own follows `linear`, and no KL."""
     schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
     """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
-    policy more than twice target_kl, and multiplies it where less than half."""
+    policy more than twice target_kl, and multiplies it where less than half; before the first step of an update there
+    is nothing to adapt to."""
     target_kl: float = Field(0.01, gt=0)
     """KL(before‖now) that `adaptive` aims at."""
+    early_stop_kl: float | None = Field(None, gt=0)
+    """An update ends, for both networks, before the step of a minibatch whose ratios say that the policy has moved
+    further: mean ρ − 1 − log ρ. None: never."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm that the gradient of each network is cut to."""
     weight_decay: float = Field(0.0, ge=0)
     """AdamW's; 0 is Adam."""
-    normalize_advantage: bool = True
-    """Advantages to mean 0 and deviation 1 over the rollout."""
+    normalize_advantage: Literal["rollout", "minibatch", "none"] = "rollout"
+    """Advantages to mean 0 and deviation 1, over the rollout or each minibatch; true is `rollout`, false `none`."""
+    normalize_reward: bool = False
+    """Rewards of the environment in units of the deviation of discounted returns so far, cut to ±10."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_a_rollout(cls, data: Any) -> Any:
+        wished = data.get("normalize_advantage") if isinstance(data, dict) else None
+        if not isinstance(wished, bool):
+            return data
+        return {**data, "normalize_advantage": "rollout" if wished else "none"}
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.schedule == "adaptive" and not SMALLEST_RATE <= self.learning_rate <= LARGEST_RATE:
             raise ValueError(f"an adaptive learning_rate stays within {SMALLEST_RATE:g} and {LARGEST_RATE:g}")
         return self
+
+    def learning_rates(self) -> dict[str, float]:
+        """Step sizes at the start: of `policy`, and of `value` where it has its own."""
+        own = self.critic_learning_rate
+        return {"policy": self.learning_rate} | ({} if own is None else {"value": own})

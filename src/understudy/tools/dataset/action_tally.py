@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.data.assemble import outside_box
 from understudy.data.episode import Array
-from understudy.tools.dataset.blocks import Block
+from understudy.tools.dataset.blocks import EpisodeBlock
 from understudy.tools.dataset.column_tally import numbers_json
 
 NEAR = 0.01
@@ -80,7 +80,7 @@ class BoxTally:
         self._at_low: Array = np.zeros(1)
         self._at_high: Array = np.zeros(1)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: EpisodeBlock) -> None:
         if self._space is None:
             return
         actions = block.actions.reshape(len(block.actions), -1)
@@ -133,7 +133,7 @@ class DiscreteTally:
         self._first: tuple[int, int] | None = None
         self._value = 0.0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: EpisodeBlock) -> None:
         choices, wrong = chosen(block.actions, self._count)
         if self._first is None and wrong.any():
             row = int(np.flatnonzero(wrong)[0])

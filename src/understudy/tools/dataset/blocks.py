@@ -31,7 +31,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Block:
+class EpisodeBlock:
     """Whole episodes, one after the other: S slots of observations, N steps, B episodes."""
 
     numbers: NDArray[np.int64]
@@ -101,7 +101,7 @@ class Faults:
         return tuple(self._by_kind.values())
 
 
-def blocks_of(recording: Recording, faults: Faults, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def blocks_of(recording: Recording, faults: Faults, rows: int = BLOCK_ROWS) -> Iterator[EpisodeBlock]:
     """The whole episodes of a recording in blocks of about `rows` steps; broken ones go to `faults` instead."""
     waiting: list[tuple[int, Episode]] = []
     pattern: _Pattern | None = None
@@ -275,10 +275,10 @@ def _shapes(columns: Mapping[str, Array]) -> Shapes:
     return {name: values.shape[1:] for name, values in columns.items()}
 
 
-def _join(waiting: Sequence[tuple[int, Episode]]) -> Block:
+def _join(waiting: Sequence[tuple[int, Episode]]) -> EpisodeBlock:
     episodes = [episode for _, episode in waiting]
     first = episodes[0]
-    return Block(
+    return EpisodeBlock(
         np.array([number for number, _ in waiting], np.int64),
         np.array([len(episode.actions) for episode in episodes], np.int64),
         np.array([bool(episode.final_known) for episode in episodes]),

@@ -1,6 +1,5 @@
 """A dataset checked: against itself, and against the environment it is said to come from."""
 
-import re
 import shlex
 import warnings
 from collections.abc import Iterator
@@ -21,17 +20,13 @@ from understudy.envs.physics.poses import POSES
 from understudy.run.progress import SILENT, Reporter
 from understudy.tools.dataset.action_tally import BoxActions
 from understudy.tools.dataset.end_findings import end_findings, ends_are_settled, joints
-from understudy.tools.dataset.findings import LEVELS, Finding, findings
+from understudy.tools.dataset.findings import LEVELS, Finding, findings, setting_text
 from understudy.tools.dataset.fit_findings import Dropped, Fit, fit
 from understudy.tools.dataset.physics_findings import judged_excess, replay_findings, settled_kinds
 from understudy.tools.dataset.physics_sample import GROUP, Replay, gather, replay
 from understudy.tools.dataset.reference_env import World, open_world, recorded_world
 from understudy.tools.dataset.survey import Survey, survey
 
-SETTING = re.compile(
-    r"(drop_columns=\{[^}]*\}|actions_from=\[[^]]*\]|(?:not_finite|episode_steps|time_limit|late_rewards|actions)=\w+)"
-)
-"""A setting of `data:` inside the words of a fix."""
 FOR_ITS_OWN = {"action-scale", "out-of-range", "no-such-action", "untried-actions"}
 """What only means something against the environment the data was made for."""
 MORE = "With --env ID, bounds, time limits and physics are checked too."
@@ -73,9 +68,8 @@ class Report:
             return []
         for finding in self.findings:
             mends = finding.level == "error" or finding.kind == "late-rewards"
-            setting = SETTING.match(finding.fix) if mends else None
-            if setting is not None:
-                first.setdefault(setting[0].partition("=")[0], setting[0])
+            for name, value in list(finding.settings.items())[:1] if mends else []:
+                first.setdefault(name, setting_text(name, value))
         return [first[key] for key in Mending.model_fields if key in first]
 
     def command(self, source: str) -> str:
@@ -111,7 +105,7 @@ def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT) -> Re
     """Check anything that can be opened; what cannot be is an error like the others."""
     world = open_world(env_id) if env_id else None
     try:
-        return _check(open_recording(source), world, reporter)
+        return check_dataset(open_recording(source), world, reporter)
     except DataError as error:
         cut = _cut_by_the_clock(source, world, reporter)
         return cut or _unreadable(source, env_id, error)
@@ -122,29 +116,26 @@ def _cut_by_the_clock(source: str, world: World | None, reporter: Reporter) -> R
     if world is None or world.time_limit is None:
         return None
     try:
-        whole = _check(open_recording(source, episode_steps=UNCUT), world, reporter)
+        whole = check_dataset(open_recording(source, episode_steps=UNCUT), world, reporter)
     except DataError:
         return None
-    fixes = [SETTING.match(finding.fix) for finding in whole.findings if finding.kind == "longer-than-limit"]
-    steps = next((int(fix[0].partition("=")[2]) for fix in fixes if fix is not None), world.time_limit)
+    fixes = [finding.settings for finding in whole.findings if finding.kind == "longer-than-limit"]
+    steps = next((fix["episode_steps"] for fix in fixes if fix), world.time_limit)
     told = f"as {world.env_id} does" if steps == world.time_limit else f"where they break off in {world.env_id}"
     message = (
         f"dataset '{whole.name}': marks no end of any episode. What follows is said of episodes that are cut after "
         f"every {counted(steps, 'step')}, {told}."
     )
-    report = _check(open_recording(source, episode_steps=steps), world, reporter)
-    return replace(
-        report, findings=[Finding("error", "no-boundary", message, f"episode_steps={steps}"), *report.findings]
-    )
+    report = check_dataset(open_recording(source, episode_steps=steps), world, reporter)
+    uncut = Finding("error", "no-boundary", message, settings={"episode_steps": steps})
+    return replace(report, findings=[uncut, *report.findings])
 
 
-def check_dataset(recording: Recording, env_id: str | None = None, reporter: Reporter = SILENT) -> Report:
-    """Two passes over a recording, in bounded memory: one for its survey, one for a sample to replay."""
-    return _check(recording, open_world(env_id) if env_id else None, reporter)
+def check_dataset(recording: Recording, given: World | None = None, reporter: Reporter = SILENT) -> Report:
+    """Two passes over a recording, in bounded memory: one for its survey, one for a sample to replay.
 
-
-def _check(recording: Recording, given: World | None, reporter: Reporter) -> Report:
-    """Absurd numbers are told as findings; NumPy's own words on them help nobody."""
+    Absurd numbers are told as findings; NumPy's own words on them help nobody.
+    """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
         return _checked(recording, given, reporter)

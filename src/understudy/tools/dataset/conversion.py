@@ -1,4 +1,4 @@
-"""From any recording to any format we write, mended and chosen from on the way, in bounded memory."""
+"""From any recording to any format we write: as it is, mended, or with some rows made wrong on purpose."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,8 +10,8 @@ from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.siblings import sweep
 from understudy.core.spec import ActionSpace
-from understudy.data import finals
-from understudy.data.corruption import corruption_facts
+from understudy.data import episode_cuts
+from understudy.data.corruption import ENTRY, Corruption, corrupted, corruption_facts
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
 from understudy.data.formats.d4rl_writer import write_d4rl
@@ -20,7 +20,7 @@ from understudy.data.formats.npz_writer import write_npz
 from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
 from understudy.data.stores.recorder import record
-from understudy.data.stores.store import open_store
+from understudy.data.stores.store import is_store, open_store, store_recipe
 from understudy.data.transforms import Transforms, choose, episode_returns, mend, pick
 from understudy.run.loading import space_of
 from understudy.run.progress import SILENT, Reporter
@@ -38,7 +38,7 @@ class Converted:
     fingerprint: str
 
 
-def convert(
+def convert_file(
     source: str,
     target: Path,
     *,
@@ -122,7 +122,7 @@ def _chain(recording: Recording, space: ActionSpace | None, transforms: Transfor
 
 
 def _whole(recording: Recording) -> Callable[[], Iterator[Episode]]:
-    return lambda: finals.drop_unknown_finals(recording.episodes())
+    return lambda: episode_cuts.drop_unknown_finals(recording.episodes())
 
 
 @contextmanager
@@ -149,3 +149,47 @@ def _as_store(
                 on_steps=lambda steps: advance(steps, ""),
             )
         yield open_store(store, verify=False)
+
+
+def corrupt_file(
+    source: str,
+    target: Path,
+    corruption: Corruption,
+    *,
+    space: ActionSpace | None = None,
+    minari_id: str = "",
+    env: str = "",
+    reporter: Reporter = SILENT,
+) -> tuple[Converted, str]:
+    """Write a corrupted `source`, and tell in a sentence what was done. A store keeps that in its recipe."""
+    kind = target_kind(target, minari_id)
+    with _original(source, target, space, env, reporter) as (dataset, recipe):
+        recording = corrupted(dataset, corruption)
+        told = [*corruption_facts(recipe).get(ENTRY, []), *recording.facts[ENTRY]]
+        done = write_recording(
+            replace(recording, env=env or dataset.env),
+            target,
+            kind,
+            minari_id=minari_id,
+            recipe={**recipe, ENTRY: told},
+            doing="corrupting",
+            reporter=reporter,
+        )
+        return done, recording.notes[0]
+
+
+@contextmanager
+def _original(
+    source: str, target: Path, space: ActionSpace | None, env: str, reporter: Reporter
+) -> Iterator[tuple[Dataset, dict[str, Any]]]:
+    """The source as a store, and its recipe: itself if it is one, else one beside the target for as long as needed."""
+    if is_store(Path(source)) and space is None:
+        yield open_store(Path(source)), store_recipe(Path(source))
+        return
+    recording = open_recording(source)
+    recording = replace(recording, space=space or space_of(recording), env=env or recording.env)
+    with working_folder(target, "original") as folder:
+        write_recording(recording, folder / "store", "store", reporter=reporter)
+        dataset = open_store(folder / "store", verify=False)
+        dataset.name = source
+        yield dataset, store_recipe(Path(source)) if is_store(Path(source)) else {}

@@ -7,7 +7,7 @@ import numpy as np
 
 from understudy.core.wording import counted
 from understudy.envs.physics.agreement import Terminals
-from understudy.tools.dataset.findings import Finding, Level
+from understudy.tools.dataset.findings import Finding, Level, locate
 from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
 from understudy.tools.dataset.reference_env import World
 from understudy.tools.dataset.survey import Survey
@@ -58,7 +58,7 @@ def _longer(survey: Survey, world: World, joined: int | None) -> Iterator[Findin
     if not longer:
         return
     message = (
-        f"dataset '{survey.name}': {longer:,} of {counted(survey.episodes, 'episode')} "
+        f"{locate(survey)}: {longer:,} of {counted(survey.episodes, 'episode')} "
         f"{'lasts' if longer == 1 else 'last'} longer than {world.env_id}: got up to "
         f"{counted(int(survey.lengths.max()), 'step')}, expected at most {limit:,}."
     )
@@ -68,7 +68,7 @@ def _longer(survey: Survey, world: World, joined: int | None) -> Iterator[Findin
     elif joined or not _delimited(survey):
         why = f"they break off every {joined:,} steps" if joined else "no step is marked as a time limit"
         told = f" They are several in one, for {why}: values would be learned across resets."
-        yield Finding("error", "longer-than-limit", message + told, f"episode_steps={joined or limit}")
+        yield Finding("error", "longer-than-limit", message + told, settings={"episode_steps": joined or limit})
     else:
         fix = f"Recorded under another limit? If boundaries were lost: data.episode_steps={limit}"
         yield Finding("warning", "longer-than-limit", message, fix)
@@ -98,30 +98,32 @@ def _terminals(survey: Survey, world: World, terminals: Terminals | None) -> Ite
         level = "error" if at_limit > 1 or at_limit == len(ended) else "warning"
     else:
         return
-    fix = _limit_fix(ended, at_limit, world)
-    what = "a time limit is stored as terminal" if fix.startswith("time_limit") else "terminals that are none"
+    limit = _stored_limit(ended, at_limit, world)
+    what = "terminals that are none" if limit is None else "a time limit is stored as terminal"
     message = (
-        f"dataset '{survey.name}': {what}: {len(ended):,} of "
+        f"{locate(survey)}: {what}: {len(ended):,} of "
         f"{counted(survey.episodes, 'episode')} {'is' if len(ended) == 1 else 'are'} marked terminated, "
         f"but {reason}. Values would be cut off there."
     )
-    yield Finding(level, "time-limit-as-terminal", message, fix)
+    if limit is None:
+        advice = "Mark only true ends as terminal; ends for other reasons are truncations."
+        yield Finding(level, "time-limit-as-terminal", message, advice)
+    else:
+        yield Finding(level, "time-limit-as-terminal", message, settings={"time_limit": limit})
 
 
-def _limit_fix(ended: "np.ndarray[tuple[int], np.dtype[np.int64]]", at_limit: int, world: World) -> str:
+def _stored_limit(ended: "np.ndarray[tuple[int], np.dtype[np.int64]]", at_limit: int, world: World) -> int | None:
+    """The length at which terminals mean a time limit, if there is one."""
     lengths, counts = np.unique(ended, return_counts=True)
-    commonest, count = int(lengths[counts.argmax()]), int(counts.max())
     if at_limit:
-        return f"time_limit={world.time_limit}"
-    if count > 1 or len(ended) == 1:
-        return f"time_limit={commonest}"
-    return "Mark only true ends as terminal; ends for other reasons are truncations."
+        return world.time_limit
+    return int(lengths[counts.argmax()]) if counts.max() > 1 or len(ended) == 1 else None
 
 
 def _missed(survey: Survey, world: World, terminals: Terminals | None) -> Iterator[Finding]:
     if terminals is not None and terminals.missed:
         message = (
-            f"dataset '{survey.name}': {world.env_id} ends after {counted(terminals.missed, 'replayed step')} that "
+            f"{locate(survey)}: {world.env_id} ends after {counted(terminals.missed, 'replayed step')} that "
             f"{'is' if terminals.missed == 1 else 'are'} not marked terminal: values would go on beyond the end."
         )
         yield Finding("warning", "missed-terminals", message, "Are `terminals` missing, or of another rule?")

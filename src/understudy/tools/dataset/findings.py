@@ -3,8 +3,8 @@
 An error will be refused or silently ruins learning; a warning deserves a look; a note is good to know.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -31,11 +31,47 @@ class Finding:
     kind: str
     message: str
     """In the voice of errors: `<where>: <what>: got <x>, expected <y>.`"""
-    fix: str = ""
-    """A setting of `data:` and of `understudy dataset convert`, or a sentence."""
+    advice: str = ""
+    """What to do, in a sentence; or the end of the sentence that the settings begin."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What mends it, as settings of `data:` and of `understudy dataset convert`: the first, or in its place another."""
+
+    @property
+    def fix(self) -> str:
+        """Settings and advice as they are told."""
+        return self.fix_within("")
+
+    def fix_within(self, section: str) -> str:
+        """The same with each setting's section before its name, as a config's overrides have it: `data.`"""
+        return ", or ".join(section + setting_text(*setting) for setting in self.settings.items()) + self.advice
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "level": self.level,
+            "kind": self.kind,
+            "message": self.message,
+            "fix": self.fix,
+            "settings": dict(self.settings),
+        }
+
+
+def setting_text(name: str, value: Any) -> str:
+    """`drop_columns={state: [0, -1]}`: as it is written on a command line."""
+    return f"{name}={_value_text(value)}"
+
+
+def _value_text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case list():
+            return f"[{', '.join(map(_value_text, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{name}: {_value_text(part)}' for name, part in value.items())}}}"
+        case _:
+            return str(value)
 
 
 def findings(survey: Survey) -> list[Finding]:
@@ -44,7 +80,7 @@ def findings(survey: Survey) -> list[Finding]:
     return sorted(found, key=lambda finding: LEVELS.index(finding.level))
 
 
-def _where(survey: Survey, *, episode: int | None = None, then: str = "") -> str:
+def locate(survey: Survey, *, episode: int | None = None, then: str = "") -> str:
     place = f"dataset '{survey.name}'" + ("" if episode is None else f", episode {episode}")
     return f"{place}, {then}" if then else place
 
@@ -57,7 +93,7 @@ def _broken_episodes(survey: Survey) -> Iterator[Finding]:
             continue
         expected = f", expected {fault.expected}" if fault.expected else ""
         more = "" if fault.count == 1 else f" {fault.count:,} episodes are like this."
-        message = f"{_where(survey, episode=fault.episode)}: {fault.what}{expected}.{more}"
+        message = f"{locate(survey, episode=fault.episode)}: {fault.what}{expected}.{more}"
         yield Finding(
             "error",
             fault.kind,
@@ -65,7 +101,7 @@ def _broken_episodes(survey: Survey) -> Iterator[Finding]:
             fault.do or "Repair these episodes, or leave them out when you write the file.",
         )
     if survey.episodes == 0:
-        yield Finding("error", "no-episodes", f"{_where(survey)}: has no whole episode.", "There is nothing to learn.")
+        yield Finding("error", "no-episodes", f"{locate(survey)}: has no whole episode.", "There is nothing to learn.")
 
 
 def _not_finite(survey: Survey) -> Iterator[Finding]:
@@ -74,10 +110,10 @@ def _not_finite(survey: Survey) -> Iterator[Finding]:
         if place is None:
             continue
         within = f", column {place.column}" if column.shape else ""
-        where = _where(survey, episode=place.episode, then=f"{_title(name)}, row {place.row}{within}")
+        where = locate(survey, episode=place.episode, then=f"{_title(name)}, row {place.row}{within}")
         message = f"{where}: not finite: {_many(column.non_finite, 'such value')}, expected finite float32."
-        fix = "not_finite=drop leaves these episodes out."
-        yield Finding("error", "non-finite", message, fix)
+        advice = " leaves these episodes out."
+        yield Finding("error", "non-finite", message, advice, {"not_finite": "drop"})
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:
@@ -92,10 +128,10 @@ def _time_limit(survey: Survey) -> Iterator[Finding]:
     every = "both" if at_limit == 2 else f"all {at_limit:,}"
     count = every if at_limit == len(ended) else f"{at_limit:,} of {len(ended):,}"
     message = (
-        f"{_where(survey)}: a time limit seems to be stored as terminal: {count} episodes that terminate do so at step "
+        f"{locate(survey)}: a time limit seems to be stored as terminal: {count} episodes that terminate do so at step "
         f"{longest:,}, and none is longer. Values would be cut off there."
     )
-    yield Finding("error", "time-limit-as-terminal", message, f"time_limit={longest}")
+    yield Finding("error", "time-limit-as-terminal", message, settings={"time_limit": longest})
 
 
 def _ends(survey: Survey) -> Iterator[Finding]:
@@ -103,26 +139,26 @@ def _ends(survey: Survey) -> Iterator[Finding]:
     if unknown:
         level: Level = "warning" if unknown > 0.05 * survey.steps else "note"
         message = (
-            f"{_where(survey)}: the final observation of {_many(unknown, 'episode')} is unknown: their last steps "
+            f"{locate(survey)}: the final observation of {_many(unknown, 'episode')} is unknown: their last steps "
             f"({unknown / survey.steps:.2%} of all) serve imitation, but no bootstrapped loss."
         )
         yield Finding(level, "unknown-final", message)
     endless = int((~survey.terminated & ~survey.truncated).sum())
     if endless:
-        message = f"{_where(survey)}: {_many(endless, 'episode')} neither terminated nor truncated: read as cut off."
+        message = f"{locate(survey)}: {_many(endless, 'episode')} neither terminated nor truncated: read as cut off."
         yield Finding("note", "no-end", message)
 
 
 def _lengths(survey: Survey) -> Iterator[Finding]:
     single = int((survey.lengths == 1).sum())
     if single and single == survey.episodes:
-        message = f"{_where(survey)}: every episode has one step: a bandit problem, where nothing follows an action."
+        message = f"{locate(survey)}: every episode has one step: a bandit problem, where nothing follows an action."
         yield Finding("note", "one-step", message)
     elif single:
-        message = f"{_where(survey)}: {_many(single, 'episode')} of one step among longer ones. Are boundaries right?"
+        message = f"{locate(survey)}: {_many(single, 'episode')} of one step among longer ones. Are boundaries right?"
         yield Finding("warning", "one-step", message)
     if survey.episodes == 1:
-        message = f"{_where(survey)}: a single episode: nothing can be held out for validation."
+        message = f"{locate(survey)}: a single episode: nothing can be held out for validation."
         yield Finding("warning", "single-episode", message)
 
 
@@ -130,7 +166,7 @@ def _action_space(survey: Survey) -> Iterator[Finding]:
     action, space = survey.columns.get("action"), survey.space
     if action is None or survey.actions is not None or space is None:
         return
-    message = f"{_where(survey)}: actions do not fit the action space: got {list(action.shape)} {action.dtypes[0]}"
+    message = f"{locate(survey)}: actions do not fit the action space: got {list(action.shape)} {action.dtypes[0]}"
     yield Finding("error", "action-shape", f"{message}, expected {space.describe()}.", "Is it the right environment?")
 
 
@@ -144,10 +180,11 @@ def _box_actions(survey: Survey) -> Iterator[Finding]:
         yield from _narrow(survey, actions)
     elif _is_huge(actions):
         message = (
-            f"{_where(survey)}: actions reach {actions.largest:,.6g}, though half of them stay within "
+            f"{locate(survey)}: actions reach {actions.largest:,.6g}, though half of them stay within "
             f"{actions.middle:,.3g} and 99 % within {actions.usual:,.3g}: an unbounded policy, or a unit mixed up?"
         )
-        yield Finding("warning", "large-actions", message, "actions=clip, with the environment's bounds (--env ID)")
+        advice = ", with the environment's bounds (--env ID)"
+        yield Finding("warning", "large-actions", message, advice, {"actions": "clip"})
 
 
 def _is_huge(actions: BoxActions) -> bool:
@@ -159,7 +196,7 @@ def _is_huge(actions: BoxActions) -> bool:
 def _outside(survey: Survey, actions: BoxActions) -> Finding:
     episode, row = actions.first_outside or (0, 0)
     message = (
-        f"{_where(survey)}: {actions.outside:,} of {survey.steps:,} actions ({actions.outside / survey.steps:.1%}) lie "
+        f"{locate(survey)}: {actions.outside:,} of {survey.steps:,} actions ({actions.outside / survey.steps:.1%}) lie "
         f"outside the action space: got up to {actions.largest:,.6g}, expected {_bounds(actions)}. "
         f"The first: episode {episode}, row {row}."
     )
@@ -167,7 +204,8 @@ def _outside(survey: Survey, actions: BoxActions) -> Finding:
         "error",
         "out-of-range",
         message,
-        "actions=clip, or actions_from=[low, high] with the range they were recorded in",
+        " with the range they were recorded in",
+        {"actions": "clip", "actions_from": ["low", "high"]},
     )
 
 
@@ -176,10 +214,11 @@ def _narrow(survey: Survey, actions: BoxActions) -> Iterator[Finding]:
     half = (np.asarray(actions.high) - np.asarray(actions.low)) / 2
     if actions.largest <= 1.0 + 1e-5 and actions.largest >= 0.95 and (half > 1.2).any():
         message = (
-            f"{_where(survey)}: actions fill [-1, 1], while the action space is {_bounds(actions)}: were they recorded "
+            f"{locate(survey)}: actions fill [-1, 1], while the action space is {_bounds(actions)}: were they recorded "
             "before scaling?"
         )
-        yield Finding("warning", "action-scale", message, "actions_from=[-1, 1], if the physics agree (--env ID)")
+        advice = ", if the physics agree (--env ID)"
+        yield Finding("warning", "action-scale", message, advice, {"actions_from": [-1.0, 1.0]})
 
 
 def _bounds(actions: BoxActions) -> str:
@@ -196,30 +235,30 @@ def _choices(survey: Survey) -> Iterator[Finding]:
         episode, row = actions.first_wrong or (0, 0)
         range_ = "a whole number" if actions.choices is None else f"a whole number from 0 to {actions.choices - 1}"
         message = (
-            f"{_where(survey, episode=episode, then=f'actions, row {row}')}: no such action: got "
+            f"{locate(survey, episode=episode, then=f'actions, row {row}')}: no such action: got "
             f"{actions.wrong_value:g}, expected {range_}. {_many(actions.wrong, 'step')} of {survey.steps:,}."
         )
         yield Finding("error", "no-such-action", message, "Is it the right environment? Otherwise drop these episodes.")
     never = [choice for choice in range(min(actions.choices or 0, 1000)) if not actions.counts.get(choice)]
     if never and not actions.wrong:
-        message = f"{_where(survey)}: {_some(never, 'action')} of {actions.choices} never taken."
+        message = f"{locate(survey)}: {_some(never, 'action')} of {actions.choices} never taken."
         yield Finding("note", "untried-actions", message)
 
 
 def _rewards(survey: Survey) -> Iterator[Finding]:
     distinct = survey.rewards.distinct
     if survey.facts.get("rewards") == "absent" or distinct == (0.0,):
-        message = f"{_where(survey)}: has no rewards (all are 0): only imitation can learn from it."
+        message = f"{locate(survey)}: has no rewards (all are 0): only imitation can learn from it."
         yield Finding("warning", "no-rewards", message)
     elif distinct is not None and len(distinct) == 1:
-        message = f"{_where(survey)}: every reward is {distinct[0]:g}: only the length tells good episodes from bad."
+        message = f"{locate(survey)}: every reward is {distinct[0]:g}: only the length tells good episodes from bad."
         yield Finding("note", "constant-reward", message)
     elif _rewards_late(survey):
         message = (
-            f"{_where(survey)}: rewards seem to be one row late: every episode begins with a reward of exactly 0 and "
+            f"{locate(survey)}: rewards seem to be one row late: every episode begins with a reward of exactly 0 and "
             "ends with an action of zeros, as in d4rl-pybullet."
         )
-        yield Finding("warning", "late-rewards", message, "late_rewards=true")
+        yield Finding("warning", "late-rewards", message, settings={"late_rewards": True})
 
 
 def _rewards_late(survey: Survey) -> bool:
@@ -234,25 +273,25 @@ def _constant(survey: Survey) -> Iterator[Finding]:
         if column.constant:
             which = "all columns" if len(column.constant) == _width(column) else _some(column.constant, "column")
             message = (
-                f"{_where(survey)}: {which} of observation '{group}' ({_width(column)} wide): always the same value."
+                f"{locate(survey)}: {which} of observation '{group}' ({_width(column)} wide): always the same value."
             )
             yield Finding("note", "constant-columns", message)
     action = survey.columns.get("action")
     if action is not None and action.constant and isinstance(survey.actions, BoxActions):
-        message = f"{_where(survey)}: {_some(action.constant, 'dimension')} of the actions: always the same value."
+        message = f"{locate(survey)}: {_some(action.constant, 'dimension')} of the actions: always the same value."
         yield Finding("warning", "constant-actions", message, "Is it the right column?")
 
 
 def _duplicates(survey: Survey) -> Iterator[Finding]:
     if survey.duplicate_episodes and survey.lengths.max() > 1:
         message = (
-            f"{_where(survey)}: {survey.duplicate_episodes:,} of {survey.episodes:,} episodes repeat an earlier one "
+            f"{locate(survey)}: {survey.duplicate_episodes:,} of {survey.episodes:,} episodes repeat an earlier one "
             "exactly: they weigh more in learning, and a validation split would leak."
         )
         yield Finding("warning", "duplicate-episodes", message, "Drop the copies.")
     share = survey.duplicate_steps / max(1, survey.steps)
     if share >= 0.01 and not survey.duplicate_episodes:
-        message = f"{_where(survey)}: {share:.1%} of the transitions repeat an earlier one exactly."
+        message = f"{locate(survey)}: {share:.1%} of the transitions repeat an earlier one exactly."
         few = survey.distinct_states <= 0.1 * survey.steps
         told = " A world of few states, so that is natural." if few else ""
         yield Finding("note" if few else "warning", "duplicate-steps", message + told)
@@ -261,27 +300,27 @@ def _duplicates(survey: Survey) -> Iterator[Finding]:
 def _time_feature(survey: Survey) -> Iterator[Finding]:
     for group, column in survey.time_columns.items():
         message = (
-            f"{_where(survey)}: column {column} of observation '{group}' only counts the steps of an episode: a time "
+            f"{locate(survey)}: column {column} of observation '{group}' only counts the steps of an episode: a time "
             "feature that was appended? The plain environment does not show it."
         )
-        yield Finding("warning", "time-feature", message, f"drop_columns={{{group}: [{column}]}}")
+        yield Finding("warning", "time-feature", message, settings={"drop_columns": {group: [column]}})
 
 
 def _precision(survey: Survey) -> Iterator[Finding]:
     for name, column in survey.columns.items():
         if "uint8" in column.dtypes and len(column.dtypes) > 1 and name.startswith("observation."):
-            message = f"{_where(survey)}: {_title(name)} is bytes in some episodes and {column.dtypes[0]} in others."
+            message = f"{locate(survey)}: {_title(name)} is bytes in some episodes and {column.dtypes[0]} in others."
             yield Finding("error", "mixed-dtypes", message, "Store it in one dtype.")
     wide = [_title(name) for name, column in survey.columns.items() if "float64" in column.dtypes]
     if wide:
         mixed = " (not in every episode)" if any(len(column.dtypes) > 1 for column in survey.columns.values()) else ""
-        message = f"{_where(survey)}: {', '.join(wide)} in float64{mixed}: learning rounds them to float32."
+        message = f"{locate(survey)}: {', '.join(wide)} in float64{mixed}: learning rounds them to float32."
         yield Finding("note", "float64", message)
     for group, column in survey.observations.items():
         steps = np.spacing(np.maximum(np.abs(column.minimum), np.abs(column.maximum)).astype(np.float32))
         if lost := np.flatnonzero((column.std > 0) & (steps > ROUNDING * column.std)).tolist():
             message = (
-                f"{_where(survey)}: {_some(lost, 'column')} of observation '{group}': large numbers that differ by "
+                f"{locate(survey)}: {_some(lost, 'column')} of observation '{group}': large numbers that differ by "
                 "little, and learning rounds the difference away (to float32)."
             )
             fix = "Record them from another zero point (a clock from the start of the episode), or hide_columns."
@@ -293,21 +332,21 @@ def _masks(survey: Survey) -> Iterator[Finding]:
     if masks is None:
         return
     if isinstance(survey.space, Box):
-        message = f"{_where(survey)}: has action masks, but its actions are continuous."
+        message = f"{locate(survey)}: has action masks, but its actions are continuous."
         yield Finding("error", "mask-of-box", message, "Drop the masks.")
         return
     if isinstance(survey.space, Discrete) and masks.width != survey.space.count:
-        message = f"{_where(survey)}: masks have the wrong width: got {masks.width}, expected {survey.space.count}."
+        message = f"{locate(survey)}: masks have the wrong width: got {masks.width}, expected {survey.space.count}."
         yield Finding("error", "mask-shape", message, "Is it the right environment?")
         return
     if masks.first_forbidden is not None:
         episode, row = masks.first_forbidden
-        message = f"{_where(survey, episode=episode, then=f'row {row}')}: its mask forbids the action it took."
+        message = f"{locate(survey, episode=episode, then=f'row {row}')}: its mask forbids the action it took."
         told = f" {_many(masks.forbidden, 'such step')}." if masks.forbidden > 1 else ""
         yield Finding("error", "mask-forbids", message + told, "Is the mask one row off?")
     if masks.first_empty is not None:
         episode, row = masks.first_empty
-        message = f"{_where(survey, episode=episode, then=f'mask, row {row}')}: no action is legal."
+        message = f"{locate(survey, episode=episode, then=f'mask, row {row}')}: no action is legal."
         told = f" {_many(masks.empty, 'such row')}." if masks.empty > 1 else ""
         yield Finding("error", "mask-empty", message + told, "Only a terminal state may have no legal action.")
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import final
 
 from understudy.core.spec import ActionSpace, Box, Discrete, Group
-from understudy.envs.physics.former_columns import former_columns
+from understudy.envs.facts import former_columns
 from understudy.tools.dataset.column_tally import ColumnSurvey
-from understudy.tools.dataset.findings import Finding
+from understudy.tools.dataset.findings import Finding, locate
 from understudy.tools.dataset.reference_env import World
 from understudy.tools.dataset.survey import Survey
 
@@ -45,13 +45,9 @@ def fit(survey: Survey, declared: ActionSpace | None, world: World) -> Fit:
     return Fit(found, fits, dropped, survey.actions is not None and not wrong)
 
 
-def _where(survey: Survey) -> str:
-    return f"dataset '{survey.name}'"
-
-
 def _groups_differ(survey: Survey, world: World) -> Finding:
     message = (
-        f"{_where(survey)}: other observation groups than {world.env_id}: got {sorted(survey.observations)}, "
+        f"{locate(survey)}: other observation groups than {world.env_id}: got {sorted(survey.observations)}, "
         f"expected {sorted(world.spec.observation)}."
     )
     return Finding("error", "observation-groups", message, RIGHT_ENVIRONMENT)
@@ -65,7 +61,7 @@ def _group(
     expected: Group,
     dropped: Dropped,
 ) -> Iterator[Finding]:
-    where = f"{_where(survey)}, observation '{name}'"
+    where = f"{locate(survey)}, observation '{name}'"
     if column.shape != expected.shape:
         surplus = _surplus(survey, world, name, column, expected)
         if surplus:
@@ -106,18 +102,15 @@ def _superfluous(survey: Survey, world: World, dropped: Dropped) -> Finding:
         if former := [column for column in columns if column != timed]:
             parts.append(f"{len(former)} belong to earlier versions only")
         told.append(f"got {width} columns, expected {width - len(columns)} ({', '.join(parts)})")
-    message = f"{_where(survey)}: more columns than {world.env_id} shows: {'; '.join(told)}."
+    message = f"{locate(survey)}: more columns than {world.env_id} shows: {'; '.join(told)}."
     kind = "time-feature" if set(dropped) & set(survey.time_columns) else "former-columns"
-    return Finding("error", kind, message, f"drop_columns={drop_text(survey, dropped)}")
+    return Finding("error", kind, message, settings={"drop_columns": _from_the_end(survey, dropped)})
 
 
-def drop_text(survey: Survey, dropped: Dropped) -> str:
+def _from_the_end(survey: Survey, dropped: Dropped) -> dict[str, list[int]]:
     """`{state: [-1]}`: the last column is named so, for that is how it was appended."""
-    groups = []
-    for name, columns in dropped.items():
-        width = survey.observations[name].shape[0]
-        groups.append(f"{name}: [{', '.join('-1' if c == width - 1 else str(c) for c in columns)}]")
-    return f"{{{', '.join(groups)}}}"
+    last = {name: survey.observations[name].shape[0] - 1 for name in dropped}
+    return {name: [-1 if c == last[name] else c for c in columns] for name, columns in dropped.items()}
 
 
 def _action_kind(survey: Survey, world: World) -> Iterator[Finding]:
@@ -125,7 +118,7 @@ def _action_kind(survey: Survey, world: World) -> Iterator[Finding]:
     whole = all(dtype.startswith(("int", "uint", "bool")) for dtype in action.dtypes)
     if isinstance(world.spec.action, Box) and whole and action.shape in ((), (1,)):
         message = (
-            f"{_where(survey)}: actions are choices: got {action.dtypes[0]}, expected continuous ones as of "
+            f"{locate(survey)}: actions are choices: got {action.dtypes[0]}, expected continuous ones as of "
             f"{world.env_id}, {world.spec.action.describe()}."
         )
         yield Finding("error", "action-kind", message, RIGHT_ENVIRONMENT)
@@ -140,13 +133,14 @@ def _declared(survey: Survey, declared: ActionSpace | None, world: World) -> Ite
         if (declared.low, declared.high) != (ours.low, ours.high) and declared.size == ours.size:
             low, high = min(declared.low), max(declared.high)
             message = (
-                f"{_where(survey)}: declares another action space than {world.env_id}: got {declared.describe()}, "
+                f"{locate(survey)}: declares another action space than {world.env_id}: got {declared.describe()}, "
                 f"expected {ours.describe()}."
             )
-            yield Finding("warning", "declared-space", message, f"actions_from=[{low:g}, {high:g}], if recorded in it")
+            settings = {"actions_from": [low, high]}
+            yield Finding("warning", "declared-space", message, ", if recorded in it", settings)
     elif isinstance(declared, Discrete) and isinstance(ours, Discrete) and declared.count != ours.count:
         message = (
-            f"{_where(survey)}: declares {declared.count} actions: got {declared.describe()}, expected "
+            f"{locate(survey)}: declares {declared.count} actions: got {declared.describe()}, expected "
             f"{ours.describe()} as of {world.env_id}."
         )
         yield Finding("warning", "declared-space", message, RIGHT_ENVIRONMENT)

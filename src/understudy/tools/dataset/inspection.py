@@ -44,7 +44,9 @@ class Inspection:
         }
 
 
-def inspect(recording: Recording, space: ActionSpace | None = None, reference: str | Range | None = None) -> Inspection:
+def inspect_recording(
+    recording: Recording, space: ActionSpace | None = None, reference: str | Range | None = None
+) -> Inspection:
     """One pass over a recording. `space` is its environment's; `reference` an id with known scores, or (low, high)."""
     scale = find_scale(recording, reference)
     facts = survey(recording, space)

@@ -9,7 +9,7 @@ from understudy.core.spec import Box
 from understudy.core.wording import counted
 from understudy.envs.physics.agreement import MUCH, Errors, Physics
 from understudy.tools.dataset.action_tally import BoxActions
-from understudy.tools.dataset.findings import Finding
+from understudy.tools.dataset.findings import Finding, locate
 from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
 from understudy.tools.dataset.reference_env import World
 from understudy.tools.dataset.survey import Survey
@@ -36,10 +36,6 @@ def settled_kinds(replay: Replay) -> set[str]:
     return kinds
 
 
-def _where(survey: Survey) -> str:
-    return f"dataset '{survey.name}'"
-
-
 def _quantiles(errors: Errors) -> str:
     return f"{errors.median:.1g} (median), {errors.most:.1g} (90%), {errors.worst:.1g} (worst)"
 
@@ -54,13 +50,13 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
     fix = f"It repeats exactly in {' and '.join(same)}: use --env {same[0]}" if same else ""
     if physics.grade == "different" and _hardly_moves(physics):
         message = (
-            f"{_where(survey)}: hardly moves, so {physics.env_id} can neither be told from it nor confirmed: replayed "
+            f"{locate(survey)}: hardly moves, so {physics.env_id} can neither be told from it nor confirmed: replayed "
             f"steps are off by {_quantiles(errors)}, while most move {physics.step:.1g}."
         )
         yield Finding("warning", "physics", message, fix)
     elif physics.grade == "different":
         message = (
-            f"{_where(survey)}: does not match {physics.env_id}: stepped from "
+            f"{locate(survey)}: does not match {physics.env_id}: stepped from "
             f"{counted(physics.replayed, 'stored state')}, it ends up {errors.median:.2g} away from what was recorded "
             f"(median), while a step moves {physics.step:.2g}."
         )
@@ -68,13 +64,13 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
         yield Finding("error", "physics", message, told)
     elif physics.grade == "close":
         message = (
-            f"{_where(survey)}: is close to {physics.env_id}, not equal: probably another simulator version. Replayed "
+            f"{locate(survey)}: is close to {physics.env_id}, not equal: probably another simulator version. Replayed "
             f"steps are off by {_quantiles(errors)}, {errors.median / max(physics.step, 1e-12):.1%} of a step."
         )
         yield Finding("warning", "physics", message, fix)
     else:
         message = (
-            f"{_where(survey)}: repeats in {physics.env_id}: {physics.replayed:,} of "
+            f"{locate(survey)}: repeats in {physics.env_id}: {physics.replayed:,} of "
             f"{counted(physics.rows, 'sampled step')} replayed, off by {_quantiles(errors)}{rewards}."
         )
         yield Finding("note", "physics", message)
@@ -91,18 +87,18 @@ def _scale(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
         return
     range_ = f"[{-reach:g}, {reach:g}]"
     message = (
-        f"{_where(survey)}: actions were recorded in {range_}, and {physics.env_id} takes "
+        f"{locate(survey)}: actions were recorded in {range_}, and {physics.env_id} takes "
         f"{_bounds(world.spec.action)}: read so, its steps repeat to {physics.best.observation.median:.1g} (median); "
         f"as they are, to {physics.readings['recorded'].observation.median:.1g}."
     )
-    yield Finding("error", "action-scale", message, f"actions_from={range_}")
+    yield Finding("error", "action-scale", message, settings={"actions_from": [-reach, reach]})
     if outside := replay.sample.beyond(reach):
         message = (
-            f"{_where(survey)}: {outside:,} of {counted(survey.steps, 'action')} ({outside / survey.steps:.1%}) "
+            f"{locate(survey)}: {outside:,} of {counted(survey.steps, 'action')} ({outside / survey.steps:.1%}) "
             f"{'lies' if outside == 1 else 'lie'} outside the range they were recorded in: got up to "
             f"{actions.largest:,.6g}, expected {range_}."
         )
-        yield Finding("error", "out-of-range", message, "actions=clip")
+        yield Finding("error", "out-of-range", message, settings={"actions": "clip"})
 
 
 def _bounds(box: Box) -> str:
@@ -117,20 +113,20 @@ def _rewards(survey: Survey, replay: Replay) -> Iterator[Finding]:
         return
     if physics.rewards == "late" and reading.late_reward is not None:
         message = (
-            f"{_where(survey)}: rewards are late by one row: those of {physics.env_id} agree with the next row's to "
+            f"{locate(survey)}: rewards are late by one row: those of {physics.env_id} agree with the next row's to "
             f"{reading.late_reward.median:.1g} (median), with the own row's to {reading.reward.median:.1g}."
         )
-        yield Finding("error", "late-rewards", message, "late_rewards=true")
+        yield Finding("error", "late-rewards", message, settings={"late_rewards": True})
     elif _cut_after_rewarding(replay):
         message = (
-            f"{_where(survey)}: rewards agree with {physics.env_id} except where actions lie at their bounds (off by "
+            f"{locate(survey)}: rewards agree with {physics.env_id} except where actions lie at their bounds (off by "
             f"{reading.reward.median:.1g}, median): actions were cut after they had been rewarded. The motion "
             "is the same."
         )
         yield Finding("warning" if physics.rewards == "different" else "note", "rewards", message)
     elif physics.rewards == "different":
         message = (
-            f"{_where(survey)}: rewards are not those of {physics.env_id}: off by {_quantiles(reading.reward)}, though "
+            f"{locate(survey)}: rewards are not those of {physics.env_id}: off by {_quantiles(reading.reward)}, though "
             "the motion agrees. Returns do not compare with the environment's."
         )
         yield Finding(
@@ -157,7 +153,7 @@ def _breaks(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
     ends = int(np.isin(steps, last).sum())
     told = f" ({ends:,} at the end of an episode)" if ends else ""
     message = (
-        f"{_where(survey)}: {counted(len(steps), 'replayed step')} of {replay.physics.replayed + len(steps):,} "
+        f"{locate(survey)}: {counted(len(steps), 'replayed step')} of {replay.physics.replayed + len(steps):,} "
         f"{'leads' if len(steps) == 1 else 'lead'} elsewhere than to the observation stored next{told}. The first: "
         f"episode {survey.numbers[episode]}, row {row}."
     )
@@ -173,8 +169,9 @@ def judged_excess(finding: Finding, physics: Physics) -> Finding:
         return finding
     if physics.cutting == "different":
         told = f"{finding.message} Cut to the bounds, such steps do not lead in {physics.env_id} where they led."
-        fix = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
-        return replace(finding, message=told, fix=fix)
+        advice = "Drop these episodes; or if you know the range they were recorded in: data.actions_from=[low, high]"
+        return replace(finding, message=told, advice=advice, settings={})
     itself = f"{physics.env_id} cuts them itself"
     how = "They were cut before they were played" if physics.actions == "clipped" else itself
-    return replace(finding, message=f"{finding.message} {how}: `clip` changes no motion.", fix="actions=clip")
+    told = f"{finding.message} {how}: `clip` changes no motion."
+    return replace(finding, message=told, advice="", settings={"actions": "clip"})

@@ -11,10 +11,10 @@ from understudy.core.spec import Box, Discrete
 from understudy.data.assemble import outside_box
 from understudy.data.episode import Array
 from understudy.data.recording import Recording
-from understudy.envs.physics.agreement import Errors, Grade, Physics, Steps, compare, sample_rows
+from understudy.envs.physics.agreement import Errors, Grade, Physics, Steps, compare_physics, sample_rows
 from understudy.envs.physics.stepping import Stepper, find_stepper, replayable
 from understudy.tools.dataset.action_tally import BoxActions, chosen
-from understudy.tools.dataset.blocks import Block, Faults, blocks_of
+from understudy.tools.dataset.blocks import EpisodeBlock, Faults, blocks_of
 from understudy.tools.dataset.reference_env import quiet_versions
 from understudy.tools.dataset.survey import Survey
 
@@ -116,7 +116,7 @@ def suspected_ends(survey: Survey, limit: int | None, lost: int = 0) -> NDArray[
     return ends[np.unique(np.linspace(0, len(ends) - 1, OPEN_ENDS).astype(int))] if len(ends) else ends
 
 
-def _rows(block: Block, rows: NDArray[np.int64]) -> dict[str, Array]:
+def _rows(block: EpisodeBlock, rows: NDArray[np.int64]) -> dict[str, Array]:
     """These steps of a block; what does not exist is NaN."""
     values, slots = block.observations[GROUP], block.step_slots[rows]
     after = np.asarray(values[np.minimum(slots + 1, len(values) - 1)], np.float64)
@@ -133,7 +133,7 @@ def _rows(block: Block, rows: NDArray[np.int64]) -> dict[str, Array]:
     }
 
 
-def _reach(block: Block) -> NDArray[np.float32]:
+def _reach(block: EpisodeBlock) -> NDArray[np.float32]:
     actions = block.actions.reshape(len(block.actions), -1)
     if actions.dtype.kind != "f":
         return np.zeros(len(actions), np.float32)
@@ -147,7 +147,7 @@ def _missing(survey: Survey) -> int:
     return OUTSIDE if 0 < outside * SAMPLE < OUTSIDE * survey.steps else 0
 
 
-def _outside(block: Block, survey: Survey) -> NDArray[np.intp]:
+def _outside(block: EpisodeBlock, survey: Survey) -> NDArray[np.intp]:
     """Steps of a block with an action outside the space."""
     space = survey.space
     if not isinstance(space, Box) or block.actions.dtype.kind != "f":
@@ -158,7 +158,7 @@ def _outside(block: Block, survey: Survey) -> NDArray[np.intp]:
 def replay(stepper: Stepper, sample: Sample) -> Replay | None:
     """The environment's verdict; None if no sampled observation holds a whole state."""
     with quiet_versions():
-        physics = compare(stepper, sample.steps)
+        physics = compare_physics(stepper, sample.steps)
         if physics is None:
             return None
         physics = _without_breaks(stepper, sample.steps, physics)
@@ -174,7 +174,7 @@ def _rewards_are_off(physics: Physics) -> bool:
 def _without_breaks(stepper: Stepper, steps: Steps, physics: Physics) -> Physics:
     """Ends are sampled more often than others: where all of them are lost, the physics may still be exact."""
     kept = np.setdiff1d(np.arange(len(steps.observations)), physics.breaks)
-    again = compare(stepper, steps.take(kept)) if physics.breaks else None
+    again = compare_physics(stepper, steps.take(kept)) if physics.breaks else None
     if again is None:
         return physics
     return replace(
@@ -188,7 +188,7 @@ def _inner_rewards(stepper: Stepper, steps: Steps) -> Errors | None:
         return None
     actions = steps.actions.reshape(len(steps.actions), -1)
     inside = np.flatnonzero(((actions > space.low) & (actions < space.high)).all(axis=1))
-    inner = compare(stepper, steps.take(inside)) if 0 < len(inside) < len(actions) else None
+    inner = compare_physics(stepper, steps.take(inside)) if 0 < len(inside) < len(actions) else None
     return inner.best.reward if inner is not None else None
 
 
@@ -197,6 +197,6 @@ def _others(steps: Steps, physics: Physics) -> dict[str, Grade]:
     for env_id in replayable(physics.env_id):
         other = find_stepper(env_id) if env_id != physics.env_id else None
         if other is not None and steps.observations.shape[1] >= other.columns:
-            judged = compare(other, steps)
+            judged = compare_physics(other, steps)
             grades |= {env_id: judged.grade} if judged is not None else {}
     return grades

@@ -24,12 +24,17 @@ from understudy.tools.dataset.action_tally import (
     fits_space,
     is_discrete,
 )
-from understudy.tools.dataset.blocks import BLOCK_ROWS, Block, Fault, Faults, blocks_of
-from understudy.tools.dataset.column_tally import ColumnSurvey, ColumnTally, Place, numbers_json
+from understudy.tools.dataset.blocks import BLOCK_ROWS, EpisodeBlock, Fault, Faults, blocks_of
+from understudy.tools.dataset.column_tally import (
+    LEAST_ROWS,
+    ColumnSurvey,
+    ColumnTally,
+    Place,
+    numbers_json,
+    time_column,
+)
 from understudy.tools.dataset.coverage import WIDEST, Coverage, coverage
-from understudy.tools.dataset.row_hash import HashTally, combine, hash_rows, hash_runs
-from understudy.tools.dataset.row_sample import RowSample
-from understudy.tools.dataset.time_feature import LEAST_ROWS, time_column
+from understudy.tools.dataset.row_hash import HashTally, RowSample, combine, hash_rows, hash_runs
 
 FEW_REWARDS = 10
 TIMED_EPISODES, TIMED_ROWS = 32, 1000
@@ -173,7 +178,7 @@ class _Surveyor:
         self._sample = RowSample()
         self._zero_last = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: EpisodeBlock) -> None:
         self._tally(block)
         self._add_actions(block)
         self._rewards.add(block)
@@ -188,7 +193,7 @@ class _Surveyor:
         returns = np.add.reduceat(block.rewards, block.first_steps, dtype=np.float64)
         self._episodes.setdefault("returns", []).append(returns)
 
-    def _tally(self, block: Block) -> None:
+    def _tally(self, block: EpisodeBlock) -> None:
         """Every column; the first value that is not finite is found while its block is at hand."""
         columns = {f"observation.{name}": values for name, values in block.observations.items()}
         columns |= {"action": block.actions, "reward": block.rewards}
@@ -202,7 +207,7 @@ class _Surveyor:
                 place = block.place_of_slot if name.startswith("observation.") else block.place_of_step
                 self._first[name] = Place(*place(row), column)
 
-    def _add_actions(self, block: Block) -> None:
+    def _add_actions(self, block: EpisodeBlock) -> None:
         if self._actions is None and fits_space(self._space, block.actions.shape[1:]):
             if is_discrete(self._space, block.actions):
                 self._actions = DiscreteTally(self._space if isinstance(self._space, Discrete) else None)
@@ -213,7 +218,7 @@ class _Surveyor:
         last = block.actions[block.last_steps].reshape(len(block.lengths), -1)
         self._zero_last += int((last == 0).all(axis=1).sum())
 
-    def _hash(self, block: Block) -> None:
+    def _hash(self, block: EpisodeBlock) -> None:
         slots = np.zeros(len(block.step_slots) + int(block.final_known.sum()), np.uint64)
         for values in block.observations.values():
             slots = combine(slots, hash_rows(values))
@@ -226,7 +231,7 @@ class _Surveyor:
         self._transitions.add(transitions)
         self._runs.add(hash_runs(transitions, block.first_steps))
 
-    def _time(self, block: Block) -> None:
+    def _time(self, block: EpisodeBlock) -> None:
         """Keep the beginnings of some episodes, for columns that only count."""
         for name, values in block.observations.items():
             kept = self._timed.setdefault(name, [])
@@ -284,7 +289,7 @@ class _RewardTally:
         self._distinct: set[float] = set()
         self._zeros = self._zero_first = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: EpisodeBlock) -> None:
         zero = block.rewards == 0
         self._zeros += int(zero.sum())
         self._zero_first += int(zero[block.first_steps].sum())
@@ -304,7 +309,7 @@ class _MaskTally:
         self._first_forbidden: tuple[int, int] | None = None
         self._first_empty: tuple[int, int] | None = None
 
-    def add(self, block: Block, mask: Array) -> None:
+    def add(self, block: EpisodeBlock, mask: Array) -> None:
         legal = mask != 0
         self._legal += float(legal.mean(axis=1).sum())
         self._slots += len(legal)

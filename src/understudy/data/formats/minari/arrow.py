@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import DataError, MissingPackageError, UnderstudyError
-from understudy.core.files import read_json
+from understudy.core.files import read_bytes, read_json
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.hdf5_column import unfold_limit
-from understudy.data.formats.minari.episode import build_episode, one_hot
+from understudy.data.formats.minari.episode import build_episode, one_hot_column
 from understudy.data.formats.minari.frames import decode_frames
 from understudy.data.formats.minari.metadata import Description
 from understudy.data.formats.minari.spaces import Leaf
@@ -97,7 +97,7 @@ def _group(values: Any, leaf: Leaf, limit: int, where: str) -> Array:
     for key in leaf.path:
         values = _field(values, key, where)
     if leaf.kind == "choice":
-        return one_hot(_numbers(values, where), leaf, limit, where)
+        return one_hot_column(_numbers(values, where), leaf, limit, where)
     if leaf.image and pa.types.is_binary(values.type):
         return decode_frames(len(values), lambda row: values[row].as_py(), leaf.shape, limit, where)
     numbers = _numbers(values, where)
@@ -142,7 +142,7 @@ def _read_batch(pa: Any, folder: Path, where: str) -> Any:
     files = sorted(folder.glob("*.arrow"))
     if len(files) != 1 or files[0].is_symlink():
         raise DataError(where, "is not one Arrow file", got=[file.name for file in files[:4]])
-    content = files[0].read_bytes()
+    content = read_bytes(files[0])
     if not content.startswith(MAGIC):
         raise DataError(where, "not an Arrow file", got=repr(content[:8]), expected=repr(MAGIC))
     batches = _batches(pa, pa.py_buffer(content)[len(MAGIC) :], where)
@@ -154,10 +154,11 @@ def _read_batch(pa: Any, folder: Path, where: str) -> Any:
 
 def _batches(pa: Any, content: Any, where: str) -> list[Any]:
     """Every batch of a file, validated; a file is a stream with an index behind it."""
-    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(content))
-    first = reader.read_next_message()
-    if first.type != "schema":
-        raise DataError(where, "not an Arrow file", got=f"a first message of {first.type}")
+    reader = iter(pa.ipc.MessageReader.open_stream(pa.BufferReader(content)))
+    first = next(reader, None)
+    if first is None or first.type != "schema":
+        got = "no message" if first is None else f"a first message of {first.type}"
+        raise DataError(where, "not an Arrow file", got=got)
     schema = pa.ipc.read_schema(first)
     for field in schema:
         _check_field(pa, field, where)

@@ -11,7 +11,7 @@ from understudy.data.formats.hdf5_column import check_unfolded
 from understudy.data.formats.minari.spaces import Action, Leaf
 
 
-def one_hot(values: Array, leaf: Leaf, limit: int, where: str) -> NDArray[np.uint8]:
+def one_hot_column(values: Array, leaf: Leaf, limit: int, where: str) -> NDArray[np.uint8]:
     """A choice [n] as vectors [n, count]."""
     flat = values.reshape(-1)
     if values.dtype.kind not in "iu" or flat.shape[0] != len(values):

@@ -11,7 +11,7 @@ from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.hdf5 import Hdf5Group, open_hdf5_file
 from understudy.data.formats.minari.arrow import arrow_episodes, play_arrow
-from understudy.data.formats.minari.episode import build_episode, one_hot
+from understudy.data.formats.minari.episode import build_episode, one_hot_column
 from understudy.data.formats.minari.frames import LOSSY, decode_frames
 from understudy.data.formats.minari.metadata import Description, read_description
 from understudy.data.formats.minari.spaces import Leaf
@@ -188,7 +188,7 @@ class _Reader:
             return decode_frames(len(frames), frames.row, leaf.shape, group.limit, where)
         column = parent.column(name)
         if leaf.kind == "choice":
-            return one_hot(column.whole(), leaf, group.limit, where)
+            return one_hot_column(column.whole(), leaf, group.limit, where)
         if leaf.image and len(column.shape) == 2:
             return decode_frames(
                 len(column), lambda row: column[row : row + 1].tobytes(), leaf.shape, group.limit, where

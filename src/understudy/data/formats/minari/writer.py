@@ -14,7 +14,7 @@ from understudy.core.spec import ActionSpace, Discrete, Group, Spec, recordable
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array, Episode
-from understudy.data.finals import drop_unknown_finals
+from understudy.data.episode_cuts import drop_unknown_finals
 from understudy.data.formats.hdf5_draft import new_hdf5_file
 from understudy.data.formats.minari.reader import MAIN_FILE, check_minari_id, minari_root
 from understudy.data.formats.minari.spaces import IMAGE_SIDE

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK
-from understudy.envs.builtin.battle.memory import team_from, team_numbers
 from understudy.envs.builtin.battle.player import play_battle
 from understudy.envs.builtin.battle.rules import (
     ACTIONS,
@@ -29,9 +28,11 @@ from understudy.envs.builtin.battle.rules import (
     MOVES,
     TEAM,
     Battle,
+    battle_action_mask,
     draw_team,
-    legal_actions,
     play_turn,
+    team_from,
+    team_numbers,
 )
 from understudy.envs.builtin.battle.sight import STATE, see
 
@@ -91,7 +92,7 @@ class BattleEnv(gymnasium.Env[Any, np.int64]):
         return self.observe(0), outcome + lead(self.battle) - before, over, False, {}
 
     def _refuse_illegal(self, action: np.int64) -> None:
-        legal = legal_actions(self.battle, 0)
+        legal = battle_action_mask(self.battle, 0)
         if not self.action_space.contains(action) or not legal[action]:
             allowed = np.flatnonzero(legal).tolist()
             raise DataError(
@@ -120,7 +121,7 @@ class BattleEnv(gymnasium.Env[Any, np.int64]):
 
     def observe(self, side: int) -> Observation:
         """What a side sees of the battle now."""
-        mask = legal_actions(self.battle, side).astype(np.int8)
+        mask = battle_action_mask(self.battle, side).astype(np.int8)
         return {"state": see(self.battle, side, self._turn), ACTION_MASK: mask}
 
 

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 TYPES = ("water", "fire", "leaf", "stone")
+Numbers = NDArray[np.int64]
+NOBODY = -1
 """Each beats the next, and the last the first."""
 PLAIN = len(TYPES)
 """The type of Strike, which no creature has."""
@@ -118,7 +120,7 @@ def damage(attacker: Creature, move: Move, defender: Creature, luck: float) -> i
     return max(1, int(strength * effectiveness(move.type, defender.type) * luck))
 
 
-def legal_actions(battle: Battle, side: int) -> NDArray[np.bool_]:
+def battle_action_mask(battle: Battle, side: int) -> NDArray[np.bool_]:
     """What a side may do [10]. Nothing once the battle is over, and at least one action before that."""
     team = battle[side]
     legal = np.zeros(ACTIONS, np.bool_)
@@ -169,3 +171,35 @@ def _draw_creature(rng: np.random.Generator) -> Creature:
     known = [*(TYPED[type_][kind] for kind in own), TYPED[stranger][int(rng.integers(len(KINDS)))]]
     attack, defence, speed = (int(value) for value in rng.integers(WEAKEST, STRONGEST + 1, 3))
     return Creature(type_, attack, defence, speed, (STRIKE, *(known[i] for i in rng.permutation(MOVES - 1))))
+
+
+def team_numbers(team: Team) -> Numbers:
+    """[TEAM + 1, 6 + 2·MOVES]: a row for each creature, and one for who is active and who was shown."""
+    rows = [
+        [one.type, one.attack, one.defence, one.speed, *map(_code, one.moves), health, *uses]
+        for one, health, uses in zip(team.creatures, team.health, team.uses, strict=True)
+    ]
+    width = len(rows[0])
+    last = [team.active, *team.shown]
+    return np.array([*rows, last + [NOBODY] * (width - len(last))], np.int64)
+
+
+def team_from(numbers: Numbers) -> Team:
+    """The team that `team_numbers` told of."""
+    rows, last = numbers[:TEAM].tolist(), numbers[TEAM].tolist()
+    creatures = tuple(
+        Creature(type_, attack, defence, speed, tuple(map(_move, rest[:MOVES])))
+        for type_, attack, defence, speed, *rest in rows
+    )
+    shown = [one for one in last[1:] if one != NOBODY]
+    return Team(creatures, [row[4 + MOVES] for row in rows], [row[5 + MOVES :] for row in rows], last[0], shown)
+
+
+def _code(move: Move) -> int:
+    if move == STRIKE:
+        return NOBODY
+    return move.type * len(KINDS) + TYPED[move.type].index(move)
+
+
+def _move(code: int) -> Move:
+    return STRIKE if code == NOBODY else TYPED[code // len(KINDS)][code % len(KINDS)]

@@ -1,0 +1,44 @@
+"""Rewards in units of how much returns differ, as Gymnasium's NormalizeReward and Stable-Baselines3's VecNormalize do.
+
+    R = r + γ·R, from 0 in every episode                            → losses.returns.running_returns
+    r ← r/√(Var R + 1e-8), cut to ±10
+
+Var is over all that was ever seen, this rollout included. Both peers divide each step by what is known at it; here a
+rollout has one divisor, so that its advantages are of one unit. Nothing is subtracted: that would change what is best.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from understudy.core.batch import Rollout
+from understudy.losses.returns import running_returns
+from understudy.nn.running_normalizer import NormalizerSettings, RunningNormalizer
+
+LARGEST_REWARD = 10.0
+
+
+@final
+@dataclass
+class RewardNormalizer:
+    statistics: RunningNormalizer
+    """Of R."""
+    paid: Tensor
+    """R of the running episodes [N], in double precision."""
+
+    @classmethod
+    def build(cls, count: int, device: torch.device) -> "RewardNormalizer":
+        statistics = RunningNormalizer((), NormalizerSettings()).to(device)
+        return cls(statistics, torch.zeros(count, dtype=torch.float64, device=device))
+
+    @torch.no_grad()
+    def normalize(self, rollout: Rollout, gamma: float) -> Tensor:
+        """A rollout's rewards [T, N], after it was taken into the statistics."""
+        reward = rollout.reward.double().masked_fill(~rollout.valid, 0.0)
+        before = torch.zeros_like(self.paid) if rollout.anew else self.paid
+        returns = running_returns(reward, rollout.resets, before, gamma)
+        self.paid.copy_(returns[-1].masked_fill(rollout.ended[-1] | ~rollout.valid[-1], 0.0))
+        self.statistics.update(returns, rollout.valid)
+        return (rollout.reward * self.statistics.scale).clamp(-LARGEST_REWARD, LARGEST_REWARD)
