@@ -15,7 +15,7 @@ from torch import Tensor
 
 from understudy.core.batch import Rollout
 from understudy.losses.returns import running_returns
-from understudy.nn.running_normalizer import NormalizerSettings, RunningNormalizer
+from understudy.nn.normalization import Normalizer, OnPolicyNormalizerSettings
 
 LARGEST_REWARD = 10.0
 
@@ -23,14 +23,14 @@ LARGEST_REWARD = 10.0
 @final
 @dataclass
 class RewardNormalizer:
-    statistics: RunningNormalizer
+    statistics: Normalizer
     """Of R."""
     paid: Tensor
     """R of the running episodes [N], in double precision."""
 
     @classmethod
     def build(cls, count: int, device: torch.device) -> "RewardNormalizer":
-        statistics = RunningNormalizer((), NormalizerSettings()).to(device)
+        statistics = Normalizer((), OnPolicyNormalizerSettings()).to(device)
         return cls(statistics, torch.zeros(count, dtype=torch.float64, device=device))
 
     @torch.no_grad()
