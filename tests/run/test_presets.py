@@ -22,7 +22,7 @@ COMMON = {
     "algo.actor_optimizer.schedule": "cosine",
     "algo.actor.hidden": [256, 256],
     "algo.actor.layer_norm": False,
-    "algo.actor.head": "gaussian",
+    "algo.actor.distribution.kind": "tanh_mean_gaussian",
     "algo.critic.hidden": [256, 256],
     "algo.critic.layer_norm": False,
     "algo.critic.dropout": 0.0,
@@ -43,7 +43,7 @@ CORL = COMMON | {
 CORL_BC = {
     "algo.learning_rate": 3e-4,
     "algo.actor.hidden": [256, 256],
-    "algo.actor.head": "deterministic",
+    "algo.actor.distribution.kind": "deterministic",
     "algo.actor.init": "default",
     "algo.actor.dropout": 0.0,
     "data.normalize_observations": True,
@@ -58,7 +58,7 @@ CORL_TD3 = {
     "algo.policy_delay": 2,
     "algo.target_noise": 0.2,
     "algo.target_noise_clip": 0.5,
-    "algo.actor.head": "deterministic",
+    "algo.actor.distribution.kind": "deterministic",
     "algo.actor.layer_norm": False,
     "algo.actor.dropout": 0.0,
     "algo.critic.dropout": 0.0,
@@ -157,7 +157,7 @@ CQL = {
     "algo.entropy_weight": 1.0,
     "algo.entropy_target": -1.0,
     "algo.actor.hidden": [256, 256, 256],
-    "algo.actor.head": "squashed",
+    "algo.actor.distribution.kind": "tanh_gaussian",
     "algo.actor.init": "default",
     "algo.critic.hidden": [256, 256, 256],
     "data.reward": "none",
@@ -223,7 +223,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "rebrac/corl-locomotion": CORL_REBRAC,
     "rebrac/corl-antmaze": CORL_REBRAC | REBRAC_ANTMAZE,
 }
-SMALL_CHANGE = {"algo.polyak": 0.001, "algo.actor.head": "deterministic", "data.reward": "iql_locomotion"}
+SMALL_CHANGE = {"algo.polyak": 0.001, "algo.actor.distribution.kind": "deterministic", "data.reward": "iql_locomotion"}
 CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     ("cql/corl-locomotion", "hopper-medium-v2"): {"data.reward": "iql_locomotion"},
     ("iql/corl-locomotion", "hopper-medium-v2"): SMALL_CHANGE,
@@ -272,7 +272,7 @@ def test_per_task_changes_are_looked_up_exactly() -> None:
     heads = {}
     for level in SIX:
         config = flat(load_config("iql/corl-locomotion", [f"task=hopper-{level}-v2", "data.path=x"]))
-        heads[level] = (config["algo.actor.head"], config["algo.expectile"], config["algo.polyak"])
+        heads[level] = (config["algo.actor.distribution.kind"], config["algo.expectile"], config["algo.polyak"])
     small, plain = ("deterministic", 0.7, 0.001), ("gaussian", 0.7, 0.005)
     assert heads == dict.fromkeys(SIX, plain) | {
         "medium": small,
