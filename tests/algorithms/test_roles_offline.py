@@ -143,7 +143,7 @@ ROLE = {"hidden": [32], "sees": ["state.useful", "camera"], "encoders": {"camera
 def test_iql_learns_from_a_segment_and_an_encoded_image(share: bool) -> None:
     dataset = bandit()
     spec = dataset.spec.with_segments(SEGMENTS)
-    rates = {f"{role}_learning_rate": 3e-3 for role in ("actor", "critic", "value")}
+    rates: dict[str, Any] = {f"{role}_learning_rate": 3e-3 for role in ("actor", "critic", "value")}
     config = tiny_algorithm("iql", actor=ROLE, critic={**ROLE, "share_encoder": share}, beta=5.0, polyak=0.05, **rates)
     algorithm = built(config, dataset, spec)
     learning = Learning(algorithm, source_of("offline", dataset, algorithm.demand, batch_size=64))
@@ -159,7 +159,8 @@ def test_iql_learns_from_a_segment_and_an_encoded_image(share: bool) -> None:
 
 def encoder_of(network: Any) -> torch.Tensor:
     (encoder,) = network.perception.encoders.values()
-    return next(iter(encoder.parameters())).detach()
+    first: torch.Tensor = next(iter(encoder.parameters())).detach()
+    return first
 
 
 def test_a_shared_encoder_is_trained_by_the_critics_loss_alone_and_copied_by_the_target() -> None:

@@ -273,11 +273,11 @@ def test_per_task_changes_are_looked_up_exactly() -> None:
     for level in SIX:
         config = flat(load_config("iql/corl-locomotion", [f"task=hopper-{level}-v2", "data.path=x"]))
         heads[level] = (config["algo.actor.distribution.kind"], config["algo.expectile"], config["algo.polyak"])
-    small, plain = ("deterministic", 0.7, 0.001), ("gaussian", 0.7, 0.005)
+    small, plain = ("deterministic", 0.7, 0.001), ("tanh_mean_gaussian", 0.7, 0.005)
     assert heads == dict.fromkeys(SIX, plain) | {
         "medium": small,
         "medium-replay": small,
-        "medium-expert": ("gaussian", 0.5, 0.005),
+        "medium-expert": ("tanh_mean_gaussian", 0.5, 0.005),
     }
 
 

@@ -20,7 +20,7 @@ from understudy.nn.committee import Committee
 from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.progress import SILENT, Reporter
-from understudy.run.warm_start import warm_start
+from understudy.run.warm_start import take_over
 from understudy.sources.offline import OfflineSource
 from worlds import tiny_config
 
@@ -41,7 +41,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> us.Run:
 
 def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, tmp_path: Path) -> None:
     learner = build_learner(tiny_config("iact", tmp_path, algo=TWO))
-    warm_start(learner.algorithm, str(single.path), SILENT)
+    take_over(learner.algorithm, tiny_config("iql", tmp_path), str(single.path), "", SILENT)
     expected = capture(single.policy())
     branches = learner.algorithm.branches.values()  # type: ignore[attr-defined]
     for branch in branches:
@@ -51,7 +51,7 @@ def test_both_branches_and_their_targets_start_from_one_policy(single: us.Run, t
 
 def test_each_branch_starts_from_its_own(double: us.Run, tmp_path: Path) -> None:
     learner = build_learner(tiny_config("iact", tmp_path, algo=TWO, seed=5))
-    warm_start(learner.algorithm, str(double.path), SILENT)
+    take_over(learner.algorithm, tiny_config("iql", tmp_path), str(double.path), "", SILENT)
     assert differences(capture(double.policy()), capture(learner.policy)) == []
 
 

@@ -19,7 +19,7 @@ from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.policy_file import save_policy
 from understudy.run.progress import SILENT, Reporter
-from understudy.run.warm_start import warm_start
+from understudy.run.warm_start import take_over
 from worlds import pendulum_recipe, tiny_config
 
 OBSERVATIONS = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
@@ -39,7 +39,7 @@ def test_it_starts_as_the_other_ended(cloned: us.Run, tmp_path: Path) -> None:
     recipe = pendulum_recipe(seed=99).model_dump(mode="json")
     learner = build_learner(heir(tmp_path, data={"recipe": recipe}))
     before = us.predict(learner.policy, OBSERVATIONS)
-    warm_start(learner.algorithm, str(cloned.path), SILENT)
+    take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", SILENT)
     np.testing.assert_array_equal(us.predict(learner.policy, OBSERVATIONS), cloned.predict(OBSERVATIONS))
     assert not np.array_equal(before, cloned.predict(OBSERVATIONS))
 
@@ -125,22 +125,22 @@ def test_a_config_that_names_its_ancestor_takes_no_other(
 def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     console = Console(record=True, width=500)
     learner = build_learner(heir(tmp_path))
-    warm_start(learner.algorithm, str(cloned.path), Reporter(console=console))
+    take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", Reporter(console=console))
     assert "tensors taken over" in console.export_text()
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"algo": {"name": "iql", "actor": {"hidden": [8, 8]}}}, "its network has another shape"),
-        ({"algo": {"name": "iql", "actor": {"hidden": [16, 16], "distribution": "tanh_gaussian"}}}, "another shape"),
+        ({"algo": {"name": "iql", "actor": {"hidden": [8, 8]}}}, "(hidden): got hidden [16, 16], expected hidden [8, 8]"),
+        ({"algo": {"name": "iql", "actor": {"hidden": [16, 16], "distribution": "tanh_gaussian"}}}, "(distribution): got distribution tanh_mean_gaussian, expected"),
     ],
 )
 def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     learner = build_learner(heir(tmp_path, **changes))
     before = capture(learner.algorithm)
     with pytest.raises(CheckpointError, match=told):
-        warm_start(learner.algorithm, str(cloned.path), SILENT)
+        take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", SILENT)
     assert differences(before, capture(learner.algorithm)) == []
 
 
@@ -148,7 +148,7 @@ def test_a_policy_of_another_world_is_refused(cloned: us.Run, tmp_path: Path) ->
     recipe = {"env": "MountainCarContinuous-v0", "episodes": 1, "behaviours": [{"policy": "random"}]}
     learner = build_learner(heir(tmp_path, data={"recipe": recipe}, env={"id": "MountainCarContinuous-v0"}))
     with pytest.raises(CheckpointError, match="is a policy of something else"):
-        warm_start(learner.algorithm, str(cloned.path), SILENT)
+        take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", SILENT)
 
 
 def test_no_such_run(tmp_path: Path) -> None:

@@ -94,6 +94,20 @@ def _fitting_slots(owner: object, state: State, where: str) -> dict[str, _Slot]:
     return slots
 
 
+def module_paths(owner: object) -> dict[int, str]:
+    """Where each module in `owner` lies, by its `id`, its parts included."""
+    if isinstance(owner, nn.Module):
+        return {id(part): name for name, part in owner.named_modules()}
+    inner: list[tuple[str, object]] = []
+    if isinstance(owner, dict):
+        inner = [(str(key), owner[key]) for key in sorted(owner)]
+    elif isinstance(owner, (list, tuple)):
+        inner = [(str(number), part) for number, part in enumerate(owner)]
+    elif is_dataclass(owner) and not isinstance(owner, type):
+        inner = [(name, vars(owner)[name]) for name in _moving_fields(type(owner))]
+    return {known: _join(name, path) for name, part in inner for known, path in module_paths(part).items()}
+
+
 def nonfinite(state: State) -> list[str]:
     """Paths of floating tensors that hold NaN or infinity."""
     return [

@@ -41,6 +41,8 @@ SEGMENTS = "segments"
 NUMBERED = re.compile(r"\d{9}")
 CARD_FACT = "policy"
 """The fact that says how to rebuild the policy without its algorithm."""
+NETWORKS_FACT = "networks"
+"""The fact that says where the networks of each role lie."""
 
 
 class PolicyFacts(Facts):
@@ -59,6 +61,7 @@ class CheckpointFacts(Facts):
     sources: dict[str, str]
     versions: dict[str, str]
     policy: PolicyFacts
+    networks: dict[str, str]
 
 
 class LargeFacts(Facts):

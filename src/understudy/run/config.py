@@ -136,7 +136,12 @@ class RunConfig(Settings):
     init_from: str = ""
     """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
     init_fingerprint: str = ""
-    """sha256 of that policy, filled in when the run starts; a run never starts or resumes from another one."""
+    """sha256 of what is taken over, filled in when the run starts; a run never starts or resumes from another one."""
+    init_roles: tuple[str, ...] = ("policy",)
+    """What is taken over, by role: the policy with its normaliser; of a run also `critic` and `value`, whose targets
+    follow."""
+    init_keys: dict[str, str] = Field(default_factory=dict)
+    """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
     seed: int = Field(0, ge=0, lt=2**63)

@@ -17,11 +17,12 @@ from understudy.core.files import write_json
 from understudy.core.protocols import Metrics
 from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
-from understudy.run.checkpoint import CARD_FACT, SEGMENTS, save_checkpoint
+from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, evaluate_run
 from understudy.run.guard import Guard, bad_metrics
+from understudy.run.handed_networks import network_paths
 from understudy.run.history import FACT, Best, History, best_evaluation, check_best
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
@@ -260,6 +261,7 @@ class Loop:
             **identity(self.config),
             "dataset": self.config.fingerprint,
             FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
+            NETWORKS_FACT: network_paths(self.learner.algorithm),
             CARD_FACT: describe_policy(policy),
         }
         save_checkpoint(

@@ -11,7 +11,7 @@ from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
-from understudy.run.warm_start import check_warm_start, load_ancestor, load_frozen, policy_fingerprint
+from understudy.run.warm_start import Ancestor, check_same, load_frozen, policy_fingerprint
 
 
 def preflight(
@@ -31,17 +31,21 @@ def preflight(
 
 def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
-    ancestor = load_ancestor(config.init_from, config.init_fingerprint) if config.init_from else None
-    where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else policy_fingerprint(ancestor)
+    first = config.stages[0] if config.stages else config
+    ancestor = Ancestor.load(config.init_from, first.init_roles) if config.init_from else None
+    where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else ancestor.fingerprint
+    if config.init_fingerprint and ancestor is not None:
+        check_same(fingerprint, config.init_fingerprint, where, "init_fingerprint")
     sealed = []
     for number, stage in enumerate(config.stages):
         with closing(build_learner(stage, reporter, shared_data(learner, stage, config), make_envs)) as begun:
             if ancestor is not None:
-                check_warm_start(begun.policy, ancestor, where)
-            ancestor, where = begun.policy, f"stages.{number}"
+                ancestor.check(begun.algorithm, stage, where)
+            heir = config.stages[number + 1] if number + 1 < len(config.stages) else config
+            ancestor, where = Ancestor.of(begun, heir.init_roles), f"stages.{number}"
             sealed.append(_sealed(stage, begun))
     if ancestor is not None:
-        check_warm_start(learner.policy, ancestor, where)
+        ancestor.check(learner.algorithm, config, where)
     return _sealed(config, learner).model_copy(update={"stages": tuple(sealed), "init_fingerprint": fingerprint})
 
 

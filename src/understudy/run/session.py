@@ -34,7 +34,7 @@ from understudy.run.prediction import predict
 from understudy.run.preflight import preflight, shared_data, stage_runs
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
-from understudy.run.warm_start import warm_start
+from understudy.run.warm_start import take_over
 
 
 @final
@@ -174,7 +174,7 @@ def _inherit(
         reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
         origin, fingerprint = str(done.path), ""
     if origin:
-        warm_start(learner.algorithm, origin, reporter, fingerprint)
+        take_over(learner.algorithm, config, origin, fingerprint, reporter)
 
 
 def _finish(

@@ -14,7 +14,7 @@ from understudy.run.parts import asked_roles, source_kind
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
-OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "out")
+OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out")
 """What a stage does not take over from the run."""
 OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""

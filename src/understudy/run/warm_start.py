@@ -1,6 +1,8 @@
 """Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
 
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
@@ -14,7 +16,9 @@ from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
-from understudy.run.config import FrozenPolicySettings
+from understudy.run.config import FrozenPolicySettings, RunConfig
+from understudy.run.handed_networks import POLICY, STREAM, check_handed, hand_over, networks_of, own_networks
+from understudy.run.learner import Learner
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
@@ -23,30 +27,22 @@ Single = Actor | ValuePolicy
 """A policy of one."""
 MEANS_THE_SAME = (frozenset({"tanh_mean_gaussian", "deterministic"}),)
 """Distributions whose greedy actions are the same function of a trunk's outputs."""
-STREAM = ".stream"
-"""Random streams (dropout's) belong to a run, not to its policy."""
 
 
 TARGET = "target_"
 """Before the role of a network, it is the role of its target."""
 
 
-def load_ancestor(origin: str, fingerprint: str = "") -> Deployed:
-    """The policy that a run starts from; it must have the fingerprint, if one is given."""
-    policy = load_policy(origin)
-    _check_same(policy, fingerprint, f"init_from '{origin}'", "init_fingerprint")
-    return policy
-
-
 def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed:
     """A policy that takes part in a run and does not learn; it must have the fingerprint, if one is given."""
     policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
-    _check_same(policy, named.fingerprint, f"policies.{role} '{named.path}'", f"policies.{role}.fingerprint")
+    check_same(
+        policy_fingerprint(policy), named.fingerprint, f"policies.{role} '{named.path}'", f"policies.{role}.fingerprint"
+    )
     return policy
 
 
-def _check_same(policy: Deployed, fingerprint: str, where: str, setting: str) -> None:
-    found = policy_fingerprint(policy)
+def check_same(found: str, fingerprint: str, where: str, setting: str) -> None:
     if fingerprint and fingerprint != found:
         raise CheckpointError(
             where,
@@ -68,16 +64,67 @@ def policy_fingerprint(policy: Deployed) -> str:
     return sha256_bytes(json_bytes(shape) + tensors)
 
 
-def warm_start(algorithm: Algorithm[Any], origin: str, reporter: Reporter, fingerprint: str = "") -> None:
-    """Give the algorithm's policy the tensors of another, normaliser included; targets follow.
+@final
+@dataclass(frozen=True)
+class Ancestor:
+    """What a run starts from."""
 
-    The other one must have the fingerprint, if one is given. Both policies of a committee start from the same one, or
-    each from its own if the other is a committee, too.
+    policy: Deployed
+    networks: Mapping[str, State]
+    """Of the other roles that are taken over."""
+
+    @classmethod
+    def load(cls, origin: str, roles: tuple[str, ...]) -> "Ancestor":
+        """From a run directory, or from a policy folder if the policy is all that is wanted."""
+        return cls(load_policy(origin), networks_of(origin, tuple(role for role in roles if role != POLICY)))
+
+    @classmethod
+    def of(cls, learner: Learner, roles: tuple[str, ...]) -> "Ancestor":
+        """From a learner as it stands."""
+        others = own_networks(learner.algorithm, tuple(role for role in roles if role != POLICY))
+        return cls(learner.policy, {role: capture(network) for role, network in others.items()})
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of all of it."""
+        policy = policy_fingerprint(self.policy)
+        digests = [_digest(role, state) for role, state in sorted(self.networks.items())]
+        return sha256_bytes(json_bytes({"policy": policy, "networks": digests})) if digests else policy
+
+    def check(self, algorithm: Algorithm[Any], config: RunConfig, where: str) -> None:
+        """An error unless the algorithm can take over what the config says."""
+        if POLICY in config.init_roles:
+            assert isinstance(algorithm.policy, Deployed)
+            check_warm_start(algorithm.policy, self.policy, where)
+        check_handed(algorithm, self.networks, config.init_keys, where)
+
+
+def _digest(role: str, state: State) -> str:
+    tensors = {path: leaf for path, leaf in state.items() if isinstance(leaf, Tensor)}
+    return sha256_bytes(role.encode() + save_tensors(tensors))
+
+
+def take_over(algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerprint: str, reporter: Reporter) -> None:
+    """Give an algorithm what its run starts from, by role; targets follow. What it is must have the fingerprint, if one
+    is given."""
+    where = f"init_from '{origin}'"
+    ancestor = Ancestor.load(origin, config.init_roles)
+    check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
+    for role, told in hand_over(algorithm, ancestor.networks, config.init_keys, where).items():
+        reporter.say(f"{where}, {role}: {told}")
+    if POLICY in config.init_roles:
+        warm_start(algorithm, ancestor.policy, where, reporter)
+    _renew_targets(algorithm, where)
+
+
+def warm_start(algorithm: Algorithm[Any], policy: Deployed, where: str, reporter: Reporter) -> None:
+    """Give the algorithm's policy the tensors of another, normaliser included.
+
+    Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
     """
     heir = algorithm.policy
     assert isinstance(heir, Deployed)
-    where = f"init_from '{origin}'"
-    for member, ancestor in _pairs(heir, load_ancestor(origin, fingerprint), where):
+    for member, ancestor in _pairs(heir, policy, where):
         taken, mine = _taken(member, ancestor, where), capture(member)
         restore(member, {**mine, **taken}, where)
         _settle(member, ancestor)
@@ -85,7 +132,6 @@ def warm_start(algorithm: Algorithm[Any], origin: str, reporter: Reporter, finge
         left = sorted(capture(ancestor).keys() - taken.keys())
         told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
         reporter.say(f"{where}: {len(taken)} tensors taken over{told}")
-    _renew_targets(algorithm, where)
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:

@@ -1,0 +1,127 @@
+"""Critics and value functions of another run: taken over by role, tensor by tensor, and told.
+
+A policy folder holds a policy. The other networks of a run are in its checkpoints, which say where each role lies.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
+from understudy.core.protocols import Algorithm
+from understudy.core.state import Leaf, State, capture, module_paths, restore
+from understudy.run.checkpoint import NETWORKS_FACT
+from understudy.run.policies import find_checkpoint
+from understudy.run.rundir import RunDir
+
+POLICY = "policy"
+STREAM = ".stream"
+"""Random streams (dropout's) belong to a run, not to its networks."""
+
+
+@final
+@dataclass(frozen=True)
+class Handed:
+    """What one network can take over from another."""
+
+    matched: State
+    missing: tuple[str, ...]
+    """Tensors of its own that the other does not have."""
+    resized: tuple[str, ...]
+    """Tensors of both, of different shapes."""
+    left: tuple[str, ...]
+    """Tensors of the other that it does not have."""
+
+    @classmethod
+    def between(cls, mine: Mapping[str, Leaf], theirs: Mapping[str, Leaf], keys: Mapping[str, str]) -> "Handed":
+        """`keys`: beginnings of the other's paths, and what they are called here."""
+        renamed = {_renamed(path, keys): leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
+        own = {path: leaf for path, leaf in mine.items() if not path.endswith(STREAM)}
+        both = own.keys() & renamed.keys()
+        fitting = {path for path in both if _shape(own[path]) == _shape(renamed[path])}
+        return cls(
+            {path: renamed[path] for path in sorted(fitting)},
+            tuple(sorted(own.keys() - renamed.keys())),
+            tuple(f"{path} {_shape(renamed[path])} → {_shape(own[path])}" for path in sorted(both - fitting)),
+            tuple(sorted(renamed.keys() - own.keys())),
+        )
+
+    def check(self, where: str) -> None:
+        """An error unless everything it has comes from the other."""
+        parts = {"missing": self.missing, "of another shape": self.resized, "left over": self.left}
+        told = "; ".join(f"{what}: {', '.join(names[:6])}" for what, names in parts.items() if names)
+        if self.missing or self.resized:
+            raise CheckpointError(
+                where,
+                f"does not fit ({told})",
+                do="Give both runs the same settings of this network, or name what is what: init_keys.",
+            )
+
+    def told(self) -> str:
+        left = f", left out: {', '.join(self.left)}" if self.left else ""
+        return f"{len(self.matched)} tensors taken over{left}"
+
+
+def network_paths(algorithm: Algorithm[Any]) -> dict[str, str]:
+    """Where the networks of each role lie among an algorithm's state; those that are another's parts are left out."""
+    known = module_paths(algorithm)
+    return {role: known[id(part)] for role, part in algorithm.networks().items() if id(part) in known}
+
+
+def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:
+    """The state of these roles in a run's last checkpoint."""
+    if roles and not RunDir(origin).config_file.exists():
+        raise CheckpointError(f"init_from '{origin}'", f"only a run has {', '.join(roles)}", do="Name a run directory.")
+    checkpoint = find_checkpoint(RunDir.open(origin), "last") if roles else None
+    found = {}
+    for role in roles:
+        assert checkpoint is not None
+        paths = checkpoint.facts[NETWORKS_FACT]
+        if role not in paths:
+            raise ConfigError("init_roles", f"'{origin}' has no '{role}'", do=did_you_mean(role, paths))
+        prefix = f"algorithm.{paths[role]}."
+        state = checkpoint.state.items()
+        found[role] = {path.removeprefix(prefix): leaf for path, leaf in state if path.startswith(prefix)}
+    return found
+
+
+def own_networks(algorithm: Algorithm[Any], roles: tuple[str, ...]) -> dict[str, nn.Module]:
+    """An algorithm's networks of these roles."""
+    networks = algorithm.networks()
+    for role in roles:
+        if role not in networks:
+            raise ConfigError("init_roles", f"this algorithm has no '{role}'", do=did_you_mean(role, networks))
+    return {role: networks[role] for role in roles}
+
+
+def check_handed(algorithm: Algorithm[Any], theirs: Mapping[str, State], keys: Mapping[str, str], where: str) -> None:
+    """An error unless each role can take over all that it has."""
+    for role, network in own_networks(algorithm, tuple(theirs)).items():
+        Handed.between(capture(network), theirs[role], keys).check(f"{where}, {role}")
+
+
+def hand_over(
+    algorithm: Algorithm[Any], theirs: Mapping[str, State], keys: Mapping[str, str], where: str
+) -> dict[str, str]:
+    """Give networks the tensors of another run's; what was taken over, by role."""
+    check_handed(algorithm, theirs, keys, where)
+    told = {}
+    for role, network in own_networks(algorithm, tuple(theirs)).items():
+        mine = capture(network)
+        handed = Handed.between(mine, theirs[role], keys)
+        restore(network, {**mine, **handed.matched}, f"{where}, {role}")
+        told[role] = handed.told()
+    return told
+
+
+def _renamed(path: str, keys: Mapping[str, str]) -> str:
+    for theirs, mine in keys.items():
+        if path == theirs or path.startswith(f"{theirs}."):
+            return mine + path.removeprefix(theirs)
+    return path
+
+
+def _shape(leaf: object) -> str:
+    return str(list(leaf.shape)) if isinstance(leaf, Tensor) else type(leaf).__name__
