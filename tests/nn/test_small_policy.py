@@ -31,8 +31,7 @@ def explorer(spec: Spec = SPEC, **settings: Any) -> Actor:
 @pytest.mark.parametrize("clip", [None, 0.5])
 @torch.no_grad()
 def test_it_says_what_torch_says(activation: str, sees: str, clip: float | None) -> None:
-    trunk = {"hidden": [16, 8], "activation": activation}
-    policy = explorer(sees=[sees], **trunk, normalizer={"clip": clip})
+    policy = explorer(sees=[sees], hidden=[16, 8], activation=activation, normalizer={"clip": clip})
     obs = {"state": 3.0 + 2.0 * torch.randn(50, 5, generator=stream(2, "obs")), "other": torch.zeros(50, 4)}
     policy.observe(obs)
     small = SmallPolicy(policy, 50)

@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 from forks import finish, forks, go_on
+from rich.console import Console
 from small import SHORT, content, leftovers, short_config, short_settings
 
 import understudy as us
 from learners import differences
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.state import capture
+from understudy.nn.actor import Actor
 from understudy.run.config import RunConfig, parse_config, read_resolved
+from understudy.run.progress import Reporter
 from understudy.sources import offline
 from worlds import PENDULUM_RECIPE, tiny_config
 
 CLONE = {"algo": {"name": "bc"}, "updates": 8}
+SLOW = {"schedule": "constant", "learning_rate": 1e-6}
 
 
 def staged(folder: Path, *stages: dict[str, Any], name: str = "run", **changes: Any) -> us.RunConfig:
@@ -121,7 +125,9 @@ def test_mistakes_are_told_with_their_place(tmp_path: Path, stages: Any, told: s
 
 def test_a_policy_that_cannot_be_handed_on_is_refused_before_the_first_step(tmp_path: Path) -> None:
     narrow = {"algo": {"name": "bc", "actor": {"hidden": [4]}}, "updates": 8}
-    with pytest.raises(UnderstudyError, match=r"stages\.0: its network has another shape"):
+    with pytest.raises(
+        UnderstudyError, match=r"stages\.0: its network is not that of algo\.actor \(hidden\): got hidden \[4\]"
+    ):
         us.train(staged(tmp_path, narrow))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
@@ -149,3 +155,53 @@ def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:
     origin = us.train(tiny_config("bc", tmp_path / "bc", updates=4, algo={"name": "bc", "actor": {"hidden": [8]}}))
     run = us.train(staged(tmp_path, CLONE, init_from=str(origin.path)))
     assert us.Run(run.path / "stages" / "1-bc").config.init_from == str(origin.path)
+
+
+def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
+    """[bc] → [ppo]: one network, without a word about it; statistics of the data are where running ones go on from."""
+    stage = {"algo": {"name": "bc"}, "updates": 6, "data": {"recipe": PENDULUM_RECIPE}, "source": {"batch_size": 16}}
+    config = {
+        "algo": {"name": "ppo", "actor": {"hidden": [16, 16]}, "critic": {"hidden": [16, 16]}, **SLOW},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"num_envs": 2, "rollout_length": 8},
+        "updates": 2,
+        "eval_episodes": 1,
+        "out": str(tmp_path / "run"),
+        "stages": [stage],
+    }
+    console = Console(record=True, width=300)
+    run = us.train(parse_config(config), reporter=Reporter(console=console))
+    told = console.export_text()
+    assert "tensors taken over" in told
+    assert "kept as they were" not in told
+    clone = us.load_policy(run.path / "stages" / "1-bc")
+    learned = run.policy()
+    assert isinstance(clone, Actor)
+    assert isinstance(learned, Actor)
+    assert (clone.settings.activation, clone.settings.distribution.kind) == ("tanh", "gaussian")
+    assert float((clone.trunk.flat - learned.trunk.flat).abs().max()) < 1e-3
+    ((_, before),) = clone.perception.normalised()
+    ((_, after),) = learned.perception.normalised()
+    assert int(after.count) == int(before.count) + 2 * 2 * 8
+    assert float((after.mean - before.mean).abs().max()) < 0.1
+    assert after.settings.clip == 10.0
+
+
+def test_what_stands_in_the_way_of_a_clone_is_named(tmp_path: Path) -> None:
+    stage = {
+        "algo": {"name": "bc", "actor": {"hidden": [16, 16]}},
+        "updates": 2,
+        "data": {"recipe": PENDULUM_RECIPE},
+        "source": {"batch_size": 16},
+    }
+    config = {
+        "algo": {"name": "ppo", "actor": {"hidden": [16, 16]}},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"num_envs": 2, "rollout_length": 8},
+        "updates": 1,
+        "eval_episodes": 1,
+        "out": str(tmp_path / "run"),
+        "stages": [stage],
+    }
+    with pytest.raises(us.UnderstudyError, match=r"\(activation, distribution\): got activation relu, distribution"):
+        us.train(parse_config(config))

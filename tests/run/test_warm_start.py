@@ -130,14 +130,18 @@ def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("actor", "told"),
     [
-        ({"algo": {"name": "iql", "actor": {"hidden": [8, 8]}}}, "(hidden): got hidden [16, 16], expected hidden [8, 8]"),
-        ({"algo": {"name": "iql", "actor": {"hidden": [16, 16], "distribution": "tanh_gaussian"}}}, "(distribution): got distribution tanh_mean_gaussian, expected"),
+        ({"hidden": [8, 8]}, r"\(hidden\): got hidden \[16, 16\], expected hidden \[8, 8\]"),
+        (
+            {"hidden": [16, 16], "distribution": "tanh_gaussian"},
+            r"\(distribution\): got distribution tanh_mean",
+        ),
+        ({"hidden": [16, 16], "activation": "tanh"}, r"\(activation\): got activation relu, expected activation tanh"),
     ],
 )
-def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
-    learner = build_learner(heir(tmp_path, **changes))
+def test_another_shape_is_refused(cloned: us.Run, tmp_path: Path, actor: dict[str, Any], told: str) -> None:
+    learner = build_learner(heir(tmp_path, algo={"name": "iql", "actor": actor}))
     before = capture(learner.algorithm)
     with pytest.raises(CheckpointError, match=told):
         take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", SILENT)

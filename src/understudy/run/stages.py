@@ -8,14 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import MAIN
+from understudy.nn.distributions import means_the_same
 from understudy.run.parts import asked_roles, source_kind
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
 OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out")
 """What a stage does not take over from the run."""
+NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
+"""What a policy's network is, beside its distribution."""
 OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""
 
@@ -58,9 +62,27 @@ def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[st
 def _with_actor(algo: object, heir: object) -> object:
     """A stage hands its policy on, so it has the run's policy network unless it says otherwise."""
     named = {"name": algo} if isinstance(algo, str) else algo
-    if isinstance(named, dict) and isinstance(heir, dict) and "actor" in heir:
-        return {"actor": heir["actor"], **named}
-    return named
+    run = {"name": heir} if isinstance(heir, str) else heir
+    if not isinstance(named, dict) or not isinstance(run, dict) or "actor" in named:
+        return named
+    shape = {**_network(run, named), **(run["actor"] if isinstance(run.get("actor"), dict) else {})}
+    return {**named, "actor": shape} if shape else named
+
+
+def _network(heir: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
+    """What the network of a run's policy is by default, where a stage's would be another; nothing of what is wrong."""
+    try:
+        mine, theirs = (
+            find_algorithm(str(algo.get("name"))).Config.parse(algo).model_dump(mode="json").get("actor", {})
+            for algo in (heir, stage)
+        )
+    except ConfigError:
+        return {}
+    shape = {name: mine[name] for name in NETWORK if name in mine and name in theirs and mine[name] != theirs[name]}
+    if "distribution" in mine and "distribution" in theirs:
+        kinds = mine["distribution"]["kind"], theirs["distribution"]["kind"]
+        shape |= {} if means_the_same(*kinds) else {"distribution": kinds[0]}
+    return shape
 
 
 def stage_folder(run: Path, number: int, algorithm: str) -> Path:

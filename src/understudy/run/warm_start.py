@@ -14,6 +14,7 @@ from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
+from understudy.nn.distributions import means_the_same
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
@@ -25,10 +26,6 @@ from understudy.run.progress import Reporter
 
 Single = Actor | ValuePolicy
 """A policy of one."""
-MEANS_THE_SAME = (frozenset({"tanh_mean_gaussian", "deterministic"}),)
-"""Distributions whose greedy actions are the same function of a trunk's outputs."""
-
-
 TARGET = "target_"
 """Before the role of a network, it is the role of its target."""
 
@@ -178,7 +175,7 @@ def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
     here, there = (_facts(settings, names) for settings in (mine, theirs))
     if isinstance(mine, ActorSettings) and isinstance(theirs, ActorSettings):
         kinds = mine.distribution.kind, theirs.distribution.kind
-        if not any(set(kinds) <= alike for alike in MEANS_THE_SAME):
+        if not means_the_same(*kinds):
             here["distribution"], there["distribution"] = kinds
     different = [name for name in here if here[name] != there[name]]
     if different:

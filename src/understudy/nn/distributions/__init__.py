@@ -127,6 +127,14 @@ class OnPolicyDistributionSettings(DistributionSettings):
     """Beyond these limits log σ has no gradient (`hard`), or one that leads back (`returning`)."""
 
 
+TANH_MEANS = ("tanh_mean_gaussian", "deterministic")
+
+
+def means_the_same(one: str, other: str) -> bool:
+    """Greedy actions of these kinds are the same function of a trunk's outputs."""
+    return one == other or (one in TANH_MEANS and other in TANH_MEANS)
+
+
 def make_distribution(space: ActionSpace, settings: DistributionSettings, where: str = "distribution") -> Distribution:
     """The distribution that fits the action space."""
     if isinstance(space, Discrete):
