@@ -30,7 +30,7 @@ def settings(name, **changes):
 """
 PLAYED = """
 def played(name):
-    role, CURIOUS = {"trunk": {"hidden": [8]}}, {"curiosity": {"weight": 1.0}}
+    role, CURIOUS = {"hidden": [8]}, {"curiosity": {"weight": 1.0}}
     return parse_config({
         "algo": {"name": "ppo", "actor": role, "critic": role, "epochs": 1, "objectives": CURIOUS},
         "env": {"id": "Pendulum-v1"}, "source": {"num_envs": 4, "rollout_length": 8}, "updates": 6, "eval_every": 3,
