@@ -4,8 +4,11 @@ from typing import Any
 
 import torch
 
+from understudy.core.errors import ConfigError
 from understudy.core.spec import Box, Discrete, Group, Spec
+from understudy.nn.actor import ActorSettings
 from understudy.nn.critic import ActionValues, CriticSettings, QEnsemble
+from understudy.nn.distributions import CONTINUOUS
 from understudy.nn.value_network import ValueNetwork
 
 
@@ -32,3 +35,16 @@ def action_values(
 def state_value(size: int, rng: torch.Generator, **settings: Any) -> ValueNetwork:
     shape = CriticSettings.parse({"normalize": False, **settings})
     return ValueNetwork(vector_spec(size, unit_box(1)), shape, rng)
+
+
+def distribution_kinds(actor: type[ActorSettings]) -> list[str]:
+    """Words for continuous actions that these settings accept."""
+    return [kind for kind in CONTINUOUS if _accepts(actor, kind)]
+
+
+def _accepts(actor: type[ActorSettings], kind: str) -> bool:
+    try:
+        actor.parse({"distribution": kind})
+    except ConfigError:
+        return False
+    return True

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from learners import Learning, differences, start, tiny_algorithm
+from networks import distribution_kinds
 from understudy import Dataset, Recipe, evaluate_policy, load_policy, make_dataset, predict
 from understudy.algorithms import find_algorithm
 from understudy.core.rng import stream
@@ -30,9 +31,9 @@ def shapes(name: str) -> list[dict[str, Any]]:
     if not issubclass(actor, ActorSettings):  # two branches, whose base decides
         choices = [get_args(fields[field].annotation) for field in ("base", "act")]
         return [{"base": base, "act": act} for base, act in product(*choices)]
-    found = get_args(actor.model_fields["head"].annotation)
+    found = distribution_kinds(actor)
     assert found
-    return [{"actor": {"head": head}} for head in found]
+    return [{"actor": {"distribution": kind}} for kind in found]
 
 
 @cache

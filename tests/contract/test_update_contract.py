@@ -78,7 +78,6 @@ def test_everything_that_is_trained_moves_and_nothing_fixed_does(name: str, netw
     learning.update(2)
     assert differences(before, copies(parameters(learning.algorithm))) == sorted(before)
     assert differences(fixed, copies(buffers(learning.algorithm))) == []
-    assert any(path.startswith("policy.") and path.endswith("action_centre") for path in fixed)
     assert any(path.startswith("policy.") and path.endswith("action_half_range") for path in fixed)
     assert any("normalizers" in path for path in fixed)
 

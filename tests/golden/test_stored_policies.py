@@ -81,7 +81,14 @@ def write() -> None:
     for kind in KINDS:
         save_policy(make(kind), STORED / kind, {"updates": UPDATES})
     policy = make("value_policy")
-    facts = {"settings": {}, "updates": UPDATES, "sources": {}, "versions": {}, "policy": describe_policy(policy)}
+    facts = {
+        "settings": {},
+        "updates": UPDATES,
+        "sources": {},
+        "versions": {},
+        "policy": describe_policy(policy),
+        "networks": {"policy": "policy"},
+    }
     state = {f"algorithm.policy.{path}": leaf for path, leaf in capture(policy).items()}
     save_checkpoint(STORED / "checkpoints", UPDATES, {**state, "algorithm.updates": UPDATES}, facts, keep=1)
     (STORED / "actions.json").write_text(json.dumps({kind: played(make(kind)) for kind in KINDS}, indent=1) + "\n")

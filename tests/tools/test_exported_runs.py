@@ -15,13 +15,12 @@ import torch
 import understudy
 from choosing import choices
 from learners import start, tiny_algorithm
+from networks import distribution_kinds
 from understudy.algorithms import find_algorithm
 from understudy.core.batch import Obs
 from understudy.core.protocols import Carry
 from understudy.nn.actor import ActorSettings
 from understudy.nn.deployed import Deployed
-from understudy.nn.distributions import CONTINUOUS as CONTINUOUS_KINDS
-from understudy.nn.distributions import DistributionSettings
 from understudy.run.config import parse_config
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.parity import TOLERANCE, Runner, random_mask
@@ -37,7 +36,6 @@ from worlds import (
 )
 
 OFFLINE = learning_from("offline")
-AnyKind = DistributionSettings.model_fields["kind"].annotation
 BOTH = pytest.mark.parametrize("format", sorted(FORMATS))
 NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
 
@@ -48,12 +46,7 @@ def policies(name: str) -> dict[str, dict[str, Any]]:
     actor = fields["actor"].annotation
     assert isinstance(actor, type)
     if issubclass(actor, ActorSettings):
-        distribution = actor.model_fields["distribution"].annotation
-        assert isinstance(distribution, type)
-        assert issubclass(distribution, DistributionSettings)
-        known = get_args(distribution.model_fields["kind"].annotation)
-        kinds = [kind for kind in CONTINUOUS_KINDS if kind in known or known == get_args(AnyKind)]
-        return {kind: {"actor": {"distribution": kind, "hidden": [16, 16]}} for kind in kinds}
+        return {kind: {"actor": {"distribution": kind, "hidden": [16, 16]}} for kind in distribution_kinds(actor)}
     pairs = product(*(get_args(fields[field].annotation) for field in ("base", "act")))
     return {f"{base}-{act}": {"base": base, "act": act} for base, act in pairs}
 

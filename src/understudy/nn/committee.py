@@ -14,7 +14,7 @@ from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.dropout import eval_mode
-from understudy.nn.perception import Perception, Seen
+from understudy.nn.perception import Perception, Seen, share_perception
 from understudy.nn.segments import Input
 
 Combination = Literal["mean", "a", "b", "max_q"]
@@ -55,12 +55,20 @@ class Committee(nn.Module):
 
     @classmethod
     def blank(cls, spec: Spec, settings: CommitteeSettings, rng: torch.Generator) -> "Committee":
-        """One of this shape, to be filled."""
-        a, b = (Actor(spec, settings, rng) for _ in range(2))
-        shape = settings.critics
-        if shape is None:
-            return cls(a, b, settings)
-        return cls(a, b, settings, [QEnsemble(spec, shape, rng, members=shape.members) for _ in range(2)])
+        """One of this shape, to be filled. Its parts share what the parts of a branch share."""
+        known: list[Perception] = []
+        critics, actors = [], []
+        for _ in range(2):
+            lent = None
+            if settings.critics is not None:
+                seen = share_perception(known, spec, settings.critics, rng, "settings.critics")
+                critics.append(
+                    QEnsemble(spec, settings.critics, rng, members=settings.critics.members, perception=seen)
+                )
+                lent = seen if settings.critics.share_encoder else None
+            seen = share_perception(known, spec, settings, rng, "settings", lent)
+            actors.append(Actor(spec, settings, rng, perception=seen))
+        return cls(*actors, settings, critics)
 
     @property
     def spec(self) -> Spec:

@@ -183,6 +183,25 @@ class Perception(nn.Module):
                 self.normalizer_of(entry).update(entry.of(obs), valid)
 
 
+def share_perception(
+    known: list[Perception],
+    spec: Spec,
+    settings: RoleSettings,
+    rng: torch.Generator,
+    where: str,
+    lent: Perception | None = None,
+) -> Perception:
+    """One of those that are `known`, if it sees alike and has nothing to learn; otherwise a new one, known from now on.
+    It borrows encoders that are `lent`, and leaves their training to their owner."""
+    for one in known:
+        if one.sees_like(settings):
+            return one
+    perception = Perception(spec, settings, rng, where, lent, detached=lent is not None)
+    if perception.fixed:
+        known.append(perception)
+    return perception
+
+
 class Seen:
     """What networks make of one batch's observations. Those that share a perception which has nothing to learn share
     what it gave; the others look for themselves, whenever they are asked, with gradient."""

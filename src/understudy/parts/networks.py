@@ -16,7 +16,7 @@ from understudy.core.protocols import MAIN, BuildContext, Moments
 from understudy.core.rng import stream
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, Critic, CriticSettings, QEnsemble, make_critic
-from understudy.nn.perception import Perception, RoleSettings, trained_parameters
+from understudy.nn.perception import Perception, RoleSettings, share_perception, trained_parameters
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam, OptimizerSettings
 
@@ -102,14 +102,9 @@ class NetworkBuilder:
     def _perception(
         self, settings: RoleSettings, rng: torch.Generator, where: str, lent: Perception | None = None
     ) -> Perception:
-        for known in self._shared:
-            if known.sees_like(settings):
-                return known
-        perception = Perception(self.context.spec, settings, rng, where, lent, detached=lent is not None)
+        perception = share_perception(self._shared, self.context.spec, settings, rng, where, lent)
         if MAIN in self.context.data:
             perception.fit(self.moments, self.context.data[MAIN].steps)
-        if perception.fixed:
-            self._shared.append(perception)
         return perception
 
     def _rng(self, name: str) -> torch.Generator:
