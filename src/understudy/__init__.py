@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
     from understudy.nn.actor import Actor
+    from understudy.nn.own_encoder import register_network
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
@@ -40,6 +41,7 @@ HOMES = {
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
     "understudy.nn.actor": "Actor",
+    "understudy.nn.own_encoder": "register_network",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
@@ -79,6 +81,7 @@ __all__ = [
     "make_dataset",
     "normalized_score",
     "predict",
+    "register_network",
     "resume",
     "train",
     "train_trial",

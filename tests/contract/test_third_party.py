@@ -18,12 +18,17 @@ mixture = stranger.mixture
 
 [understudy.objectives]
 curiosity = stranger.curiosity
+
+[understudy.networks]
+tower = stranger.tower
 """
 SETTINGS = """
+TOWER = {"hidden": [], "encoders": {"state": {"kind": "own", "name": "tower", "size": 8, "options": {"blocks": 2}}}}
+
 def settings(name, **changes):
     recipe = {"env": "Pendulum-v1", "episodes": 2, "seed": 1, "behaviours": [{"policy": "random"}]}
     return parse_config({
-        "algo": {"name": "parrot", "actor": {"hidden": [8]}}, "data": {"recipe": recipe}, "env": {"id": "Pendulum-v1"},
+        "algo": {"name": "parrot", "actor": TOWER}, "data": {"recipe": recipe}, "env": {"id": "Pendulum-v1"},
         "updates": 30, "log_every": 5, "eval_every": 15, "eval_episodes": 1, "save_every": 10, "tensorboard": False,
         "out": str(folder / name), **changes,
     })
@@ -61,7 +66,7 @@ try:
     us.train(settings("halves"), watch=lambda updates, evaluation: True)
 except StoppedRunError:
     pass
-taught = us.train(settings("taught", algo={"name": "parrot", "teacher_weight": 10.0, "actor": {"hidden": [8]}},
+taught = us.train(settings("taught", algo={"name": "parrot", "teacher_weight": 10.0, "actor": TOWER},
                            policies={"teacher": {"path": str(folder / "whole")}}))
 assert taught.config.policies["teacher"].fingerprint
 plain = us.train(settings("plain", source={"kind": "offline", "batch_size": 8}))

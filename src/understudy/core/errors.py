@@ -42,6 +42,10 @@ class DataError(UnderstudyError):
     """A dataset, recipe or observation that cannot be trusted."""
 
 
+class InventoryError(UnderstudyError, TypeError):
+    """Something that moves in a run and could not be kept in a checkpoint."""
+
+
 class CheckpointError(UnderstudyError):
     """A checkpoint or policy file that is missing, damaged or of another shape."""
 

@@ -2,9 +2,22 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
@@ -177,3 +190,22 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found is not None:
             return found
     return None
+
+
+def _looked_at(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _numbers_are_numbers(options: object) -> object:
+    return {name: _looked_at(text) for name, text in options.items()} if isinstance(options, dict) else options
+
+
+Options = Annotated[dict[str, StrictBool | StrictInt | StrictFloat | StrictStr], BeforeValidator(_numbers_are_numbers)]
+"""Settings of somebody else: no field's type says what text means here, so it means what it looks like."""

@@ -15,7 +15,7 @@ from typing import Annotated, TypeVar, cast, get_args, get_origin, get_type_hint
 import torch
 from torch import Tensor, nn
 
-from understudy.core.errors import CheckpointError
+from understudy.core.errors import CheckpointError, InventoryError
 from understudy.core.large_state import CapturedRows, LargeState, StoredRows
 from understudy.core.segments import SegmentFolder
 
@@ -136,7 +136,7 @@ def _slots(value: object, path: str) -> Iterator[_Slot]:
         for name in _moving_fields(type(value)):
             yield from _field_slots(value, name, _join(path, name))
     else:
-        raise TypeError(f"{path}: {type(value).__name__} is neither stateful nor marked Static[…]")
+        raise InventoryError(path, f"{type(value).__name__} is neither stateful nor marked Static[…]")
 
 
 @cache
@@ -162,7 +162,7 @@ def _module_slots(module: nn.Module, path: str) -> Iterator[_Slot]:
         loose = [key for key, value in vars(part).items() if isinstance(value, Tensor)]
         if part._non_persistent_buffers_set or loose:
             what = f"tensor '{loose[0]}' is no parameter or buffer" if loose else "non-persistent buffers"
-            raise TypeError(f"{_join(path, name)}: {what}: it would be missing from a checkpoint")
+            raise InventoryError(_join(path, name), f"{what}: it would be missing from a checkpoint")
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         yield from _slots(tensor, _join(path, name))
     for name, part in module.named_modules():

@@ -14,6 +14,7 @@ from understudy.core.settings import Count, Settings, Widths
 from understudy.nn.activations import Activation, activate
 from understudy.nn.init import HIDDEN_GAIN, orthogonal
 from understudy.nn.mlp import MLP, NetworkSettings
+from understudy.nn.own_encoder import OwnEncoder, OwnEncoderSettings
 
 Norm = Literal["none", "group", "layer"]
 Pooling = Literal["none", "max", "average"]
@@ -82,7 +83,8 @@ class VectorEncoderSettings(Settings):
     """Of the latent."""
 
 
-EncoderSettings = Annotated[ConvEncoderSettings | VectorEncoderSettings, Field(discriminator="kind")]
+AnyEncoderSettings = ConvEncoderSettings | VectorEncoderSettings | OwnEncoderSettings
+EncoderSettings = Annotated[AnyEncoderSettings, Field(discriminator="kind")]
 
 
 class VectorEncoder(nn.Module):
@@ -131,13 +133,13 @@ class ConvEncoder(nn.Module):
         return pixels.reshape(-1, channels, height, width)
 
 
-Encoder = VectorEncoder | ConvEncoder
+Encoder = VectorEncoder | ConvEncoder | OwnEncoder
 
 
-def make_encoder(
-    shape: tuple[int, ...], settings: ConvEncoderSettings | VectorEncoderSettings, rng: torch.Generator, where: str
-) -> Encoder:
+def make_encoder(shape: tuple[int, ...], settings: AnyEncoderSettings, rng: torch.Generator, where: str) -> Encoder:
     """The encoder of an input of this shape."""
+    if isinstance(settings, OwnEncoderSettings):
+        return OwnEncoder(shape, settings, rng, where)
     if isinstance(settings, ConvEncoderSettings):
         return ConvEncoder(shape, settings, rng, where)
     return VectorEncoder(math.prod(shape), settings, rng)

@@ -2,17 +2,12 @@
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
     Field,
     SerializeAsAny,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
     field_validator,
     model_validator,
 )
@@ -20,7 +15,7 @@ from pydantic import (
 from understudy.algorithms import needs_of
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
-from understudy.core.settings import Decision, Settings
+from understudy.core.settings import Decision, Options, Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.packaged import config_names, read_packaged
@@ -77,7 +72,7 @@ class EnvSettings(Settings):
     """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, make_envs=…)`)."""
     shared: bool = False
     """Evaluate in the environments that rollouts are played in: for simulators of which a process can have only one."""
-    settings: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(default_factory=dict)
+    settings: Options = Field(default_factory=dict)
     """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
     segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
     """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
@@ -89,12 +84,6 @@ class EnvSettings(Settings):
             raise ValueError("low must be below high")
         return reference
 
-    @field_validator("settings", mode="before")
-    @classmethod
-    def _numbers_are_numbers(cls, settings: object) -> object:
-        """No field's type says what text means here, so it means what it looks like."""
-        return {name: _looked_at(text) for name, text in settings.items()} if isinstance(settings, dict) else settings
-
     @model_validator(mode="after")
     def _settings_have_a_taker(self) -> Self:
         if self.settings and self.simulator != "envpool":
@@ -102,17 +91,6 @@ class EnvSettings(Settings):
         if self.shared and self.simulator != "custom":
             raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=custom")
         return self
-
-
-def _looked_at(text: object) -> object:
-    if not isinstance(text, str):
-        return text
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
 
 
 class RunConfig(Settings):
