@@ -85,7 +85,8 @@ class LoggedExperience:
 
     @cached_property
     def _moments(self) -> dict[str, Moments]:
-        return self.recorded.moments()
+        with torch.device("cpu"):  # also where a network is only outlined
+            return self.recorded.moments()
 
     def hidden(self) -> dict[str, tuple[int, ...]]:
         """Columns that no network sees, counted from 0."""
