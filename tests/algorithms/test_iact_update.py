@@ -26,7 +26,7 @@ def one_update(**changes: Any) -> tuple[Learning, Any, Transitions, dict[str, Te
     learning = start(tiny_algorithm("iact", **settings))
     batch = weighed(learning.batch())
     before = copy.deepcopy(learning.algorithm)
-    return learning, before, batch, learning.algorithm.update(batch)
+    return learning, before, batch, learning.algorithm.update(batch).metrics
 
 
 def target(branch: Any, batch: Transitions, state: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def test_rows_are_judged_by_critics_from_before_the_update() -> None:
         score = critic(state, batch.action).amin(0) - critic(state, action).amin(0)
         return set(score.argsort(descending=True, stable=True)[:KEPT].tolist())
 
-    chosen = before._chosen(batch, state, before._prepared(batch, actors=True)[1])["a"]
+    chosen = before._chosen(batch, *before._prepared(batch, actors=True))["a"]
     assert set(chosen.nonzero().flatten().tolist()) == best_by(before)
     assert best_by(before) != best_by(learning.algorithm), "the step is too small to tell before from after"
 

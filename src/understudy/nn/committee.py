@@ -68,7 +68,8 @@ class Committee(nn.Module):
                 lent = seen if settings.critics.share_encoder else None
             seen = share_perception(known, spec, settings, rng, "settings", lent)
             actors.append(Actor(spec, settings, rng, perception=seen))
-        return cls(*actors, settings, critics)
+        a, b = actors
+        return cls(a, b, settings, critics)
 
     @property
     def spec(self) -> Spec:
