@@ -20,7 +20,7 @@ from understudy.sources.rollout import RolloutSource
 
 COUNT = 4
 WORLD = LocalVectorEnv("Pendulum-v1", COUNT)
-ROLE = {"trunk": {"hidden": [16]}}
+ROLE = {"hidden": [16]}
 
 
 def number(leaf: object) -> float:
@@ -98,7 +98,7 @@ def test_a_critic_with_its_own_step_size(rollouts: list[Rollout]) -> None:
 def test_a_critic_that_shares_parameters_has_no_step_size_of_its_own() -> None:
     memory = {**ROLE, "memory": {"kind": "gru", "units": 4}}
     with pytest.raises(ConfigError, match=r"algo\.critic_learning_rate: the critic shares parameters"):
-        make(actor=memory, critic={**memory, "share": "everything"}, critic_learning_rate=1e-3)
+        make(actor=memory, critic={**memory, "share_memory": True}, critic_learning_rate=1e-3)
 
 
 def test_truth_about_advantages_is_what_it_was() -> None:

@@ -47,7 +47,7 @@ def test_check_a_preset_with_and_without_its_file(tmp_path: Path) -> None:
         "id": "Hopper-v4",
         "reference": "hopper-medium-v2",
     }
-    assert config["algo"]["actor"]["head"] == "deterministic"
+    assert config["algo"]["actor"]["distribution"]["kind"] == "deterministic"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

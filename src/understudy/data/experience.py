@@ -85,7 +85,7 @@ class LoggedExperience:
 
     @cached_property
     def _moments(self) -> dict[str, Moments]:
-        with torch.device("cpu"):  # also where a network is only outlined
+        with torch.device("cpu"):  # also where networks are only outlined
             return self.recorded.moments()
 
     def hidden(self) -> dict[str, tuple[int, ...]]:
