@@ -155,3 +155,18 @@ def test_every_generator_in_reach_is_captured(name: str) -> None:
         before = capture(learning.algorithm)
         generator.manual_seed(12345)
         assert len(differences(before, capture(learning.algorithm))) == 1
+
+
+def test_every_network_may_be_optimised_otherwise(name: str) -> None:
+    """AdamW, clipped gradients and a schedule: finite, and not what it would have been."""
+    config = tiny_algorithm(name)
+    groups = [field for field in type(config).model_fields if field.endswith("optimizer")]
+    assert groups
+    other = {"kind": "adamw", "weight_decay": 0.1, "max_grad_norm": 1e-3, "schedule": "linear"}
+    plain = start(config)
+    plain.update(2)
+    for group in groups:
+        changed = start(tiny_algorithm(name, **{group: other}))
+        check_metrics(changed.update(2))
+        if not (name == "discrete_cql" and group == "actor_optimizer"):  # a greedy policy has none of its own
+            assert differences(capture(plain.algorithm), capture(changed.algorithm))

@@ -5,10 +5,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from understudy.core.errors import ConfigError
 from understudy.core.rng import stream
 from understudy.core.state import capture, restore
 from understudy.nn.mlp import MLP, NetworkSettings
-from understudy.parts.optim import Adam, cosine_decay
+from understudy.parts.optim import Adam, OptimizerSettings, RateSchedule, cosine_decay, linear_decay
 
 
 def network(seed: int = 0, *, members: int | None = 2, layer_norm: bool = False) -> MLP:
@@ -157,3 +158,69 @@ def test_cosine_decay_ends() -> None:
 def test_cosine_decay_never_rises() -> None:
     rates = [rate(1.0, update, 37) for update in range(45)]
     assert rates == sorted(rates, reverse=True)
+
+
+def test_adamw_is_torchs() -> None:
+    mine, theirs = network(), network()
+    settings = OptimizerSettings(kind="adamw", weight_decay=0.1)
+    ours, known = (
+        Adam.over(mine.parameters(), settings),
+        torch.optim.AdamW(theirs.parameters(), lr=1e-2, weight_decay=0.1),
+    )
+    for seed in range(20):
+        values = torch.randn(9, 3, generator=torch.Generator().manual_seed(seed))
+        ours.minimise(mine(values).square().mean(), 1e-2)
+        known.zero_grad()
+        theirs(values).square().mean().backward()
+        known.step()
+    torch.testing.assert_close(mine.flat, theirs.flat, rtol=1e-5, atol=1e-6)
+    plain = network()
+    adam = Adam.over(plain.parameters())
+    for seed in range(20):
+        values = torch.randn(9, 3, generator=torch.Generator().manual_seed(seed))
+        adam.minimise(plain(values).square().mean(), 1e-2)
+    assert not torch.allclose(plain.flat, mine.flat, atol=1e-3)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_scheduled_rate_is_the_rate_of_each_step(schedule: RateSchedule) -> None:
+    """To the bit what somebody gets who says the rate of every step; at the end nothing moves any more."""
+    decay = linear_decay if schedule == "linear" else cosine_decay
+    scheduled, told = network(), network()
+    one = Adam.over(scheduled.parameters(), OptimizerSettings(schedule=schedule), steps_planned=5)
+    other = Adam.over(told.parameters())
+    values = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
+    for step in range(5):
+        one.minimise(scheduled(values).square().mean(), 1e-2)
+        other.minimise(told(values).square().mean(), decay(1e-2, torch.tensor(float(step)), 5))
+    assert torch.equal(scheduled.flat, told.flat)
+    before = scheduled.flat.detach().clone()
+    one.minimise(scheduled(values).square().mean(), 1e-2)
+    assert torch.equal(scheduled.flat, before)
+
+
+def test_rates_of_a_line() -> None:
+    rates = [float(linear_decay(2.0, torch.tensor(float(step)), 4)) for step in (0, 1, 3, 4, 9)]
+    assert rates == [2.0, 1.5, 0.5, 0.0, 0.0]
+
+
+def test_a_limit_of_the_settings_is_the_limit_of_a_call() -> None:
+    by_settings, by_call = network(), network()
+    values = 100 * torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
+    one = Adam.over(by_settings.parameters(), OptimizerSettings(max_grad_norm=1e-9))
+    other = Adam.over(by_call.parameters())
+    for _ in range(3):
+        one.minimise(by_settings(values).square().mean(), 1e-2)
+        other.minimise(by_call(values).square().mean(), 1e-2, max_norm=1e-9)
+    assert torch.equal(by_settings.flat, by_call.flat)
+    free = network()
+    unlimited = Adam.over(free.parameters())
+    for _ in range(3):
+        unlimited.minimise(free(values).square().mean(), 1e-2)
+    assert not torch.equal(free.flat, by_call.flat)
+
+
+def test_weight_decay_is_adamws() -> None:
+    for wrong in ({"weight_decay": 0.1}, {"kind": "adamw"}):
+        with pytest.raises(ConfigError, match="adamw has a weight_decay above 0"):
+            OptimizerSettings.parse(wrong)

@@ -148,8 +148,8 @@ def test_a_checkpoint_holds_networks_optimisers_and_every_stream(tmp_path: Path)
     for part in ("algorithm.policy.trunk", "algorithm.critic", "algorithm.target", "algorithm.critic_optimizer"):
         assert any(path.startswith(part) for path in state), part
     assert any(path.endswith(".stream") for path in state), "dropout draws from streams of its own"
-    assert state["source.drawn"] == 12, "the sampler's whole state"
-    assert state["algorithm.updates"] == 12
+    assert state["source.sampler.drawn"] == 12, "the sampler's whole state"
+    assert state["algorithm.policy_optimizer.count"] == 12, "the clock of its schedule"
 
 
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:

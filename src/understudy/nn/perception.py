@@ -111,12 +111,12 @@ class Perception(nn.Module):
 
     @torch.no_grad()
     def fit(self, moments: Mapping[str, Moments], count: int) -> None:
-        """Statistics of a dataset of so many rows for every normaliser of its own, by group."""
-        for entry in self.inputs:
-            if entry.group in moments and _key(entry) in self.normalizers and entry.name not in self.borrowed:
+        """Statistics of a dataset of so many rows for every normaliser of its own, by group; an outline has none."""
+        for entry, normalizer in self.normalised():
+            if entry.group in moments and entry.name not in self.borrowed and not normalizer.mean.is_meta:
                 known = moments[entry.group]
                 mean, std = (entry.of({entry.group: part.unsqueeze(0)}).squeeze(0) for part in (known.mean, known.std))
-                self.normalizer_of(entry).fit(Moments(mean, std), count)
+                normalizer.fit(Moments(mean, std), count)
 
     def normalizer_of(self, entry: Input) -> Normalizer:
         normalizer = self.normalizers[_key(entry)]

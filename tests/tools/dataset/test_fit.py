@@ -28,7 +28,9 @@ def test_a_store_recorded_in_other_bounds_is_refused(tmp_path: Path) -> None:
 
 def test_images_that_are_no_bytes_are_refused() -> None:
     spec = us.Spec({"image": Group((2, 2), "uint8")}, us.Box((-1.0,), (1.0,)))
-    policy = Actor(spec, ActorSettings(hidden=(4,)), stream(0, "init"))
+    encoder = {"kind": "conv", "layers": [{"channels": 1, "kernel": 1}], "size": 2}
+    settings = ActorSettings.parse({"hidden": [4], "encoders": {"image": encoder}})
+    policy = Actor(spec, settings, stream(0, "init"))
     assert us.predict(policy, np.full((2, 2), 255)).shape == (1,)
     for wrong in (0.5, 300, -1):
         with pytest.raises(us.UnderstudyError, match="does not fit uint8"):

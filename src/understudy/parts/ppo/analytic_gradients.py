@@ -3,7 +3,7 @@
     ∂L_π/∂μ = g·z/σ,   ∂L_π/∂log σ = Σ g·(z² − 1) − η,   z = (a − μ)/σ,   g = −A·ρ/B, or 0 where it is clipped
     ∂L_V/∂V = 2(V − y)/B, or 0 where the clipped error is larger
 
-and from there through the layers (nn.activated_mlp). Autograd gives the same numbers
+and from there through the layers (nn.activated_layers). Autograd gives the same numbers
 (tests/parts/ppo/test_analytic_gradients.py), and takes nearly as long for its bookkeeping of a small minibatch as for
 the products. Everything here is of plain tensors and in no graph, so that TorchScript can compile it
 (parts.ppo.fused_steps).
