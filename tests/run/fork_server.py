@@ -25,6 +25,7 @@ from understudy.data import scores
 from understudy.data.stores import store
 from understudy.run import event_file, session
 from understudy.run.meta import sources, versions
+from understudy.sources import find_source, source_names
 
 PRELOADED = (commands, event_file, scores, store, session)
 """What the command imports when it needs it; here once, so that no child waits for it."""
@@ -60,7 +61,9 @@ def warm_up() -> None:
     versions()
     for name in algorithm_names():
         find_algorithm(name)
-        sources(algorithm_names()[name])
+        for kind in source_names():
+            find_source(kind)
+            sources(algorithm_names()[name], source_names()[kind])
     sys.argv = ["understudy", "list", "algorithms"]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         understudy()

@@ -59,8 +59,8 @@ class Normalizer(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("shift", torch.zeros(shape))
-        self.register_buffer("scale", torch.ones(shape))
-        self.settle()
+        unit = torch.ones((), dtype=torch.float64, device="cpu")  # not `settle`: computing in outlines loads a compiler
+        self.register_buffer("scale", torch.full(shape, float(self._inverse_scale(unit, unit))))
 
     def forward(self, values: Tensor) -> Tensor:
         normal = (values.float() - self.shift).mul_(self.scale)
