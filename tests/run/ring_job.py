@@ -32,7 +32,8 @@ FACTS: dict[str, Any] = {
     "updates": 1,
     "sources": {},
     "versions": {},
-    "policy": {"spec": {}, "settings": {}},
+    "policy": {"kind": "policy", "spec": {}, "settings": {}},
+    "networks": {},
 }
 
 

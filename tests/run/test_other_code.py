@@ -45,6 +45,7 @@ from understudy.algorithms import bc
 class Config(bc.Config):
     name: Literal["parrot"] = "parrot"
     learning_rate: float = RATE
+needs = bc.needs
 build = bc.build
 """
 
