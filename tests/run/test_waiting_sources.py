@@ -1,0 +1,94 @@
+"""A source that has nothing to give yet: updates wait, counts stay right, and a signal is heard meanwhile."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import content, short_settings
+from torch import Tensor
+
+import understudy as us
+from understudy.core.batch import Transitions
+from understudy.core.protocols import Metrics, Policy
+from understudy.core.state import Static
+from understudy.run import preflight, session
+from understudy.run.build import build_learner
+from understudy.run.config import parse_config
+from understudy.run.loop import InterruptedRunError
+from understudy.sources.offline import OfflineSource
+
+
+@dataclass
+class Waiting:
+    """Gives something at every third call only."""
+
+    inner: OfflineSource
+    asked: Static[Callable[[int], None]]
+    calls: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def next(self, policy: Policy) -> Transitions | None:
+        self.calls += 1
+        self.asked(self.calls)
+        return None if self.calls % 3 else self.inner.next(policy)
+
+    def feedback(self, rows: Mapping[str, Tensor]) -> None:
+        self.inner.feedback(rows)
+
+    def envs_moved(self) -> None:
+        self.inner.envs_moved()
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def metrics(self) -> Metrics:
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, asked: Callable[[int], None]) -> None:
+    def build(*args: Any, **options: Any) -> Any:
+        learner: Any = build_learner(*args, **options)
+        learner.source = Waiting(learner.source, asked)
+        return learner
+
+    for module in (session, preflight):
+        monkeypatch.setattr(module, "build_learner", build)
+
+
+def test_waiting_changes_nothing_that_is_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = us.train(parse_config(short_settings("iql", tmp_path / "plain")))
+    waits(monkeypatch, lambda calls: None)
+    waited = us.train(parse_config(short_settings("iql", tmp_path / "waited")))
+    assert waited.metrics() == plain.metrics()
+    assert waited.evaluations() == plain.evaluations()
+
+
+@pytest.mark.parametrize("call", [2, 11])
+def test_a_signal_is_heard_while_there_is_nothing(call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first update, and between two of them; then the run goes on to what it would have been."""
+
+    def stop(calls: int) -> None:
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    waits(monkeypatch, lambda calls: None)
+    us.train(parse_config(short_settings("iql", tmp_path / "whole")))
+    waits(monkeypatch, stop)
+    with pytest.raises(InterruptedRunError, match=f"stopped and saved at update {call // 3}"):
+        us.train(parse_config(short_settings("iql", tmp_path / "halves")))
+    waits(monkeypatch, lambda calls: None)
+    us.resume(tmp_path / "halves")
+    assert content(tmp_path / "halves") == content(tmp_path / "whole")
