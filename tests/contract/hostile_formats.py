@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 import yaml
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 import understudy as us
 from hdf5_makers import flat_columns, write_columns
 from minari_makers import make_minari
 from understudy.core.files import read_sealed, seal, sha256_file
 from understudy.core.spec import Box
+from understudy.core.state import capture
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
 from understudy.data.formats.d4rl import open_d4rl
@@ -121,7 +123,8 @@ def policy_of(algorithm: str) -> Callable[[Path], Path]:
 
 def read_policy(path: Path) -> str:
     policy = load_policy(path)
-    return digest_of(*((name, value.tolist()) for name, value in policy.state_dict().items()), policy.spec.to_json())
+    numbers = {name: leaf.tolist() for name, leaf in capture(policy).items() if isinstance(leaf, Tensor)}
+    return digest_of(numbers, policy.spec.to_json())
 
 
 def read_checkpoint(path: Path) -> str:

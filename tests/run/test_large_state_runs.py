@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from folders import fast_folder
 from forks import forks
 from ring_job import FACTS, Job, RingLearner
 from small import content, short_settings
-from torch import Tensor
+from wrapped_source import WrappedSource
 
 import understudy as us
 from allocations import tensor_bytes
@@ -26,7 +26,7 @@ from understudy.core.batch import Transitions
 from understudy.core.errors import CheckpointError
 from understudy.core.files import read_json, seal
 from understudy.core.large_state import LargeState
-from understudy.core.protocols import Metrics, Policy
+from understudy.core.protocols import Policy
 from understudy.core.state import capture, place_large_state, restore
 from understudy.run import preflight, session
 from understudy.run.build import build_learner
@@ -34,7 +34,6 @@ from understudy.run.checkpoint import SEGMENTS, list_checkpoints, load_checkpoin
 from understudy.run.config import parse_config
 from understudy.run.guard import Guard
 from understudy.run.loop import StoppedRunError
-from understudy.sources.offline import OfflineSource
 
 MILLION: dict[str, Any] = {"capacity": 1_000_000, "segment_rows": 100_000, "added": 130_000, "updates": 12}
 """More than one and a half times around a million rows of 16 bytes."""
@@ -223,16 +222,11 @@ def test_a_policy_is_read_without_large_state(folder: Path) -> None:
 
 
 @dataclass
-class Remembered:
+class Remembered(WrappedSource):
     """A source whose batches are drawn from all that another one gave lately."""
 
-    inner: OfflineSource
     rows: LargeState
     rng: torch.Generator
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def next(self, policy: Policy) -> Transitions:
         data = self.inner.next(policy)
@@ -242,24 +236,6 @@ class Remembered:
         found = self.rows.gather(torch.randint(len(self.rows), data.reward.shape, generator=self.rng))
         obs, next_obs = {group: found["obs"]}, {group: found["next_obs"]}
         return Transitions(obs, found["action"], found["reward"], next_obs, found["terminated"], data.extra)
-
-    def feedback(self, rows: Mapping[str, Tensor]) -> None:
-        self.inner.feedback(rows)
-
-    def envs_moved(self) -> None:
-        self.inner.envs_moved()
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def metrics(self) -> Metrics:
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 def test_a_run_with_large_state_resumes_to_the_bit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

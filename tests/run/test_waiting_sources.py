@@ -2,60 +2,36 @@
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small import content, short_settings
-from torch import Tensor
+from wrapped_source import WrappedSource
 
 import understudy as us
 from understudy.core.batch import Transitions
-from understudy.core.protocols import Metrics, Policy
+from understudy.core.protocols import Policy
 from understudy.core.state import Static
 from understudy.run import preflight, session
 from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.loop import InterruptedRunError
-from understudy.sources.offline import OfflineSource
 
 
 @dataclass
-class Waiting:
+class Waiting(WrappedSource):
     """Gives something at every third call only."""
 
-    inner: OfflineSource
     asked: Static[Callable[[int], None]]
     calls: int = 0
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     def next(self, policy: Policy) -> Transitions | None:
         self.calls += 1
         self.asked(self.calls)
         return None if self.calls % 3 else self.inner.next(policy)
-
-    def feedback(self, rows: Mapping[str, Tensor]) -> None:
-        self.inner.feedback(rows)
-
-    def envs_moved(self) -> None:
-        self.inner.envs_moved()
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def metrics(self) -> Metrics:
-        return {}
-
-    def describe(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 def waits(monkeypatch: pytest.MonkeyPatch, asked: Callable[[int], None]) -> None:

@@ -110,9 +110,6 @@ class Committee(nn.Module):
         """In policy space [B, A], in operations that can be traced."""
         return self.agree(Seen(obs)), carry
 
-    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
-        raise NotImplementedError("a committee has continuous actions")
-
     def to_env_action(self, action: Tensor) -> Tensor:
         return self.a.to_env_action(action)
 

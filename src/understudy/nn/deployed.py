@@ -57,9 +57,6 @@ class Deployed(Protocol):
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """In policy space, in operations that can be traced: what is exported."""
 
-    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
-        """Of a policy that chooses: what it rates its choices by [N, K], forbidden ones lowest."""
-
     def train(self, mode: bool = True) -> Self: ...
 
     def requires_grad_(self, requires_grad: bool = True) -> Self: ...
@@ -72,7 +69,13 @@ class Deployed(Protocol):
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
 
-    def state_dict(self) -> dict[str, Any]: ...
+
+@runtime_checkable
+class Choosing(Protocol):
+    """A policy that can choose among actions."""
+
+    def ratings(self, obs: Obs, carry: Carry) -> Tensor:
+        """What it rates its choices by [N, K], forbidden ones lowest."""
 
 
 Shape = TypeVar("Shape", bound=Settings)

@@ -16,7 +16,7 @@ from understudy.core.protocols import Carry
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK
 from understudy.nn.committee import Committee
-from understudy.nn.deployed import Deployed
+from understudy.nn.deployed import Choosing, Deployed
 from understudy.nn.dropout import eval_mode
 from understudy.nn.perception import Perception, Seen
 from understudy.tools.portable import Port, Portable, choice_counts
@@ -98,6 +98,7 @@ def _difference(
     """Of the worst row."""
     obs, carry = given
     if policy.discrete:
+        assert isinstance(policy, Choosing)
         rows = _rated_lower(policy.ratings(obs, carry), found[0], choice_counts(policy))
     elif isinstance(policy, Committee) and policy.settings.combine == "max_q":
         rows = _from_either(policy, obs, expected[0], found[0])
