@@ -166,7 +166,7 @@ def test_check_prints_the_whole_config_of_every_shipped_one(name: str, tmp_path:
     spoken = understudy("check", name, *command_words(name), "seed=3")
     extra, module = EXTRAS.get(name, ("", "understudy"))
     if find_spec(module) is None:
-        assert f"understudy[{extra}]" in spoken.err
+        assert f"understudy-rl[{extra}]" in spoken.err
         return
     assert spoken.code == 0, spoken.err
     content = yaml.safe_load(spoken.out)

@@ -73,7 +73,7 @@ def test_missing_package(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # what Python sees when a package is not there
     told = complaint("export", run, "--out", tmp_path / "out", code=1)
     assert "ONNX needs onnx and onnxruntime" in told
-    assert "Run: pip install 'understudy[export]'" in told
+    assert "Run: pip install 'understudy-rl[export]'" in told
     assert list(tmp_path.iterdir()) == []
 
 

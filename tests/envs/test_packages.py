@@ -28,11 +28,11 @@ def test_a_maze_is_known_without_importing_anything_first() -> None:
 @pytest.mark.parametrize(
     ("env_id", "package", "install"),
     [
-        ("PointMaze_Nowhere-v3", "gymnasium_robotics", r"pip install 'understudy\[robotics\]'"),
-        ("AntMaze_Nowhere-v5", "gymnasium_robotics", r"pip install 'understudy\[robotics\]'"),
-        ("AdroitHandNowhere-v1", "gymnasium_robotics", r"pip install 'understudy\[robotics\]'"),
-        ("FrankaKitchen-v99", "gymnasium_robotics", r"pip install 'understudy\[robotics\]'"),
-        ("NowhereBulletEnv-v0", "pybullet_envs_gymnasium", r"pip install 'understudy\[bullet\]'"),
+        ("PointMaze_Nowhere-v3", "gymnasium_robotics", r"pip install 'understudy-rl\[robotics\]'"),
+        ("AntMaze_Nowhere-v5", "gymnasium_robotics", r"pip install 'understudy-rl\[robotics\]'"),
+        ("AdroitHandNowhere-v1", "gymnasium_robotics", r"pip install 'understudy-rl\[robotics\]'"),
+        ("FrankaKitchen-v99", "gymnasium_robotics", r"pip install 'understudy-rl\[robotics\]'"),
+        ("NowhereBulletEnv-v0", "pybullet_envs_gymnasium", r"pip install 'understudy-rl\[bullet\]'"),
     ],
 )
 def test_a_missing_package_is_told(env_id: str, package: str, install: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "tune_ppo.py"
 
 
 def test_it_ends_with_every_trial_and_the_command_that_goes_on(tmp_path: Path) -> None:
-    pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy[tune]'")
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "1"], capture_output=True, text=True, check=False, cwd=tmp_path
     )

@@ -37,7 +37,7 @@ us.train(sys.argv[1], reporter=Reporter(), watch=watch)
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """W&B, installed and told to call nobody."""
     monkeypatch.setenv("WANDB_MODE", "offline")
-    pytest.importorskip("wandb", reason="wandb is not installed: pip install 'understudy[wandb]'")
+    pytest.importorskip("wandb", reason="wandb is not installed: pip install 'understudy-rl[wandb]'")
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +205,7 @@ def test_a_missing_package_is_found_before_the_first_step(
     algorithm: str, missing: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing(monkeypatch, tmp_path)
-    with pytest.raises(MissingPackageError, match=r"needs wandb .* Run: pip install 'understudy\[wandb\]'"):
+    with pytest.raises(MissingPackageError, match=r"needs wandb .* Run: pip install 'understudy-rl\[wandb\]'"):
         us.train(short(algorithm, tmp_path / "run", wandb="house"))
     assert not (tmp_path / "run" / "config.yaml").exists()
 

@@ -13,7 +13,7 @@ from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import RunConfig, parse_config
 from worlds import tiny_settings
 
-optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy[tune]'")
+optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
 ALGORITHMS = ("bc", "ppo")
 BEATS: dict[str, Any] = {"updates": 6, "log_every": 3, "eval_every": 2, "save_every": 5}
 
@@ -123,6 +123,6 @@ def test_a_study_that_would_prune_the_best_is_refused(options: dict[str, Any], g
 def test_without_optuna_a_sentence_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = optuna.trial.FixedTrial({})
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingPackageError, match=r"train_trial: needs optuna .* pip install 'understudy\[tune\]'"):
+    with pytest.raises(MissingPackageError, match=r"train_trial: needs optuna .* pip install 'understudy-rl\[tune\]'"):
         us.train_trial(tiny("bc", tmp_path / "run"), trial)
     assert not list(tmp_path.iterdir())

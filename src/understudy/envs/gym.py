@@ -34,9 +34,9 @@ PACKAGES = (
             r".*-v\d+"
         ),
         "gymnasium_robotics",
-        "understudy[robotics]",
+        "understudy-rl[robotics]",
     ),
-    (BULLET, "pybullet_envs_gymnasium", "understudy[bullet]"),
+    (BULLET, "pybullet_envs_gymnasium", "understudy-rl[bullet]"),
 )
 """Ids that Gymnasium knows once a package is imported: pattern, package, how to install. Nobody else names imports."""
 
@@ -62,7 +62,7 @@ def make_env(name: str) -> Env:
         raise MissingPackageError(
             f"environment '{name}'",
             f"needs a package that is missing ({error})",
-            do="Install it; for MuJoCo: pip install 'understudy[mujoco]'.",
+            do="Install it; for MuJoCo: pip install 'understudy-rl[mujoco]'.",
         ) from error
     except gymnasium.error.Error as error:
         raise ConfigError("env.id", f"environment '{name}' cannot be made ({error})") from error

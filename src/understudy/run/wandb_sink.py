@@ -63,7 +63,7 @@ def import_wandb() -> Any:
         import_module("wandb.sdk")
     except ImportError as error:
         raise MissingPackageError(
-            "wandb", f"logging to Weights & Biases needs wandb ({error})", do="Run: pip install 'understudy[wandb]'"
+            "wandb", f"logging to Weights & Biases needs wandb ({error})", do="Run: pip install 'understudy-rl[wandb]'"
         ) from error
     return wandb
 

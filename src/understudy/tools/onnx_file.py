@@ -68,6 +68,6 @@ def onnx_packages() -> tuple[ModuleType, ModuleType]:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingPackageError(
-            "export", f"ONNX needs onnx and onnxruntime ({error})", do="Run: pip install 'understudy[export]'"
+            "export", f"ONNX needs onnx and onnxruntime ({error})", do="Run: pip install 'understudy-rl[export]'"
         ) from error
     return onnx, onnxruntime

@@ -75,5 +75,5 @@ def _import_optuna() -> Any:
         return import_module("optuna")
     except ImportError as error:
         raise MissingPackageError(
-            "train_trial", f"needs optuna ({error})", do="Run: pip install 'understudy[tune]'"
+            "train_trial", f"needs optuna ({error})", do="Run: pip install 'understudy-rl[tune]'"
         ) from error

@@ -19,7 +19,7 @@ COUNT = 4
 
 @pytest.mark.skipif(HERE, reason="envpool is installed")
 def test_without_envpool_it_says_how_to_install_it() -> None:
-    with pytest.raises(MissingPackageError, match=r"needs envpool .*pip install 'understudy\[envpool\]'"):
+    with pytest.raises(MissingPackageError, match=r"needs envpool .*pip install 'understudy-rl\[envpool\]'"):
         EnvPoolVectorEnv("CartPole-v1", 2)
 
 

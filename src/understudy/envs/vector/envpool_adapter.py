@@ -85,7 +85,7 @@ def _envpool(name: str) -> Any:
         envpool = import_module("envpool")
     except ImportError as error:
         raise MissingPackageError(
-            f"environment '{name}'", f"needs envpool ({error})", do="Run: pip install 'understudy[envpool]'"
+            f"environment '{name}'", f"needs envpool ({error})", do="Run: pip install 'understudy-rl[envpool]'"
         ) from error
     known = envpool.list_all_envs()
     if name not in known:
