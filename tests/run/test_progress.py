@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from understudy.run import progress
 from understudy.run.progress import NOTEBOOK_WIDTH, Pace, Reporter, told_rate, told_seconds
 
 LOSSES = ("return -123.4", "critic 0.123", "actor -4.56e+03", "value 12.3")
@@ -94,7 +93,7 @@ def test_a_line_fits_and_holds_whole_words_only() -> None:
     assert pace.line(110.0, 200).endswith("value 12.3")
 
 
-def test_a_terminal_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_one_line_that_changes() -> None:
     for width in (60, 80, 200):
         output = io.StringIO()
         reporter = Reporter(console=Console(file=output, force_terminal=True, width=width, legacy_windows=False))
@@ -110,7 +109,7 @@ def test_a_terminal_gets_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("understudy.run.progress.time.monotonic", lambda: clock[0])
     output = io.StringIO()
     with Reporter(console=Console(file=output, width=40)).task("training", 100, "updates") as advance:
         for done in range(101):
