@@ -1,4 +1,4 @@
-"""What environments tell in `info`: one number per episode, by final, mean, max, min and sum, in every kind of world."""
+"""What environments tell in `info`: one number per episode, in every kind of world."""
 
 from pathlib import Path
 from typing import Any
