@@ -38,6 +38,8 @@ class DataSettings(Transforms):
 
     path: str = ""
     """A file or folder of any known kind, or the id of a local Minari dataset."""
+    columns: str | dict[str, str | tuple[str, ...]] = ""
+    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
     recipe: Recipe | None = None
     """How to make the dataset."""
     fingerprint: str = ""
