@@ -1,7 +1,7 @@
 """From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
-from understudy.run.progress import SILENT, Reporter
+from understudy.run.progress import SILENT, Advance, Reporter
 from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
@@ -100,7 +100,7 @@ def read(recording: Recording, space: ActionSpace, precision: Precision, reporte
         )
 
 
-def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+def _counted(episodes: Iterator[Episode], advance: Advance) -> Iterator[Episode]:
     steps = 0
     for episode in episodes:
         yield episode
