@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
-    from understudy.run.session import Run, resume, train
+    from understudy.run.session import Run, resume, train, video
     from understudy.tools.export import export_policy
     from understudy.tools.trials import train_trial
 
@@ -48,7 +48,7 @@ HOMES = {
     "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",
     "understudy.run.prediction": "predict",
-    "understudy.run.session": "Run resume train",
+    "understudy.run.session": "Run resume train video",
     "understudy.tools.export": "export_policy",
     "understudy.tools.trials": "train_trial",
 }
@@ -85,6 +85,7 @@ __all__ = [
     "resume",
     "train",
     "train_trial",
+    "video",
     "write_store",
 ]
 

@@ -5,7 +5,8 @@ metrics.jsonl one line per log              eval.jsonl    one line per evaluatio
 timing.jsonl  everything the clock decides  tensorboard/  event files
 checkpoints/  latest → 000020000/, segments policy/       final and best, deployable
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
-export/       as ONNX or TorchScript        result.json   written last: its presence means "finished"
+export/       as ONNX or TorchScript        videos/       .mp4 and .gif
+                                            result.json   written last: its presence means "finished"
 """
 
 import os
@@ -40,6 +41,7 @@ class RunDir:
         self.checkpoints = self.path / "checkpoints"
         self.policies = self.path / "policy"
         self.plots = self.path / "plots"
+        self.videos = self.path / "videos"
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod

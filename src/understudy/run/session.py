@@ -34,6 +34,8 @@ from understudy.run.prediction import predict
 from understudy.run.preflight import preflight, shared_data, stage_runs
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
+from understudy.run.video import LONGEST as LONGEST_FILM
+from understudy.run.video import Video, check_filmable, film
 from understudy.run.warm_start import take_over
 
 
@@ -89,6 +91,41 @@ class Run:
 
             return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
 
+    def video(
+        self,
+        out: Path | str = "",
+        *,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        fps: int | None = None,
+        max_steps: int = LONGEST_FILM,
+        reporter: Reporter = SILENT,
+    ) -> Video:
+        """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
+
+        In a notebook the result shows itself.
+        """
+        torch.set_num_threads(self.config.threads)
+        path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        check_filmable(self.config)
+        policy = self.policy(checkpoint)
+        with reporter.task("filming", episodes, "episodes") as advance:
+
+            def told(done: int, value: float) -> None:
+                advance(done, f"return {value:.1f}")
+
+            return film(
+                self.config,
+                policy,
+                path,
+                episodes=episodes,
+                greedy=greedy,
+                fps=fps,
+                max_steps=max_steps,
+                on_episode=told,
+            )
+
     def predict(
         self,
         obs: ArrayLike | Mapping[str, ArrayLike],
@@ -99,6 +136,11 @@ class Run:
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
         return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+
+
+def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:
+    """`Run.video` of a run directory."""
+    return (run if isinstance(run, Run) else Run(run)).video(out, **wishes)
 
 
 def train(
