@@ -53,7 +53,9 @@ def make_env(name: str, render_mode: str | None = None) -> Env:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # an older version was asked for: data came from it
-            wishes = {} if render_mode is None else {"render_mode": render_mode}  # not every environment knows it
+            wishes: dict[str, Any] = (
+                {} if render_mode is None else {"render_mode": render_mode}
+            )  # not every environment knows it
             env = gymnasium.make(name, disable_env_checker=True, **wishes)
         _clear_model_file(env)
         if BULLET.fullmatch(name):

@@ -1,7 +1,7 @@
 """A canvas for the small worlds: discs, bars and lines with soft edges, drawn by NumPy. No screen, no OpenGL."""
 
 import math
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ Frame = NDArray[np.uint8]
 Color = tuple[int, int, int]
 Point = tuple[float, float]
 Part = tuple[slice, slice]
-Distances = NDArray[np.float32]
+Distances = NDArray[np.floating[Any]]
 PAPER: Color = (247, 250, 252)
 INK: Color = (45, 55, 72)
 FAINT: Color = (203, 213, 224)

@@ -62,9 +62,8 @@ class CartPolePixels(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Its memory is the looks since the older one."""
 
     def __init__(self, render_mode: str | None = None) -> None:
-        super().__init__(CartPoleEnv())
+        super().__init__(CartPoleEnv(render_mode=render_mode))
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 50}
-        self._render_mode = render_mode
         self.observation_space = spaces.Dict({"pixels": spaces.Box(0, 255, (2, HEIGHT, WIDTH), np.uint8)})
         self._looks = np.zeros((AGE + 1, HEIGHT, WIDTH), np.uint8)
 
@@ -84,11 +83,7 @@ class CartPolePixels(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _seen(self) -> Observation:
         return {"pixels": self._looks[[0, -1]]}
 
-    @property
-    def render_mode(self) -> str | None:
-        return self._render_mode
-
-    def render(self) -> Frame:  # type: ignore[override]
+    def render(self) -> Frame:
         """What the camera sees now, enlarged."""
         return np.repeat(np.kron(self._looks[-1], np.ones((ENLARGED, ENLARGED), np.uint8))[:, :, None], 3, 2)
 

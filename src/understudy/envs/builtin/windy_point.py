@@ -81,7 +81,7 @@ class WindyPoint(gymnasium.Env[Any, NDArray[Any]]):
         privileged = np.concatenate([true, self._wind, [self._mass]])
         return {"state": seen.astype(np.float32), "privileged": privileged.astype(np.float32)}
 
-    def render(self) -> Frame:  # type: ignore[override]
+    def render(self) -> Frame:
         """Walls, the origin, the puck (the larger the heavier) with its velocity, and the wind in a corner."""
         canvas, scale = Canvas(SIDE, SIDE), (SIDE - 2 * MARGIN) / (2 * WALL)
 

@@ -113,7 +113,7 @@ class BattleEnv(gymnasium.Env[Any, np.int64]):
             return int(self.np_random.choice(np.flatnonzero(seen[ACTION_MASK])))
         return int(play_battle(seen, 1.0))
 
-    def render(self) -> Frame:  # type: ignore[override]
+    def render(self) -> Frame:
         return draw_battle(self.battle)
 
     def tell(self) -> Observation:
