@@ -132,6 +132,8 @@ class RunConfig(Settings):
     """Updates between evaluations."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
+    eval_max_steps: int | None = Field(None, ge=1)
+    """Cut an evaluation episode after so many steps; by default one that has not ended after 1,000,000 is an error."""
     save_every: int = Field(5000, ge=1)
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)

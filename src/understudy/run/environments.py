@@ -23,7 +23,7 @@ def make_vector_env(
     stagger_episodes: bool = False,
     workers: int = 1,
     step_timeout: float = STEP_TIMEOUT,
-) -> VectorEnv:
+) -> TimedVectorEnv:
     """`count` environments that step together, each of which must answer in `step_timeout` seconds."""
     envs = _make(env, count, make_envs, stagger_episodes, workers)
     return TimedVectorEnv(envs, env.id, step_timeout, simulator=env.simulator == "custom")

@@ -101,6 +101,14 @@ class Resumable(Protocol):
         ...
 
 
+@runtime_checkable
+class Restartable(Protocol):
+    """A world that may be unable to begin anew, whatever `reset` promises: then it serves once."""
+
+    @property
+    def restartable(self) -> bool: ...
+
+
 def environment_seeds(seed: int, count: int) -> list[int]:
     """One seed for each of N environments, the same in every adapter that can seed them singly."""
     return [simulator_seed(derived_seed(seed, "world", number)) for number in range(count)]
