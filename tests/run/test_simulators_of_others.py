@@ -215,7 +215,7 @@ def test_an_episode_may_be_cut_where_nothing_else_ends_it(tmp_path: Path) -> Non
 @pytest.mark.parametrize("given", GIVEN)
 def test_a_simulator_is_made_once_for_all_evaluations_and_closed_at_the_end(given: str, tmp_path: Path) -> None:
     """Each begins from the same start states: the greedy policy is another one each time, so the lengths tell."""
-    made: list[Any] = []
+    made: list[Counted] = []
 
     def counting(count: int) -> VectorEnv:
         made.append(Counted(GIVEN[given](count)))

@@ -101,7 +101,7 @@ class Loop:
         self.lost = self._tell_lost(before.lost)
         self.stop: list[int] = []
         self.warned = False
-        self.losses = ""
+        self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -126,7 +126,10 @@ class Loop:
     def _go(self) -> None:
         config = self.config
         metrics: Metrics = {}
-        with stop_signals() as stop, self.reporter.task("training", config.updates, "updates", self.updates) as advance:
+        task = self.reporter.task(
+            "training", config.updates, "updates", self.updates, env_steps=self.learner.env_steps()
+        )
+        with stop_signals() as stop, task as advance:
             self.stop = stop
             shown = time.monotonic()
             if self._evaluation_comes_again():
@@ -142,7 +145,7 @@ class Loop:
                     self._save(metrics)
                     raise self._broken(self.sinks.failure) from self.sinks.failure
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.updates:
-                    advance(self.updates, f"{self.losses} {self.score}".strip())
+                    advance(self.updates, self.score, *self.losses, env_steps=self.learner.env_steps())
                     shown = now
 
     def _broken(self, failure: OSError) -> RunError:
@@ -218,7 +221,7 @@ class Loop:
         self.sinks.log(self.updates, values)
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
-        self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
+        self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
 
     def _warn(self, values: dict[str, float]) -> None:
         """Once, when the numbers first tell that something goes wrong."""
