@@ -22,7 +22,7 @@ from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_lates
 from understudy.run.compiler import settle_compile
 from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, Evaluator
 from understudy.run.history import recall
 from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
@@ -89,7 +89,8 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            with closing(Evaluator(self.config, make_envs)) as evaluator:
+                return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
 
     def video(
         self,
