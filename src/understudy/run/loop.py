@@ -27,11 +27,12 @@ from understudy.run.handed_networks import network_paths
 from understudy.run.history import FACT, Best, History, best_evaluation, check_best
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
-from understudy.run.plots import draw_run
+from understudy.run.plots import SparinglyDrawn, draw_run
 from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Sinks
+from understudy.run.video import film_evaluation
 from understudy.run.wandb_sink import open_wandb
 
 NOTE_SECONDS = 0.25
@@ -101,6 +102,7 @@ class Loop:
         self.lost = self._tell_lost(before.lost)
         self.stop: list[int] = []
         self.warned = False
+        self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
 
@@ -245,7 +247,21 @@ class Loop:
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._show(best=self.best.updates == self.updates)
         return evaluation
+
+    def _show(self, *, best: bool) -> None:
+        """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""
+        if self.drawing.due:
+            with self.drawing:
+                draw_run(self.run)
+        if self.config.eval_video:
+            try:
+                film_evaluation(self.config, self.run, self.learner.policy, best=best, between=self._heed)
+            except InterruptedRunError:  # the run ends by itself, where it always does
+                return
+            except (UnderstudyError, OSError) as error:
+                self.reporter.say(f"not filmed: {error}")
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Ask the watcher; a run that it ends, by its answer or by an error of its own, is saved first."""

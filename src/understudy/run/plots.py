@@ -18,6 +18,29 @@ TERMS = "terms/"
 PALETTE = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 
 
+@final
+class SparinglyDrawn(AbstractContextManager[None]):
+    """Draws while a run trains: not in its first seconds, and then for about a fiftieth of its time at most."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = clock() + FIRST_DRAWING
+        self._began = 0.0
+
+    @property
+    def due(self) -> bool:
+        return self._clock() >= self._next
+
+    def __enter__(self) -> None:
+        self._began = self._clock()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        """What failed is drawn, or fails aloud, at the end."""
+        now = self._clock()
+        self._next = now + max(FIRST_DRAWING, SHARE_OF_TIME * (now - self._began))
+        return isinstance(error, (UnderstudyError, OSError))
+
+
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png, losses.png and, where there are any, reward_terms.png of one run; returns what was drawn."""
     drawn = []

@@ -27,6 +27,7 @@ from understudy.envs.gym import as_actions
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig
+from understudy.run.rundir import RunDir
 
 FORMATS = (".mp4", ".gif")
 SMALLEST = 240
@@ -93,6 +94,16 @@ def film(
         with new_file(out) as draft:
             write_frames(frames, draft, speed)
     return Video(out, tuple(take.returns), tuple(take.lengths), speed)
+
+
+def film_evaluation(
+    config: RunConfig, run: RunDir, policy: Policy, *, best: bool, between: Callable[[], None]
+) -> None:
+    """The first episode of an evaluation as videos/last.mp4, and if there was no better one as videos/best.mp4."""
+    last = film(config, policy, run.videos / "last.mp4", between=between).path
+    if best:
+        with new_file(run.videos / "best.mp4") as draft:
+            draft.write_bytes(last.read_bytes())
 
 
 def check_filmable(config: RunConfig) -> None:
