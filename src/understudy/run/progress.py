@@ -87,3 +87,8 @@ class Reporter:
 
 
 SILENT = Reporter(quiet=True)
+
+
+def reporter_for(progress: bool, reporter: Reporter | None = None) -> Reporter:
+    """Whoever reports to a caller from Python: the one that is given, or one that shows progress if it is wanted."""
+    return reporter or (Reporter() if progress else SILENT)
