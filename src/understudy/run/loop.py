@@ -4,7 +4,8 @@
     update = algorithm.update(data)
     source.feedback(update.feedback)
 
-(`Learner.update`) and around these lines: logs, evaluations, checkpoints, each at its own interval, in this order.
+(`Learner.update`) and around these lines: logs, checkpoints, evaluations, each at its own interval, in this order:
+what an evaluation takes hours for, or fails in, is safe. A checkpoint is then told what the evaluation found.
 """
 
 import time
@@ -19,10 +20,10 @@ from understudy.core.protocols import Metrics
 from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
 from understudy.run.callbacks import Callbacks
-from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, save_checkpoint
+from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, Evaluator
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
 from understudy.run.history import FACT, Best, History, best_evaluation, check_best
@@ -84,7 +85,7 @@ class Loop:
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
-        self.make_envs = make_envs
+        self.evaluator = Evaluator(config, make_envs)
         self.callbacks = callbacks
         before = history or History()
         self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
@@ -96,18 +97,19 @@ class Loop:
         self.guard = Guard.over(learner, updates)
         self.saved = updates
         self.best = before.best or best_evaluation(run)
-        self.lost = self._tell_lost(before.lost)
         self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
+        self.lost = self._tell_lost(before.lost)
         self.stop: list[int] = []
         self.ended = False
         """By a callback."""
         self.warned = False
-        self.losses = ""
+        self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Say what of the run was lost, and remember it to its end."""
-        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates))
+        coming = self.updates if self._evaluation_comes_again() else self.updates + 1
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, coming))
         for sentence in filter(None, found):
             self.reporter.say(f"lost: {sentence}")
         return tuple(dict.fromkeys((*before, *filter(None, found))))
@@ -120,7 +122,10 @@ class Loop:
             self.run.note_stop(stop_reason(error), self.saved)
             raise
         finally:
-            self.sinks.close()
+            try:
+                self.sinks.close()
+            finally:
+                self.evaluator.close()
         if self.updates < self.config.updates:
             self.run.note_stop(CALLBACK, self.updates)
             self.reporter.say(f"ended by a callback and saved at update {self.updates:,}; `resume` goes on")
@@ -131,13 +136,14 @@ class Loop:
     def _go(self) -> None:
         config = self.config
         metrics: Metrics = {}
-        with stop_signals() as stop, self.reporter.task("training", config.updates, "updates", self.updates) as advance:
+        task = self.reporter.task(
+            "training", config.updates, "updates", self.updates, env_steps=self.learner.env_steps()
+        )
+        with stop_signals() as stop, task as advance:
             self.stop = stop
             shown = time.monotonic()
-            if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
-                evaluation = self._evaluate(metrics)
-                self._write_checkpoint()  # once more: what it said of logs and the best policy is told now
-                self._report(evaluation, metrics)
+            if self._evaluation_comes_again():
+                self._report(self._evaluate(metrics), metrics)
             while self.updates < config.updates and not self.ended:
                 metrics = self._update(metrics)
                 self.updates += 1
@@ -149,7 +155,7 @@ class Loop:
                     self._save(metrics)
                     raise self._broken(self.sinks.failure) from self.sinks.failure
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.updates:
-                    advance(self.updates, f"{self.losses} {self.score}".strip())
+                    advance(self.updates, self.score, *self.losses, env_steps=self.learner.env_steps())
                     shown = now
 
     def _broken(self, failure: OSError) -> RunError:
@@ -190,15 +196,19 @@ class Loop:
             values = self._log(metrics)
             with self._saved_first(metrics):
                 self.callbacks.log(updates, values)
+        if updates % config.save_every == 0 or final_update:
+            self._save(metrics)
         if self._evaluation_is_due():
             self._verify(metrics)
             self._report(self._evaluate(metrics), metrics)
-        if updates % config.save_every == 0 or final_update:
-            self._save(metrics)
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
         return updates > 0 and (updates % config.eval_every == 0 or updates == config.updates)
+
+    def _evaluation_comes_again(self) -> bool:
+        """The last process was stopped in it."""
+        return self._evaluation_is_due() and self.evaluated < self.updates
 
     def _heed(self) -> None:
         """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
@@ -223,7 +233,7 @@ class Loop:
         self.sinks.log(self.updates, values)
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
-        self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
+        self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
         return values
 
     def _warn(self, values: dict[str, float]) -> None:
@@ -235,9 +245,7 @@ class Loop:
     def _evaluate(self, metrics: Metrics) -> Evaluation:
         policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = evaluate_run(
-                self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed
-            )
+            evaluation = self.evaluator.evaluate(policy, episodes, shared=shared, between=self._heed)
         except UnderstudyError:  # stopped, or the environment failed
             self._save(metrics)
             raise
@@ -247,6 +255,9 @@ class Loop:
         if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
             digest = self._save_policy("best", evaluation)
             self.best = Best(updates=self.updates, return_mean=evaluation.mean, sha256=digest)
+        if self.saved == self.updates:
+            self.sinks.sync()
+            amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
         return evaluation
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
@@ -277,19 +288,20 @@ class Loop:
                 self.callbacks.checkpoint(self.updates, path)
 
     def _write_checkpoint(self) -> Path:
-        policy = self.learner.policy
-        facts = {
+        state, keep = capture(self.learner), self.config.keep_checkpoints
+        path = save_checkpoint(self.run.checkpoints, self.updates, state, self._facts(), keep=keep)
+        self.saved = self.updates
+        return path
+
+    def _facts(self) -> dict[str, Any]:
+        """What a checkpoint says of the run so far."""
+        return {
             **identity(self.config),
             "dataset": self.config.fingerprint,
             FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
-            CARD_FACT: describe_policy(policy),
+            CARD_FACT: describe_policy(self.learner.policy),
         }
-        path = save_checkpoint(
-            self.run.checkpoints, self.updates, capture(self.learner), facts, keep=self.config.keep_checkpoints
-        )
-        self.saved = self.updates
-        return path
 
     def _save_policy(self, name: str, evaluation: Evaluation | None) -> str:
         facts = {
@@ -302,7 +314,7 @@ class Loop:
             facts["return_mean"] = evaluation.mean
         return save_policy(self.learner.policy, self.run.policies / name, facts)
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> None:
         self._save_policy("final", None)
         draw_run(self.run)
         last = self.run.evaluations()[-1]
@@ -315,4 +327,3 @@ class Loop:
             **({"lost": list(self.lost)} if self.lost else {}),
         }
         write_json(self.run.result_file, result)
-        return result

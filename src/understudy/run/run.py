@@ -1,6 +1,7 @@
 """A run directory, ready to be asked: its config, result, curves and policies."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -12,7 +13,7 @@ from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.nn.deployed import Deployed
 from understudy.run.config import MOST_EPISODES, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, Evaluator
 from understudy.run.policies import load_policy
 from understudy.run.prediction import predict
 from understudy.run.progress import Reporter, reporter_for
@@ -83,7 +84,8 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            with closing(Evaluator(self.config, make_envs)) as evaluator:
+                return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
 
     def curves(self, *, frame: bool = False) -> Any:
         """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
