@@ -28,7 +28,7 @@ def video(
 ) -> None:
     """Film a run's policy at work: the first episodes of its evaluation, as .mp4 or .gif."""
     from understudy.run.progress import Reporter
-    from understudy.run.session import Run
+    from understudy.run.run import Run
     from understudy.run.video import LONGEST
 
     with stoppable(f"run '{run}'", "It was only read."):

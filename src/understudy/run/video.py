@@ -96,9 +96,7 @@ def film(
     return Video(out, tuple(take.returns), tuple(take.lengths), speed)
 
 
-def film_evaluation(
-    config: RunConfig, run: RunDir, policy: Policy, *, best: bool, between: Callable[[], None]
-) -> None:
+def film_evaluation(config: RunConfig, run: RunDir, policy: Policy, *, best: bool, between: Callable[[], None]) -> None:
     """The first episode of an evaluation as videos/last.mp4, and if there was no better one as videos/best.mp4."""
     last = film(config, policy, run.videos / "last.mp4", between=between).path
     if best:
