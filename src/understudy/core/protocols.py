@@ -126,6 +126,8 @@ class Roles:
 
     data: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
+    plays: bool = False
+    """Somebody plays in environments."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ It owns its random streams and environments, so evaluating more or less often ch
 environments draw from the global generators of the process, those are put back.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -25,7 +25,7 @@ from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endle
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.nn.deployed import Deployed
-from understudy.run.config import RunConfig
+from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 
 RESAMPLES = 2000
@@ -37,20 +37,25 @@ class Evaluation:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     reference: str | tuple[float, float] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.returns))
+        """NaN where nothing was played."""
+        return float(np.mean(self.returns)) if self.returns else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        return bootstrap_interval(np.asarray(self.returns))
+        return bootstrap_interval(np.asarray(self.returns)) if self.returns else (float("nan"), float("nan"))
 
     @property
     def score(self) -> float | None:
         return None if self.reference is None else normalized_score(self.reference, self.mean)
 
     def to_json(self) -> dict[str, Any]:
+        if not self.returns:
+            return dict(self.metrics)
         low, high = self.interval
         record = {
             "eval/return_mean": self.mean,
@@ -64,7 +69,14 @@ class Evaluation:
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return record
+        return {**record, **self.metrics}
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """The one number of an evaluation or a result that is shown while a run trains, and after it."""
+    if RETURN in record:
+        return f"return {record[RETURN]:.1f}"
+    return f"action error {record[ACTION_ERROR]:.3g}" if ACTION_ERROR in record else "not evaluated"
 
 
 def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
@@ -92,19 +104,21 @@ def evaluate_run(
     """
     wishes: dict[str, Any] = {
         "greedy": greedy,
-        "reference": config.env.reference,
+        "reference": config.world.reference,
         "on_step": on_step,
         "between": between,
     }
     timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
-    if config.env.simulator == "gymnasium":
+    if config.world.simulator == "gymnasium":
         spec = policy.spec if isinstance(policy, Deployed) else None
-        return evaluate_policy(policy, config.env.id, episodes, config.seed, spec=spec, step_timeout=timeout, **wishes)
+        return evaluate_policy(
+            policy, config.world.id, episodes, config.seed, spec=spec, step_timeout=timeout, **wishes
+        )
     with own_global_generators(config.seed), ExitStack() as opened:
         played = shared or opened.enter_context(
-            closing(make_vector_env(config.env, episodes, make_envs, step_timeout=timeout))
+            closing(make_vector_env(config.world, episodes, make_envs, step_timeout=timeout))
         )
-        return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.env.id, **wishes)
+        return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
 
 
 def evaluate_policy(

@@ -9,6 +9,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, final
 
@@ -20,12 +21,22 @@ from understudy.core.stopping import StoppedError, stop_signals
 from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, evaluate_run, headline
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
-from understudy.run.history import FACT, Best, History, best_evaluation, check_best
+from understudy.run.history import (
+    FACT,
+    Best,
+    History,
+    best_evaluation,
+    best_facts,
+    check_best,
+    is_better,
+    measured,
+)
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
+from understudy.run.logs import EVALUATION, HELD_OUT
 from understudy.run.plots import draw_run
 from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
@@ -89,23 +100,25 @@ class Loop:
         self.make_envs = make_envs
         self.watch = watch
         before = history or History()
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
+        evaluated = HELD_OUT if config.env is None else EVALUATION
+        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
-        self.best = before.best or best_evaluation(run)
+        self.best = before.best or best_evaluation(run, config)
         self.lost = self._tell_lost(before.lost)
         self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
         self.stop: list[int] = []
+        self.judged = config.env is not None or learner.judged
         self.warned = False
         self.losses = ""
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Say what of the run was lost, and remember it to its end."""
-        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates))
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, self.config))
         for sentence in filter(None, found):
             self.reporter.say(f"lost: {sentence}")
         return tuple(dict.fromkeys((*before, *filter(None, found))))
@@ -186,7 +199,9 @@ class Loop:
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
-        return updates > 0 and (updates % config.eval_every == 0 or updates == config.updates)
+        if config.eval_every == 0 or updates == 0 or not self.judged:
+            return False
+        return updates % config.eval_every == 0 or updates == config.updates
 
     def _heed(self) -> None:
         """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
@@ -220,21 +235,26 @@ class Loop:
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self, metrics: Metrics) -> Evaluation:
-        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = evaluate_run(
-                self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed
-            )
+            evaluation = replace(self._play(), metrics=self.learner.eval_metrics())
         except UnderstudyError:  # stopped, or the environment failed
             self._save(metrics)
             raise
-        record = {**evaluation.to_json(), **self.learner.eval_metrics()}
+        record = evaluation.to_json()
         self.sinks.log_evaluation(self.updates, record)
-        self.score = f"return {evaluation.mean:.1f}"
-        if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
-            digest = self._save_policy("best", evaluation)
-            self.best = Best(updates=self.updates, return_mean=evaluation.mean, sha256=digest)
+        self.score = headline(record)
+        value = measured(record, self.config)
+        if is_better(value, self.best, self.config):
+            digest = self._save_policy("best", record)
+            self.best = Best(updates=self.updates, value=value, sha256=digest)
         return evaluation
+
+    def _play(self) -> Evaluation:
+        """Episodes in the environment; none where there is none."""
+        if self.config.env is None:
+            return Evaluation((), ())
+        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
+        return evaluate_run(self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed)
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Ask the watcher; a run that it ends, by its answer or by an error of its own, is saved first."""
@@ -269,26 +289,25 @@ class Loop:
         )
         self.saved = self.updates
 
-    def _save_policy(self, name: str, evaluation: Evaluation | None) -> str:
+    def _save_policy(self, name: str, record: dict[str, Any]) -> str:
         facts = {
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
-            "env": self.config.env.id,
+            **({} if self.config.env is None else {"env": self.config.env.id}),
             "transforms": self.learner.transforms(),
         }
-        if evaluation is not None:
-            facts["return_mean"] = evaluation.mean
+        if "eval/return_mean" in record:
+            facts["return_mean"] = record["eval/return_mean"]
         return save_policy(self.learner.policy, self.run.policies / name, facts)
 
     def _finish(self) -> dict[str, Any]:
-        self._save_policy("final", None)
+        self._save_policy("final", {})
         draw_run(self.run)
-        last = self.run.evaluations()[-1]
-        assert self.best is not None  # a run ends with an evaluation
+        last = self.run.evaluations()[-1] if self.best is not None else {}
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
-            "best_return_mean": self.best.return_mean,
+            **best_facts(self.best, self.config),
             **{name: value for name, value in last.items() if name != "updates"},
             **({"lost": list(self.lost)} if self.lost else {}),
         }

@@ -20,9 +20,9 @@ from understudy.nn.deployed import Deployed
 from understudy.run.build import build_learner, settled_data
 from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
-from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
+from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, evaluate_run, headline
 from understudy.run.history import recall
 from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
@@ -71,8 +71,20 @@ class Run:
         greedy: bool = True,
         reporter: Reporter = SILENT,
         make_envs: MakeEnvs | None = None,
+        env: str | None = None,
     ) -> Evaluation:
-        """Play episodes with a checkpoint's policy, always from the same start states."""
+        """Play episodes with a checkpoint's policy, always from the same start states, in the run's environment or in
+        another one, `env`."""
+        config = self.config
+        if env is not None:
+            config = config.model_copy(update={"env": EnvSettings(id=env)})
+        if config.env is None:
+            raise RunError(
+                f"run '{self.path}'",
+                "was trained without an environment, so there is nothing to play in",
+                do="What held-out episodes say of it stands in eval.jsonl. To play, give an environment: --env ID "
+                "(from Python: env='ID').",
+            )
         torch.set_num_threads(self.config.threads)
         count = self.config.eval_episodes if episodes is None else episodes
         if count < 1:
@@ -87,7 +99,7 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            return evaluate_run(config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
 
     def predict(
         self,
@@ -171,7 +183,7 @@ def _inherit(
             )
         except InterruptedRunError as error:
             raise error.of(run.path) from None
-        reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
+        reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
     if origin:
         take_over(learner.algorithm, config, origin, fingerprint, reporter)
