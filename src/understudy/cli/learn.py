@@ -83,6 +83,8 @@ def evaluate(
         print(f"episode {number:>3}  return {value:>10.2f}  length {length:>5}")
     score = "" if result.score is None else f"  score {result.score:.2f}"
     print(f"mean return {result.mean:.2f}  (95 % interval {low:.2f} to {high:.2f}){score}")
+    for line in result.notes():
+        print(line)
 
 
 def predict(

@@ -4,7 +4,8 @@ It owns its random streams and environments, so evaluating more or less often ch
 environments draw from the global generators of the process, those are put back.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -27,6 +28,7 @@ from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.nn.deployed import Deployed
 from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
+from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
 
 RESAMPLES = 2000
 
@@ -37,6 +39,12 @@ class Evaluation:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     reference: str | tuple[float, float] | None = None
+    info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """What the environment told of each episode in its `info`, by name: success, and what `eval_info` asked for."""
+    asked: Mapping[str, Summary] = field(default_factory=dict)
+    """What was asked for beside success, and how it was summed up."""
+    seconds: float = field(default=0.0, compare=False)
+    """The clock's, of all episodes together."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
 
@@ -53,7 +61,32 @@ class Evaluation:
     def score(self) -> float | None:
         return None if self.reference is None else normalized_score(self.reference, self.mean)
 
+    @property
+    def success_rate(self) -> float | None:
+        """The share of episodes that succeeded; None where the environment does not tell."""
+        found = describe_info(self.info, {}).get("eval/success_rate")
+        return None if found is None else float(found)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Steps of environments."""
+        return sum(self.lengths) / max(self.seconds, 1e-9)
+
+    def notes(self) -> Iterator[str]:
+        """What there is to say beside the return, one line each."""
+        if self.success_rate is not None:
+            yield f"success rate {self.success_rate:.1%}"
+        told = describe_info(self.info, self.asked)
+        told.pop("eval/success_rate", None)
+        told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
+        yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
+        if not self.lengths:
+            return
+        spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
+        yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
+
     def to_json(self) -> dict[str, Any]:
+        """All but what the clock decides."""
         if not self.returns:
             return dict(self.metrics)
         low, high = self.interval
@@ -63,6 +96,8 @@ class Evaluation:
             "eval/return_low": low,
             "eval/return_high": high,
             "eval/length_mean": float(np.mean(self.lengths)),
+            "eval/length_std": float(np.std(self.lengths)),
+            **describe_info(self.info, self.asked),
             "returns": list(self.returns),
             "lengths": list(self.lengths),
         }
@@ -105,6 +140,7 @@ def evaluate_run(
     wishes: dict[str, Any] = {
         "greedy": greedy,
         "reference": config.world.reference,
+        "info": config.eval_info,
         "on_step": on_step,
         "between": between,
     }
@@ -116,7 +152,11 @@ def evaluate_run(
         )
     with own_global_generators(config.seed), ExitStack() as opened:
         played = shared or opened.enter_context(
-            closing(make_vector_env(config.world, episodes, make_envs, step_timeout=timeout))
+            closing(
+                make_vector_env(
+                    config.world, episodes, make_envs, step_timeout=timeout, extras=tuple(wanted_info(config.eval_info))
+                )
+            )
         )
         return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
 
@@ -130,6 +170,7 @@ def evaluate_policy(
     spec: Spec | None = None,
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
+    info: Mapping[str, Summary] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     step_timeout: float = STEP_TIMEOUT,
@@ -150,9 +191,11 @@ def evaluate_policy(
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
             raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
-        singly = SingleEpisodes(envs, seed, between or _go_on)
-        returns, lengths = play_episodes(policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on)
-    return Evaluation(returns, lengths, reference)
+        tally = InfoTally(wanted_info(info or {}), episodes)
+        singly = SingleEpisodes(envs, seed, between or _go_on, tally.names)
+        started = time.monotonic()
+        returns, lengths = play_episodes(policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally)
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
 def evaluate_in_vector_env(
@@ -163,6 +206,7 @@ def evaluate_in_vector_env(
     *,
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
+    info: Mapping[str, Summary] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     max_steps: int = LONGEST_EPISODE,
@@ -178,11 +222,12 @@ def evaluate_in_vector_env(
         if bool((playing & (lengths >= max_steps)).any()):
             raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
 
+    tally, started = InfoTally(wanted_info(info or {}), vector_env.count), time.monotonic()
     with own_global_generators(seed):
         returns, lengths = play_episodes(
-            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, check
+            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check
         )
-    return Evaluation(returns, lengths, reference)
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
 def _ignore(done: int, episodes: int) -> None:
@@ -216,9 +261,10 @@ def play_episodes(
     greedy: bool,
     on_step: Callable[[int, int], None],
     between: Callable[[], None],
+    tally: InfoTally,
     check: Callable[[Tensor, Tensor], None] = _any_length,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Returns and lengths of one episode in each of the first environments."""
+    """Returns and lengths of one episode in each of the first environments; `tally` hears what they tell beside."""
     rng, count = stream(seed, "eval"), envs.count
     obs, carry = envs.reset(derived_seed(seed, "eval")), policy.initial(count)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
@@ -230,6 +276,7 @@ def play_episodes(
         counts = playing & step.valid.cpu()
         returns += torch.where(counts, step.reward.cpu().double(), 0.0)
         lengths += counts
+        tally.add(step.extras, counts)
         playing &= ~(step.terminated | step.truncated).cpu()
         obs = step.obs
         check(playing, lengths)
@@ -242,8 +289,10 @@ class SingleEpisodes:
     """Environments that are stepped one by one, each for one episode from a seed of its own; where that is over, its
     last observation but one stays: once all is over nothing may be legal, and the policy is still asked."""
 
-    def __init__(self, envs: list[PlayedEnv], seed: int, between: Callable[[], None]) -> None:
-        self._envs, self._seed, self._between = envs, seed, between
+    def __init__(
+        self, envs: list[PlayedEnv], seed: int, between: Callable[[], None], info: tuple[str, ...] = ()
+    ) -> None:
+        self._envs, self._seed, self._between, self._info = envs, seed, between, info
         self._seen: list[Groups] = []
         self._over = np.zeros(len(envs), bool)
         self.count = len(envs)
@@ -259,14 +308,19 @@ class SingleEpisodes:
         actions = as_actions(action.cpu().numpy(), self._envs[0].spec.action)
         rewards, ends = np.zeros(self.count), np.zeros((2, self.count), bool)
         valid = ~self._over
+        extras: dict[str, Tensor] = {}
         for i in np.flatnonzero(valid):
             self._between()
             seen, rewards[i], ends[0, i], ends[1, i] = self._envs[i].step(actions[i])
             if not ends[:, i].any():
                 self._seen[i] = seen
+            for name in self._info:
+                if name in self._envs[i].info:
+                    column = extras.setdefault(name, torch.full((self.count,), torch.nan, dtype=torch.float64))
+                    column[i] = info_number(self._envs[i].info[name])
         self._over |= ends.any(0)
         obs, (terminated, truncated) = self._obs(), torch.from_numpy(ends)
-        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), {})
+        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), extras)
 
     def _obs(self) -> Obs:
         return {name: torch.from_numpy(np.stack([groups[name] for groups in self._seen])) for name in self._seen[0]}

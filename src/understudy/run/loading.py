@@ -1,7 +1,7 @@
 """From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from understudy.core.wording import counted
 from understudy.data.action_bounds import Bound, given_box, measured_box
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
+from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.readers import Origin, open_recording
 from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
@@ -24,7 +25,7 @@ from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
-from understudy.run.progress import SILENT, Reporter
+from understudy.run.progress import SILENT, Advance, Reporter
 from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
@@ -46,18 +47,21 @@ class Prepared:
 def load_dataset(
     origin: Origin,
     *,
+    columns: ColumnMap = "",
     env: str | None = None,
     action_space: ActionSpace | None = None,
     transforms: Transforms | None = None,
     precision: Precision = "float32",
     reporter: Reporter = SILENT,
 ) -> Dataset:
-    """A dataset from a path, a Minari id or a list of episodes, mended and chosen from as `transforms` says.
+    """A dataset from whatever holds experience: a path, a Minari id, a Dataset, a dict of arrays, a DataFrame, a list
+    of episodes. Mended and chosen from as `transforms` says.
 
-    The action space is that of `env`, or `action_space`, or what the file itself says.
+    `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r,episode=day`, or a dict. The
+    action space is that of `env`, or `action_space`, or what the data itself says.
     """
     space = space_of_env(env) if env is not None else action_space
-    return prepare(origin, space, transforms or Transforms(), precision, reporter).train
+    return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
 
 def prepare(
@@ -66,18 +70,17 @@ def prepare(
     transforms: Transforms,
     precision: Precision,
     reporter: Reporter,
+    columns: ColumnMap = "",
     *,
     hold_out: bool = False,
 ) -> Prepared:
     """Read, mend, choose. `hold_out`: some episodes, where nothing is said of it."""
-    if (
-        isinstance(origin, (str, Path))
-        and is_store(Path(origin))
-        and not transforms.mends()
-        and not (hold_out and space)
-    ):
-        return choose_from(open_store(Path(origin)), transforms, hold_out=hold_out)
-    recording = open_recording(origin, episode_steps=transforms.episode_steps)
+    if isinstance(origin, Dataset) and not transforms.mends() and (space or origin.spec.action) == origin.spec.action:
+        return choose_from(origin, transforms, hold_out=hold_out)
+    store = isinstance(origin, (str, Path)) and is_store(Path(origin))
+    if store and not transforms.mends() and not (hold_out and space):
+        return choose_from(open_store(Path(str(origin))), transforms, hold_out=hold_out)
+    recording = open_recording(origin, episode_steps=transforms.episode_steps, columns=columns)
     space = space or space_of(recording, measure=hold_out and transforms.actions_from is None)
     recording = mend(recording, transforms, space)
     for note in recording.notes:
@@ -91,10 +94,17 @@ def read(recording: Recording, space: ActionSpace, precision: Precision, reporte
     with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
         # One by one: what the file held in wider numbers is let go as soon as it is converted.
         episodes = _counted(recording.episodes(), advance)
-        return Dataset.from_episodes(episodes, space, name=recording.name, env=recording.env, precision=precision)
+        return Dataset.from_episodes(
+            episodes,
+            space,
+            name=recording.name,
+            env=recording.env,
+            precision=precision,
+            has_rewards=recording.has_rewards,
+        )
 
 
-def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+def _counted(episodes: Iterator[Episode], advance: Advance) -> Iterator[Episode]:
     steps = 0
     for episode in episodes:
         yield episode
@@ -140,6 +150,7 @@ def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False)
             name=dataset.name,
             env=dataset.env,
             precision="source",
+            has_rewards=dataset.has_rewards,
         )
         for numbers in (choice.train, choice.validation)
         if len(numbers)
@@ -232,7 +243,7 @@ def resolve_dataset(
         prepared = choose_from(played, settings, hold_out=hold_out)
     else:
         space = _asked_space(settings, env_id) if spec is None else spec.action
-        prepared = prepare(settings.path, space, settings, "float32", reporter, hold_out=hold_out)
+        prepared = prepare(settings.path, space, settings, "float32", reporter, settings.columns, hold_out=hold_out)
     found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
@@ -252,5 +263,5 @@ def _asked_space(settings: DataSettings, env_id: str | None) -> ActionSpace | No
         return space_of_env(env_id)
     if settings.action_low is None and settings.action_high is None:
         return None
-    recording = open_recording(settings.path, episode_steps=settings.episode_steps)
+    recording = open_recording(settings.path, episode_steps=settings.episode_steps, columns=settings.columns)
     return given_box(recording, settings.action_low, settings.action_high, "data.action_low and data.action_high")

@@ -113,7 +113,7 @@ class Loop:
         self.stop: list[int] = []
         self.judged = config.env is not None or learner.judged
         self.warned = False
-        self.losses = ""
+        self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,7 +134,10 @@ class Loop:
     def _go(self) -> None:
         config = self.config
         metrics: Metrics = {}
-        with stop_signals() as stop, self.reporter.task("training", config.updates, "updates", self.updates) as advance:
+        task = self.reporter.task(
+            "training", config.updates, "updates", self.updates, env_steps=self.learner.env_steps()
+        )
+        with stop_signals() as stop, task as advance:
             self.stop = stop
             shown = time.monotonic()
             if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
@@ -152,7 +155,7 @@ class Loop:
                     self._save(metrics)
                     raise self._broken(self.sinks.failure) from self.sinks.failure
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.updates:
-                    advance(self.updates, f"{self.losses} {self.score}".strip())
+                    advance(self.updates, self.score, *self.losses, env_steps=self.learner.env_steps())
                     shown = now
 
     def _broken(self, failure: OSError) -> RunError:
@@ -226,7 +229,7 @@ class Loop:
         self.sinks.log(self.updates, values)
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
-        self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
+        self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
 
     def _warn(self, values: dict[str, float]) -> None:
         """Once, when the numbers first tell that something goes wrong."""
