@@ -151,6 +151,8 @@ class RunConfig(Settings):
     """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
+    eval_max_steps: int | None = Field(None, ge=1)
+    """Cut an evaluation episode after so many steps; by default one that has not ended after 1,000,000 is an error."""
     eval_info: dict[str, Summary] = Field(default_factory=dict)
     """Numbers of the environment's `info` that evaluations tell, as final, mean, max, min or sum of an episode:
     {x_position: max}. `is_success` and `success` are told wherever there are any."""

@@ -24,7 +24,7 @@ def make_vector_env(
     workers: int = 1,
     step_timeout: float = STEP_TIMEOUT,
     extras: tuple[str, ...] | None = None,
-) -> VectorEnv:
+) -> TimedVectorEnv:
     """`count` environments that step together, each of which must answer in `step_timeout` seconds.
 
     `extras`: numbers in their infos to tell at every step, instead of what they tell of themselves.

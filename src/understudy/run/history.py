@@ -74,8 +74,9 @@ def best_facts(best: Best | None, config: RunConfig) -> dict[str, Any]:
     return {"best": facts, **({"best_return_mean": best.value} if config.best_metric == RETURN else {})}
 
 
-def check_best(run: RunDir, best: Best | None, updates: int, config: RunConfig) -> str:
-    """A sentence if policy/best is not the one that is known; one of a later evaluation, which comes again, may be."""
+def check_best(run: RunDir, best: Best | None, updates: int, coming: int, config: RunConfig) -> str:
+    """A sentence if policy/best is not the one that is known; one of an evaluation from update `coming` on, which comes
+    again, may be."""
     if best is None:
         return ""
     known = f"the best up to update {updates:,} was that of update {best.updates:,}, "
@@ -83,7 +84,7 @@ def check_best(run: RunDir, best: Best | None, updates: int, config: RunConfig) 
     folder = run.policies / "best"
     try:
         found = read_sealed(folder / CARD)["facts"]["updates"]
-        if found > updates:
+        if found >= coming:
             return ""
         digest = sha256_bytes(read_bytes(folder / TENSORS))
     except (UnderstudyError, OSError, KeyError, TypeError) as error:

@@ -4,7 +4,8 @@
     update = algorithm.update(data)
     source.feedback(update.feedback)
 
-(`Learner.update`) and around these lines: logs, evaluations, checkpoints, each at its own interval, in this order.
+(`Learner.update`) and around these lines: logs, checkpoints, evaluations, each at its own interval, in this order:
+what an evaluation takes hours for, or fails in, is safe. A checkpoint is then told what the evaluation found.
 """
 
 import time
@@ -18,10 +19,10 @@ from understudy.core.files import write_json
 from understudy.core.protocols import Metrics
 from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
-from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, save_checkpoint
+from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run, headline
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
 from understudy.run.history import (
@@ -97,7 +98,7 @@ class Loop:
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
-        self.make_envs = make_envs
+        self.evaluator = Evaluator(config, make_envs)
         self.watch = watch
         before = history or History()
         evaluated = HELD_OUT if config.env is None else EVALUATION
@@ -107,18 +108,19 @@ class Loop:
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
-        self.best = before.best or best_evaluation(run, config)
-        self.lost = self._tell_lost(before.lost)
-        self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
-        self.stop: list[int] = []
         self.judged = config.env is not None or learner.judged
+        self.best = before.best or best_evaluation(run, config)
+        self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
+        self.lost = self._tell_lost(before.lost)
+        self.stop: list[int] = []
         self.warned = False
         self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Say what of the run was lost, and remember it to its end."""
-        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, self.config))
+        coming = self.updates if self._evaluation_comes_again() else self.updates + 1
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, coming, self.config))
         for sentence in filter(None, found):
             self.reporter.say(f"lost: {sentence}")
         return tuple(dict.fromkeys((*before, *filter(None, found))))
@@ -128,7 +130,10 @@ class Loop:
         try:
             self._go()
         finally:
-            self.sinks.close()
+            try:
+                self.sinks.close()
+            finally:
+                self.evaluator.close()
         return self._finish()
 
     def _go(self) -> None:
@@ -140,10 +145,8 @@ class Loop:
         with stop_signals() as stop, task as advance:
             self.stop = stop
             shown = time.monotonic()
-            if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
-                evaluation = self._evaluate(metrics)
-                self._write_checkpoint()  # once more: what it said of logs and the best policy is told now
-                self._report(evaluation, metrics)
+            if self._evaluation_comes_again():
+                self._report(self._evaluate(metrics), metrics)
             while self.updates < config.updates:
                 metrics = self._update(metrics)
                 self.updates += 1
@@ -194,17 +197,21 @@ class Loop:
         if updates % config.log_every == 0 or final_update:
             self._verify(metrics)
             self._log(metrics)
+        if updates % config.save_every == 0 or final_update:
+            self._save(metrics)
         if self._evaluation_is_due():
             self._verify(metrics)
             self._report(self._evaluate(metrics), metrics)
-        if updates % config.save_every == 0 or final_update:
-            self._save(metrics)
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
         if config.eval_every == 0 or updates == 0 or not self.judged:
             return False
         return updates % config.eval_every == 0 or updates == config.updates
+
+    def _evaluation_comes_again(self) -> bool:
+        """The last process was stopped in it."""
+        return self._evaluation_is_due() and self.evaluated < self.updates
 
     def _heed(self) -> None:
         """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
@@ -250,6 +257,9 @@ class Loop:
         if is_better(value, self.best, self.config):
             digest = self._save_policy("best", record)
             self.best = Best(updates=self.updates, value=value, sha256=digest)
+        if self.saved == self.updates:
+            self.sinks.sync()
+            amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
         return evaluation
 
     def _play(self) -> Evaluation:
@@ -257,7 +267,7 @@ class Loop:
         if self.config.env is None:
             return Evaluation((), ())
         policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
-        return evaluate_run(self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed)
+        return self.evaluator.evaluate(policy, episodes, shared=shared, between=self._heed)
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Ask the watcher; a run that it ends, by its answer or by an error of its own, is saved first."""
@@ -279,18 +289,19 @@ class Loop:
             self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        policy = self.learner.policy
-        facts = {
+        state, keep = capture(self.learner), self.config.keep_checkpoints
+        save_checkpoint(self.run.checkpoints, self.updates, state, self._facts(), keep=keep)
+        self.saved = self.updates
+
+    def _facts(self) -> dict[str, Any]:
+        """What a checkpoint says of the run so far."""
+        return {
             **identity(self.config),
             "dataset": self.config.fingerprint,
             FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
-            CARD_FACT: describe_policy(policy),
+            CARD_FACT: describe_policy(self.learner.policy),
         }
-        save_checkpoint(
-            self.run.checkpoints, self.updates, capture(self.learner), facts, keep=self.config.keep_checkpoints
-        )
-        self.saved = self.updates
 
     def _save_policy(self, name: str, record: dict[str, Any]) -> str:
         facts = {

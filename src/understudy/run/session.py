@@ -22,7 +22,7 @@ from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_lates
 from understudy.run.compiler import settle_compile
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig, load_config, parse_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run, headline
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.history import recall
 from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
 from understudy.run.learner import Learner
@@ -99,7 +99,8 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            return evaluate_run(config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
+            with closing(Evaluator(config, make_envs)) as evaluator:
+                return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
 
     def predict(
         self,
