@@ -25,17 +25,25 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def train(config: ConfigName, overrides: Overrides = None, quiet: Quiet = False) -> None:
+def train(
+    config: ConfigName,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
+) -> None:
     """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
+    from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
     resolved = load_config(config, overrides or [])
+    if not overwrite and not names_place(config, [override.partition("=")[0] for override in overrides or []]):
+        resolved = in_free_place(resolved, reporter.say)
     out = Path(resolved.out)
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
-        run = start(resolved, reporter=reporter)
+        run = start(resolved, reporter=reporter, overwrite=overwrite)
     _summarise(run.path, run.result, quiet)
 
 
@@ -70,7 +78,7 @@ def evaluate(
     import json
 
     from understudy.run.progress import Reporter
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
@@ -103,7 +111,7 @@ def predict(
 
     from understudy.core.files import write_bytes
     from understudy.data.stores.npy import read_array
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
