@@ -107,7 +107,8 @@ def test_evaluate_counts_samples_and_speaks(run: Path) -> None:
     assert evaluated(run, "--stochastic") == evaluated(run, "--stochastic") != evaluated(run)
     spoken = understudy("evaluate", run, "-n", "2")
     assert spoken.out.splitlines()[0].startswith("episode   0  return ")
-    assert spoken.out.splitlines()[-1].startswith("mean return ")
+    assert spoken.out.splitlines()[2].startswith("mean return ")
+    assert spoken.out.splitlines()[3].startswith("lengths 200 to 200, mean 200.0  (")
     assert "95 % interval" in spoken.out
 
 

@@ -25,17 +25,25 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def train(config: ConfigName, overrides: Overrides = None, quiet: Quiet = False) -> None:
+def train(
+    config: ConfigName,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
+) -> None:
     """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
+    from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
     resolved = load_config(config, overrides or [])
+    if not overwrite and not names_place(config, [override.partition("=")[0] for override in overrides or []]):
+        resolved = in_free_place(resolved, reporter.say)
     out = Path(resolved.out)
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
-        run = start(resolved, reporter=reporter)
+        run = start(resolved, reporter=reporter, overwrite=overwrite)
     _summarise(run.path, run.result, quiet)
 
 
@@ -69,7 +77,7 @@ def evaluate(
     import json
 
     from understudy.run.progress import Reporter
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
@@ -82,6 +90,8 @@ def evaluate(
         print(f"episode {number:>3}  return {value:>10.2f}  length {length:>5}")
     score = "" if result.score is None else f"  score {result.score:.2f}"
     print(f"mean return {result.mean:.2f}  (95 % interval {low:.2f} to {high:.2f}){score}")
+    for line in result.notes():
+        print(line)
 
 
 def predict(
@@ -100,7 +110,7 @@ def predict(
 
     from understudy.core.files import write_bytes
     from understudy.data.stores.npy import read_array
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:

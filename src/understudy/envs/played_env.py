@@ -2,6 +2,7 @@
 with the episode, its seed, the step and the action."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, final
 
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
     return RunError(
         where,
         f"{label} has not ended after {steps:,} steps",
-        do="Give the environment a time limit (max_episode_steps where it is registered).",
+        do="Give the environment a time limit (max_episode_steps where it is registered), or set eval_max_steps.",
     )
 
 
@@ -41,6 +42,8 @@ class PlayedEnv:
         own = self.env.spec.max_episode_steps if self.env.spec is not None else None
         self._max_steps = max(max_steps, own or 0)
         self._seed = self._steps = 0
+        self.info: Mapping[str, Any] = {}
+        """What it told beside in its last step."""
 
     def begin(self, seed: int, label: str) -> Groups:
         """The first observation of an episode, which errors call `label`."""
@@ -55,7 +58,7 @@ class PlayedEnv:
         """Observation, reward, terminated, truncated."""
         self._steps += 1
         try:
-            raw, reward, terminated, truncated, _ = self._answered.call(self._checked.step, action)
+            raw, reward, terminated, truncated, self.info = self._answered.call(self._checked.step, action)
             seen = observe(raw, self.spec, self._where)
             self._check(reward, bool(terminated or truncated))
         except UnderstudyError as error:

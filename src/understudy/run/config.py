@@ -18,6 +18,7 @@ from understudy.core.protocols import MAIN, Needs, SourceNeeds
 from understudy.core.settings import Decision, Options, Settings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.run.episode_info import Summary
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.parts import asked_roles, check_roles, parse_parts
 from understudy.run.stages import stage_data
@@ -38,6 +39,8 @@ class DataSettings(Transforms):
 
     path: str = ""
     """A file or folder of any known kind, or the id of a local Minari dataset."""
+    columns: str | dict[str, str | tuple[str, ...]] = ""
+    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
     recipe: Recipe | None = None
     """How to make the dataset."""
     fingerprint: str = ""
@@ -132,6 +135,11 @@ class RunConfig(Settings):
     """Updates between evaluations."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
+    eval_max_steps: int | None = Field(None, ge=1)
+    """Cut an evaluation episode after so many steps; by default one that has not ended after 1,000,000 is an error."""
+    eval_info: dict[str, Summary] = Field(default_factory=dict)
+    """Numbers of the environment's `info` that evaluations tell, as final, mean, max, min or sum of an episode:
+    {x_position: max}. `is_success` and `success` are told wherever there are any."""
     save_every: int = Field(5000, ge=1)
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)

@@ -43,15 +43,16 @@ def best_evaluation(run: RunDir) -> Best | None:
     return None if found is None else Best(updates=found["updates"], return_mean=found["eval/return_mean"])
 
 
-def check_best(run: RunDir, best: Best | None, updates: int) -> str:
-    """A sentence if policy/best is not the one that is known; one of a later evaluation, which comes again, may be."""
+def check_best(run: RunDir, best: Best | None, updates: int, coming: int) -> str:
+    """A sentence if policy/best is not the one that is known; one of an evaluation from update `coming` on, which comes
+    again, may be."""
     if best is None:
         return ""
     known = f"the best up to update {updates:,} was that of update {best.updates:,}, return {best.return_mean:.2f}"
     folder = run.policies / "best"
     try:
         found = read_sealed(folder / CARD)["facts"]["updates"]
-        if found > updates:
+        if found >= coming:
             return ""
         digest = sha256_bytes(read_bytes(folder / TENSORS))
     except (UnderstudyError, OSError, KeyError, TypeError) as error:

@@ -61,6 +61,10 @@ class Learner:
         self.source.feedback(update.feedback)
         return update.metrics
 
+    def env_steps(self) -> int:
+        """Steps that environments have made for it; 0 where none do."""
+        return self.source.counters().get("env_steps", 0)
+
     def metrics(self) -> dict[str, Any]:
         """What else is worth a line in a log, measured when it is written."""
         seen = [probe.metrics(self.algorithm) for probe in self.probes]

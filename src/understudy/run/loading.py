@@ -1,7 +1,7 @@
 """From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from understudy.core.spec import ActionSpace, Box, Discrete, Spec
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
+from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.readers import Origin, open_recording
 from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
@@ -23,7 +24,7 @@ from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
-from understudy.run.progress import SILENT, Reporter
+from understudy.run.progress import SILENT, Advance, Reporter
 from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
@@ -45,27 +46,37 @@ class Prepared:
 def load_dataset(
     origin: Origin,
     *,
+    columns: ColumnMap = "",
     env: str | None = None,
     action_space: ActionSpace | None = None,
     transforms: Transforms | None = None,
     precision: Precision = "float32",
     reporter: Reporter = SILENT,
 ) -> Dataset:
-    """A dataset from a path, a Minari id or a list of episodes, mended and chosen from as `transforms` says.
+    """A dataset from whatever holds experience: a path, a Minari id, a Dataset, a dict of arrays, a DataFrame, a list
+    of episodes. Mended and chosen from as `transforms` says.
 
-    The action space is that of `env`, or `action_space`, or what the file itself says.
+    `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r,episode=day`, or a dict. The
+    action space is that of `env`, or `action_space`, or what the data itself says.
     """
     space = space_of_env(env) if env is not None else action_space
-    return prepare(origin, space, transforms or Transforms(), precision, reporter).train
+    return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
 
 def prepare(
-    origin: Origin, space: ActionSpace | None, transforms: Transforms, precision: Precision, reporter: Reporter
+    origin: Origin,
+    space: ActionSpace | None,
+    transforms: Transforms,
+    precision: Precision,
+    reporter: Reporter,
+    columns: ColumnMap = "",
 ) -> Prepared:
     """Read, mend, choose."""
+    if isinstance(origin, Dataset) and not transforms.mends() and (space or origin.spec.action) == origin.spec.action:
+        return choose_from(origin, transforms)
     if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
         return choose_from(open_store(Path(origin)), transforms)
-    recording = open_recording(origin, episode_steps=transforms.episode_steps)
+    recording = open_recording(origin, episode_steps=transforms.episode_steps, columns=columns)
     space = space or space_of(recording)
     recording = mend(recording, transforms, space)
     for note in recording.notes:
@@ -79,10 +90,17 @@ def read(recording: Recording, space: ActionSpace, precision: Precision, reporte
     with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
         # One by one: what the file held in wider numbers is let go as soon as it is converted.
         episodes = _counted(recording.episodes(), advance)
-        return Dataset.from_episodes(episodes, space, name=recording.name, env=recording.env, precision=precision)
+        return Dataset.from_episodes(
+            episodes,
+            space,
+            name=recording.name,
+            env=recording.env,
+            precision=precision,
+            has_rewards=recording.has_rewards,
+        )
 
 
-def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+def _counted(episodes: Iterator[Episode], advance: Advance) -> Iterator[Episode]:
     steps = 0
     for episode in episodes:
         yield episode
@@ -126,6 +144,7 @@ def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
             name=dataset.name,
             env=dataset.env,
             precision="source",
+            has_rewards=dataset.has_rewards,
         )
         for numbers in (choice.train, choice.validation)
         if len(numbers)
@@ -216,7 +235,7 @@ def resolve_dataset(
         prepared = choose_from(played, settings)
     else:
         space = space_of_env(env_id) if spec is None else spec.action
-        prepared = prepare(settings.path, space, settings, "float32", reporter)
+        prepared = prepare(settings.path, space, settings, "float32", reporter, settings.columns)
     found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
