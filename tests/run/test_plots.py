@@ -83,9 +83,7 @@ def test_only_what_can_be_seen_gets_a_panel(tmp_path: Path, drawn: dict[str, Fig
     ]
     draw_run(written(tmp_path / "run", [evaluation(1, 1.0)], lines))
     losses = panels(drawn["losses.png"])
-    assert list(losses) == ["loss/actor", "gradient/actor"], (
-        "losses first; no single points, no zeros"
-    )
+    assert list(losses) == ["loss/actor", "gradient/actor"], "losses first; no single points, no zeros"
     assert losses["loss/actor"].get_lines()[0].get_xydata().tolist() == [[64, 1.0], [128, 2.0]]
     assert drawn["losses.png"].get_supxlabel() == "environment steps"
     colors = {axes.get_lines()[0].get_color() for axes in losses.values()}

@@ -45,7 +45,7 @@ def count_frames(path: Path) -> tuple[int, tuple[int, int]]:
 
 def test_what_is_filmed_is_what_was_evaluated(tmp_path: Path) -> None:
     config = config_for(SHORT)
-    policy = policy_for(spec_of(config.env))
+    policy = policy_for(spec_of(config.world))
     evaluated = us.evaluate_policy(policy, SHORT, 2, config.seed)
     told: list[int] = []
     filmed = film(config, policy, tmp_path / "two.mp4", episodes=2, on_episode=lambda done, value: told.append(done))
@@ -106,11 +106,11 @@ if "Blind/Env-v0" not in gymnasium.registry:
 
 def test_what_cannot_be_filmed_says_so(tmp_path: Path) -> None:
     config = config_for(SHORT)
-    policy = policy_for(spec_of(config.env))
+    policy = policy_for(spec_of(config.world))
     for broken, sentence in (
         (config_for("Blind/Env-v0"), "cannot be filmed"),
-        (config.model_copy(update={"env": config.env.model_copy(update={"simulator": "envpool"})}), "only Gymnasium"),
-        (config.model_copy(update={"env": config.env.model_copy(update={"simulator": "custom"})}), "only Gymnasium"),
+        (config.model_copy(update={"env": config.world.model_copy(update={"simulator": "envpool"})}), "only Gymnasium"),
+        (config.model_copy(update={"env": config.world.model_copy(update={"simulator": "custom"})}), "only Gymnasium"),
     ):
         with pytest.raises(RunError, match=sentence):
             film(broken, policy, tmp_path / "x.mp4")
@@ -136,7 +136,7 @@ def test_a_film_that_fails_leaves_nothing(tmp_path: Path) -> None:
         raise RunError("video", "enough")
 
     with pytest.raises(UnderstudyError, match="enough"):
-        film(config, policy_for(spec_of(config.env)), tmp_path / "x.mp4", between=stop)
+        film(config, policy_for(spec_of(config.world)), tmp_path / "x.mp4", between=stop)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -156,7 +156,7 @@ def test_where_nothing_draws_mujoco_one_sentence_says_what_to_install(monkeypatc
 def test_mujoco_is_filmed_where_something_draws_it(tmp_path: Path) -> None:
     config = config_for("HalfCheetah-v5")
     try:
-        filmed = film(config, policy_for(spec_of(config.env)), tmp_path / "x.mp4", max_steps=3)
+        filmed = film(config, policy_for(spec_of(config.world)), tmp_path / "x.mp4", max_steps=3)
     except RunError as error:
         pytest.skip(str(error))
     assert filmed.lengths == (3,)

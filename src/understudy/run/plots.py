@@ -20,6 +20,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from understudy.core.errors import UnderstudyError
 from understudy.core.files import read_json, write_bytes
+from understudy.run.config import RunConfig
 from understudy.run.rundir import RunDir
 
 TERMS = "terms/"
@@ -84,9 +85,11 @@ class SparinglyDrawn(AbstractContextManager[None]):
 
 
 def draw_run(run: RunDir) -> list[Path]:
-    """eval_returns.png, losses.png and, where there are any, reward_terms.png of one run; returns what was drawn."""
-    title, evaluations, metrics = run_title(run), run.evaluations(), run.metrics()
-    drawn = _draw_evaluations(evaluations, run.plots / "eval_returns.png", title, data_level(run))
+    """eval_returns.png (held_out.png of one without an environment), losses.png and, where there are any,
+    reward_terms.png of one run; returns what was drawn."""
+    config, evaluations, metrics = run.config, run.evaluations(), run.metrics()
+    title, evaluated = run_title(config), "eval_returns.png" if config.env is not None else "held_out.png"
+    drawn = _draw_evaluations(evaluations, run.plots / evaluated, title, data_level(run))
     names = list(dict.fromkeys(name for line in metrics for name in line if name not in AXES))
     terms = [name for name in names if name.startswith(TERMS)]
     others = [name for name in names if name not in terms]
@@ -94,10 +97,16 @@ def draw_run(run: RunDir) -> list[Path]:
     return drawn + _draw_panels(metrics, terms, run.plots / "reward_terms.png", title)
 
 
-def run_title(run: RunDir) -> str:
+def run_title(config: RunConfig) -> str:
     """Algorithm, environment or data, and seed."""
-    config = run.config
-    return f"{config.algorithm} · {config.env.id} · seed {config.seed}"
+    return f"{config.algorithm} · {task_name(config)} · seed {config.seed}"
+
+
+def task_name(config: RunConfig) -> str:
+    """The environment; of a run without one its data."""
+    if config.env is not None:
+        return config.env.id
+    return Path(config.data.path).name if config.data is not None and config.data.path else "data"
 
 
 def data_level(run: RunDir) -> dict[str, float]:

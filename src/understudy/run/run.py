@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.core.errors import ConfigError, MissingPackageError
+from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
-from understudy.run.config import MOST_EPISODES, RunConfig
+from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, Evaluator
 from understudy.run.policies import load_policy
@@ -70,8 +70,18 @@ class Run:
         progress: bool = True,
         reporter: Reporter | None = None,
         make_envs: MakeEnvs | None = None,
+        env: str | None = None,
     ) -> Evaluation:
-        """Play episodes with a checkpoint's policy, always from the same start states."""
+        """Play episodes with a checkpoint's policy, always from the same start states, in the run's environment or in
+        another one, `env`."""
+        config = self.config if env is None else self.config.model_copy(update={"env": EnvSettings(id=env)})
+        if config.env is None:
+            raise RunError(
+                f"run '{self.path}'",
+                "was trained without an environment, so there is nothing to play in",
+                do="What held-out episodes say of it stands in eval.jsonl. To play, give an environment: --env ID "
+                "(from Python: env='ID').",
+            )
         torch.set_num_threads(self.config.threads)
         count = self.config.eval_episodes if episodes is None else episodes
         if count < 1:
@@ -86,7 +96,7 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            with closing(Evaluator(self.config, make_envs)) as evaluator:
+            with closing(Evaluator(config, make_envs)) as evaluator:
                 return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
 
     def video(

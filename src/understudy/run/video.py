@@ -82,7 +82,7 @@ def film(
     for name, value in (("episodes", episodes), ("max_steps", max_steps), ("fps", 1 if fps is None else fps)):
         if value < 1:
             raise ConfigError(name, "nothing to film", got=value, expected="at least 1")
-    env_id = config.env.id
+    env_id = config.world.id
     with (
         own_global_generators(config.seed),
         closing(StepTimeout(STEP_TIMEOUT, f"environment '{env_id}'")) as answered,
@@ -106,6 +106,8 @@ def film_evaluation(config: RunConfig, run: RunDir, policy: Policy, *, best: boo
 
 def check_filmable(config: RunConfig) -> None:
     """There is an environment with frames to give, and what writes them; said before anything is played."""
+    if config.env is None:
+        raise RunError("video", "this run has no environment to film")
     if config.env.simulator != "gymnasium":
         raise RunError(
             f"environment '{config.env.id}'",
