@@ -41,9 +41,11 @@ class Setting:
 
     def matches(self, asked: str) -> bool:
         """It is what was asked for, or inside it."""
-        pairs = zip(self.key.split("."), asked.split("."), strict=False)
-        deep = self.key.count(".") >= asked.count(".")
-        return deep and all(own == word or own.startswith("<") for own, word in pairs)
+        parts = self.key.split(".")
+        if parts[0] != asked.partition(".")[0]:
+            return False
+        patterns = [".+" if part.startswith("<") else part for part in parts]  # a segment's name has a point in it
+        return any(re.fullmatch(r"\.".join(patterns[:count]), asked) for count in range(1, len(parts) + 1))
 
 
 def register(app: typer.Typer) -> None:

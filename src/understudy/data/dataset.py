@@ -24,7 +24,7 @@ from understudy.data.assemble import check_action_bounds, check_same, join, join
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
-from understudy.data.recording import Recording
+from understudy.data.recording import NO_REWARDS, Recording
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
@@ -61,6 +61,7 @@ class Dataset:
         extra: Mapping[str, Tensor] | None = None,
         fingerprint: str | None = None,
         pager: Pager | None = None,
+        has_rewards: bool = True,
     ) -> None:
         self.spec = spec
         self.observations = dict(observations)
@@ -72,6 +73,8 @@ class Dataset:
         """Further columns, a row per step."""
         self.index = index
         self.name = name
+        self.has_rewards = has_rewards
+        """Rewards were recorded; otherwise they read as 0, and there is only imitation to be learned."""
         self.env = env
         """The environment it says it came from: a word to show and to write down, no part of the content."""
         self._pager = pager
@@ -99,6 +102,7 @@ class Dataset:
         name: str = "episodes",
         env: str = "",
         precision: Precision = "float32",
+        has_rewards: bool = True,
     ) -> "Dataset":
         """Check every episode and lay them out as columns."""
         where = f"dataset '{name}'"
@@ -123,6 +127,7 @@ class Dataset:
             env=env,
             mask=join_masks(checked),
             extra={column: join([episode.extra[column] for episode in checked]) for column in checked[0].extra},
+            has_rewards=has_rewards,
         )
 
     @property
@@ -185,7 +190,8 @@ class Dataset:
 
     def recording(self) -> Recording:
         """The same episodes as a stream."""
-        return Recording(self.name, self.steps, self._play, self.spec.action, "store", self.env)
+        facts = {} if self.has_rewards else NO_REWARDS
+        return Recording(self.name, self.steps, self._play, self.spec.action, "store", self.env, facts=facts)
 
     def _play(self) -> Iterator[Episode]:
         seen = 0
@@ -281,6 +287,7 @@ class Dataset:
             env=self.env,
             mask=None if self.mask is None else self.mask.to(device),
             extra={name: column.to(device) for name, column in self.extra.items()},
+            has_rewards=self.has_rewards,
         )
         moved._reward_map = self._reward_map
         return moved

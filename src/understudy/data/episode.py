@@ -148,7 +148,7 @@ def _extra(values: Array, steps: int, where: str, precision: Precision) -> Array
 def _check_observation_count(count: int, steps: int, final_known: bool, where: str) -> None:
     expected = steps + 1 if final_known else steps
     if count != expected:
-        hint = "Was the final observation dropped?" if count == steps else ""
+        hint = "If the final one was not recorded, say final_known=False." if count == steps else ""
         raise DataError(where, f"has {steps} actions and {count} observations, expected {expected}", do=hint)
 
 

@@ -20,7 +20,7 @@ from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.boundaries import Boundaries, Flags, find_boundaries, read_flags
 from understudy.data.formats.columns import FileColumn, Table, sort_columns
-from understudy.data.recording import Recording
+from understudy.data.recording import NO_REWARDS, Recording
 
 BLOCK_BYTES = 16 << 20
 MOST = 0.5
@@ -53,7 +53,7 @@ def flat_recording(
         known = read_flags(table, "final_known", where) if "final_known" in table.flags else None
         reader = FlatReader(table, boundaries, known, where)
         own_notes = reader.notes()
-    told = {} if table.rewards is not None else {"rewards": "absent"}
+    told = {} if table.rewards is not None else NO_REWARDS
     return Recording(
         name,
         table.rows,

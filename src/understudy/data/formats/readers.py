@@ -3,21 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 from understudy.core.errors import DataError
 from understudy.core.wording import counted
 from understudy.data.corruption import corruption_facts, corruptions_in
+from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
+from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.d4rl import open_d4rl
-from understudy.data.formats.episode_lists import episodes_from
+from understudy.data.formats.in_memory import open_held
 from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_minari
 from understudy.data.formats.npz import open_npz
 from understudy.data.recording import Recording
 from understudy.data.stores.journal import is_unfinished, open_unfinished
 from understudy.data.stores.store import is_store, open_store, store_recipe
 
-Origin = str | Path | Sequence[Episode | Mapping[str, Any]]
+if TYPE_CHECKING:
+    import pandas as pd
+
+Origin = Union[str, Path, Dataset, "pd.DataFrame", Mapping[str, Any], Sequence[Episode | Mapping[str, Any]]]
+"""Where experience comes from: a path or Minari id, or something in memory."""
 SHOWN = 5
 KNOWN = "an .npz file, an HDF5 file (D4RL), a Minari dataset, or a store folder"
 MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5"}
@@ -30,13 +36,14 @@ def check_origin(origin: str) -> None:
         open_recording(origin)
 
 
-def open_recording(origin: Origin, *, episode_steps: int | None = None) -> Recording:
-    """A path, a Minari id, or a list of episodes.
+def open_recording(origin: Origin, *, episode_steps: int | None = None, columns: ColumnMap = "") -> Recording:
+    """A path, a Minari id, or anything in memory that `open_held` knows.
 
-    `episode_steps` is for flat files, which may mark no end at all; any other kind is cut by `mend`.
+    `episode_steps` is for flat files, which may mark no end at all; any other kind is cut by `mend`. `columns` tells
+    what a table's columns are.
     """
     if not isinstance(origin, (str, Path)):
-        return episodes_from(origin)
+        return open_held(origin, columns=columns, episode_steps=episode_steps)
     path = Path(origin)
     if path.is_dir():
         return _open_folder(path)
@@ -51,7 +58,7 @@ def _open_folder(path: Path) -> Recording:
     if is_store(path):
         recording, recipe = open_store(path).recording(), store_recipe(path)
         notes = tuple(record.sentence() for record in corruptions_in(recipe))
-        return replace(recording, notes=notes, facts=corruption_facts(recipe))
+        return replace(recording, notes=notes, facts={**recording.facts, **corruption_facts(recipe)})
     if is_unfinished(path):
         dataset = open_unfinished(path)
         note = f"an unfinished recording, read as far as it is whole: {counted(dataset.episodes, 'episode')}"

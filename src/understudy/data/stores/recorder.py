@@ -69,6 +69,8 @@ class Recorder:
         """What errors call the episodes that are added: where they come from, if that is another place."""
         self.env = env
         """The environment they come from, to be written down."""
+        self.has_rewards = True
+        """Whether rewards were recorded; zeros that stand for none are written down as such."""
         self.space = space
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
@@ -226,7 +228,7 @@ class Recorder:
         for name, array in episode_index(self._entries).arrays().items():
             (self.path / f"{name}.npy").unlink(missing_ok=True)
             facts[name] = write_column(self.path / f"{name}.npy", array, [array])
-        write_manifest(self.path, layout.spec, facts, self.recipe, self.env)
+        write_manifest(self.path, layout.spec, facts, self.recipe, self.env, has_rewards=self.has_rewards)
         _clear(self.path)
 
     def __enter__(self) -> Self:
@@ -286,6 +288,7 @@ def record(
         new_folder(path) as draft,
         Recorder(draft, space, precision=precision, recipe=recipe, name=recording.name, env=recording.env) as recorder,
     ):
+        recorder.has_rewards = recording.has_rewards
         for episode in recording.episodes():
             recorder.add(episode)
             if on_steps is not None:
