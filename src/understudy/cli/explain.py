@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -39,13 +39,24 @@ class Setting:
     of: tuple[str, ...] = ()
     """Algorithms, sources or choices (`kind=conv`) that have it, where not all do."""
 
-    def matches(self, asked: str) -> bool:
-        """It is what was asked for, or inside it."""
+    def matches(self, asked: str, name: str = "[^.]+") -> bool:
+        """It is what was asked for, or inside it, or holds it; `name` is the pattern of names of one's own."""
         parts = self.key.split(".")
         if parts[0] != asked.partition(".")[0]:
             return False
-        patterns = [".+" if part.startswith("<") else part for part in parts]  # a segment's name has a point in it
+        patterns = [name if part.startswith("<") else part for part in parts]
+        if self.default.startswith("{"):
+            patterns[-1] += r"(\..+)?"
         return any(re.fullmatch(r"\.".join(patterns[:count]), asked) for count in range(1, len(parts) + 1))
+
+
+def find_settings(asked: str, among: Sequence[Setting]) -> list[Setting]:
+    """Those of a key or a group; or, if there is none, of all keys that end so."""
+    for name in ("[^.]+", ".+"):  # that of a segment has a point in it
+        if found := [setting for setting in among if setting.matches(asked, name)]:
+            return found
+    called = {setting.key for setting in among if setting.key.endswith(f".{asked}")}
+    return [setting for setting in among if any(setting.matches(key) for key in called)]
 
 
 def register(app: typer.Typer) -> None:
@@ -85,10 +96,7 @@ def _print_topics() -> None:
 
 def _print_found(topic: str) -> None:
     everything = list(all_settings())
-    found = [setting for setting in everything if setting.matches(topic)]
-    if not found:
-        called = {setting.key for setting in everything if setting.key.endswith(f".{topic}")}
-        found = [setting for setting in everything if any(setting.matches(key) for key in called)]
+    found = find_settings(topic, everything)
     if not found:
         leaves = {setting.key.rpartition(".")[2] for setting in everything}
         raise ConfigError("explain", f"no setting or topic '{topic}'", do=_near(topic, everything, leaves))
@@ -198,8 +206,10 @@ def _models(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
 
 def _tag(model: type[BaseModel]) -> tuple[str, ...]:
     """`kind=conv` of a class that stands for that choice."""
-    choices = {name: _choices(field.annotation) for name, field in model.model_fields.items()}
-    return tuple(f"{name}={only[0]}" for name, only in choices.items() if len(only) == 1)[:1]
+    words = {
+        name: get_args(f.annotation) for name, f in model.model_fields.items() if get_origin(f.annotation) is Literal
+    }
+    return tuple(f"{name}={choices[0]}" for name, choices in words.items() if len(choices) == 1)[:1]
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:
