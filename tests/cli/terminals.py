@@ -28,7 +28,6 @@ def shown(width: int, *commands: Sequence[str]) -> list[str]:
                 os.environ.pop(name, None)
             os.environ["TERM"] = "xterm"
             sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
-            sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # noqa: SIM115
             for words in commands:
                 code = run(list(words))
                 sys.stderr.flush()

@@ -13,8 +13,7 @@ from terminals import shown, words_of
 from understudy.algorithms import algorithm_names
 from understudy.cli.commands import app
 from understudy.core.wording import folded
-from understudy.run.config import config_names
-from understudy.run.packaged import config_summary
+from understudy.run.packaged import config_names, config_summary
 
 for module in ("run.session", "run.plots", "tools.export", "tools.dataset.check", "cli.dataset_screens"):
     import_module(f"understudy.{module}")  # once, here, and not in each of the commands, which are forks
