@@ -172,7 +172,8 @@ def test_check_prints_the_whole_config_of_every_shipped_one(name: str, tmp_path:
     assert spoken.code == 0, spoken.err
     content = yaml.safe_load(spoken.out)
     assert content["seed"] == 3
-    assert content["out"] == f"runs/{name}/3"
+    given = "".join(f"/{word.removeprefix('env.id=')}" for word in command_words(name) if word.startswith("env.id="))
+    assert content["out"] == f"runs/{name}{given}/3"
     (tmp_path / "resolved.yaml").write_text(spoken.out)
     assert understudy("check", tmp_path / "resolved.yaml").out == spoken.out
 

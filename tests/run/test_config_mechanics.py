@@ -1,4 +1,4 @@
-"""Settings from a line, from Python and from a file mean the same; groups merge, and a slip is told where it belongs."""
+"""Settings from a line, from Python and from a file mean the same; groups merge, and a slip is pointed on."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_every_algorithm_has_a_config_that_needs_no_task() -> None:
 
 def test_what_a_neutral_config_lacks_is_told() -> None:
     with pytest.raises(
-        ConfigError, match=r"^config 'iql': names no data\. Give it: data\.path=…\. Without a simulator"
+        ConfigError, match=r"^config 'iql': names no data\. Give it: data\.path=…\. Without a"
     ):
         load_config("iql")
     with pytest.raises(ConfigError, match=r"^config 'ppo': names no environment\. Give one: env\.id="):
@@ -66,7 +66,7 @@ def test_a_dict_and_a_run_config_are_as_good_as_a_file(tmp_path: Path) -> None:
     assert load_config(RunConfig.parse(load_config(plain)), ["seed=3"]) == wished
     assert resolve_config(load_config(plain), {"seed": 3}) == wished
     assert load_config({"algo": "bc", "data": {"path": "heat.npz"}}).out == "runs/bc/0"
-    with pytest.raises(ConfigError, match="^config: not one: got int"):
+    with pytest.raises(ConfigError, match=r"^config: not one: got int"):
         load_config(3)  # type: ignore[arg-type]
 
 
