@@ -23,9 +23,7 @@ def test_every_algorithm_has_a_config_that_needs_no_task() -> None:
 
 
 def test_what_a_neutral_config_lacks_is_told() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^config 'iql': names no data\. Give it: data\.path=…\. Without a"
-    ):
+    with pytest.raises(ConfigError, match=r"^config 'iql': names no data\. Give it: data\.path=…\. Without a"):
         load_config("iql")
     with pytest.raises(ConfigError, match=r"^config 'ppo': names no environment\. Give one: env\.id="):
         load_config("ppo")
