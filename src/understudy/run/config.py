@@ -156,6 +156,8 @@ class RunConfig(Settings):
     eval_info: dict[str, Summary] = Field(default_factory=dict)
     """Numbers of the environment's `info` that evaluations tell, as final, mean, max, min or sum of an episode:
     {x_position: max}. `is_success` and `success` are told wherever there are any."""
+    eval_video: bool = False
+    """Film an episode of every evaluation: RUN/videos/last.mp4, and best.mp4."""
     save_every: int = Field(5000, ge=1)
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)
