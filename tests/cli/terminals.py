@@ -27,7 +27,9 @@ def shown(width: int, *commands: Sequence[str]) -> list[str]:
             for name in ("COLUMNS", "LINES", "NO_COLOR"):
                 os.environ.pop(name, None)
             os.environ["TERM"] = "xterm"
-            sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+            for name, handle in {"stdout": 1, "stderr": 2}.items():
+                vars(sys).update({name: open(handle, "w", closefd=False)})  # noqa: SIM115
+                vars(sys)[f"__{name}__"] = vars(sys)[name]
             for words in commands:
                 code = run(list(words))
                 sys.stderr.flush()
