@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import predict
 from understudy.run.config import MOST_EPISODES, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, Evaluator
 from understudy.run.policies import load_policy
-from understudy.run.prediction import predict
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
 
