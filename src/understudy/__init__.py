@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from understudy.run.loading import load_dataset, make_dataset
     from understudy.run.policies import load_policy
     from understudy.run.policy_file import save_policy
-    from understudy.run.run import Curve, Run
+    from understudy.run.run import Curve, Run, video
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
     from understudy.tools.export import export_policy
@@ -52,7 +52,7 @@ HOMES = {
     "understudy.run.policies": "load_policy",
     "understudy.run.policy_file": "save_policy",
     "understudy.run.callbacks": "Callback",
-    "understudy.run.run": "Curve Run",
+    "understudy.run.run": "Curve Run video",
     "understudy.run.session": "resume train",
     "understudy.run.sinks": "Logger",
     "understudy.tools.export": "export_policy",
@@ -95,6 +95,7 @@ __all__ = [
     "save_policy",
     "train",
     "train_trial",
+    "video",
     "write_store",
 ]
 

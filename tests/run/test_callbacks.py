@@ -216,7 +216,7 @@ def test_overwriting_replaces_a_run_and_nothing_else(whole: us.Run, tmp_path: Pa
     with pytest.raises(RunError, match="already holds an unfinished run"):
         us.train(config)
     with pytest.raises(ConfigError):  # found wrong before anything is removed
-        us.train(config.model_copy(update={"env": config.env.model_copy(update={"id": "None-v0"})}), overwrite=True)
+        us.train(config.model_copy(update={"env": config.world.model_copy(update={"id": "None-v0"})}), overwrite=True)
     assert us.Run(path).result["stopped"] == "callback"
     assert content(us.train(config, overwrite=True).path) == content(whole.path)
     assert not (path / "tensorboard").exists()

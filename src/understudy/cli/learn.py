@@ -70,6 +70,7 @@ def evaluate(
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
+    env: Annotated[str | None, typer.Option("--env", help="Play in this environment instead of the run's.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -81,7 +82,7 @@ def evaluate(
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
-        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter)
+        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env)
     if as_json:
         print(json.dumps(result.to_json()))
         return
@@ -191,8 +192,17 @@ def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:
     for sentence in result.get("lost", []):  # even if quiet: nobody may have been told
         print(f"lost: {sentence}", file=sys.stderr)
     if not quiet:
-        print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")
-        print(f"run: {path}  curve: {path / 'plots' / 'eval_returns.png'}")
+        print(f"finished: {_outcome(result)}")
+        curves = [path / "plots" / name for name in ("eval_returns.png", "held_out.png", "losses.png")]
+        print(f"run: {path}  curve: {next((curve for curve in curves if curve.exists()), 'none')}")
+
+
+def _outcome(result: dict[str, Any]) -> str:
+    if "eval/return_mean" in result:
+        return f"mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"
+    if "eval/action_error" in result:
+        return f"action error {result['eval/action_error']:.4g} on held-out episodes"
+    return "not evaluated, so there is no best policy, only the last"
 
 
 def _port(port: dict[str, object]) -> str:

@@ -11,6 +11,7 @@ what an evaluation takes hours for, or fails in, is safe. A checkpoint is then t
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, final
 
@@ -23,17 +24,28 @@ from understudy.run.callbacks import Callbacks
 from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
-from understudy.run.history import FACT, Best, History, best_evaluation, check_best
+from understudy.run.history import (
+    FACT,
+    Best,
+    History,
+    best_evaluation,
+    best_facts,
+    check_best,
+    is_better,
+    measured,
+)
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
-from understudy.run.plots import draw_run
+from understudy.run.logs import EVALUATION, HELD_OUT
+from understudy.run.plots import SparinglyDrawn, draw_run
 from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Logger, OwnLogger, Sinks
+from understudy.run.video import film_evaluation
 from understudy.run.wandb_sink import open_wandb
 
 NOTE_SECONDS = 0.25
@@ -88,7 +100,8 @@ class Loop:
         self.evaluator = Evaluator(config, make_envs)
         self.callbacks = callbacks
         before = history or History()
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
+        evaluated = HELD_OUT if config.env is None else EVALUATION
+        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
         for logger in loggers:
@@ -96,20 +109,22 @@ class Loop:
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
-        self.best = before.best or best_evaluation(run)
+        self.judged = config.env is not None or learner.judged
+        self.best = before.best or best_evaluation(run, config)
         self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
         self.lost = self._tell_lost(before.lost)
         self.stop: list[int] = []
         self.ended = False
         """By a callback."""
         self.warned = False
+        self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Say what of the run was lost, and remember it to its end."""
         coming = self.updates if self._evaluation_comes_again() else self.updates + 1
-        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, coming))
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, coming, self.config))
         for sentence in filter(None, found):
             self.reporter.say(f"lost: {sentence}")
         return tuple(dict.fromkeys((*before, *filter(None, found))))
@@ -204,7 +219,9 @@ class Loop:
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
-        return updates > 0 and (updates % config.eval_every == 0 or updates == config.updates)
+        if config.eval_every == 0 or updates == 0 or not self.judged:
+            return False
+        return updates % config.eval_every == 0 or updates == config.updates
 
     def _evaluation_comes_again(self) -> bool:
         """The last process was stopped in it."""
@@ -243,22 +260,43 @@ class Loop:
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self, metrics: Metrics) -> Evaluation:
-        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = self.evaluator.evaluate(policy, episodes, shared=shared, between=self._heed)
+            evaluation = replace(self._play(), metrics=self.learner.eval_metrics())
         except UnderstudyError:  # stopped, or the environment failed
             self._save(metrics)
             raise
-        record = {**evaluation.to_json(), **self.learner.eval_metrics()}
+        record = evaluation.to_json()
         self.sinks.log_evaluation(self.updates, record)
-        self.score = f"return {evaluation.mean:.1f}"
-        if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
-            digest = self._save_policy("best", evaluation)
-            self.best = Best(updates=self.updates, return_mean=evaluation.mean, sha256=digest)
+        self.score = headline(record)
+        value = measured(record, self.config)
+        if is_better(value, self.best, self.config):
+            digest = self._save_policy("best", record)
+            self.best = Best(updates=self.updates, value=value, sha256=digest)
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
+
+    def _show(self, *, best: bool) -> None:
+        """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""
+        if self.drawing.due:
+            with self.drawing:
+                draw_run(self.run)
+        if self.config.eval_video:
+            try:
+                film_evaluation(self.config, self.run, self.learner.policy, best=best, between=self._heed)
+            except InterruptedRunError:  # the run ends by itself, where it always does
+                return
+            except (UnderstudyError, OSError) as error:
+                self.reporter.say(f"not filmed: {error}")
+
+    def _play(self) -> Evaluation:
+        """Episodes in the environment; none where there is none."""
+        if self.config.env is None:
+            return Evaluation((), ())
+        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
+        return self.evaluator.evaluate(policy, episodes, shared=shared, between=self._heed)
 
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Ask the callbacks; a run that they end is saved first."""
@@ -303,26 +341,25 @@ class Loop:
             CARD_FACT: describe_policy(self.learner.policy),
         }
 
-    def _save_policy(self, name: str, evaluation: Evaluation | None) -> str:
+    def _save_policy(self, name: str, record: dict[str, Any]) -> str:
         facts = {
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
-            "env": self.config.env.id,
+            **({} if self.config.env is None else {"env": self.config.env.id}),
             "transforms": self.learner.transforms(),
         }
-        if evaluation is not None:
-            facts["return_mean"] = evaluation.mean
+        if "eval/return_mean" in record:
+            facts["return_mean"] = record["eval/return_mean"]
         return save_policy(self.learner.policy, self.run.policies / name, facts)
 
     def _finish(self) -> None:
-        self._save_policy("final", None)
+        self._save_policy("final", {})
         draw_run(self.run)
-        last = self.run.evaluations()[-1]
-        assert self.best is not None  # a run ends with an evaluation
+        last = self.run.evaluations()[-1] if self.best is not None else {}
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
-            "best_return_mean": self.best.return_mean,
+            **best_facts(self.best, self.config),
             **{name: value for name, value in last.items() if name != "updates"},
             **({"lost": list(self.lost)} if self.lost else {}),
         }

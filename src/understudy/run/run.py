@@ -9,15 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.core.errors import ConfigError, MissingPackageError
+from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
-from understudy.run.config import MOST_EPISODES, RunConfig
+from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
+from understudy.run.video import LONGEST as LONGEST_FILM
+from understudy.run.video import Video, check_filmable, film
 
 
 class Curve(NamedTuple):
@@ -68,8 +70,18 @@ class Run:
         progress: bool = True,
         reporter: Reporter | None = None,
         make_envs: MakeEnvs | None = None,
+        env: str | None = None,
     ) -> Evaluation:
-        """Play episodes with a checkpoint's policy, always from the same start states."""
+        """Play episodes with a checkpoint's policy, always from the same start states, in the run's environment or in
+        another one, `env`."""
+        config = self.config if env is None else self.config.model_copy(update={"env": EnvSettings(id=env)})
+        if config.env is None:
+            raise RunError(
+                f"run '{self.path}'",
+                "was trained without an environment, so there is nothing to play in",
+                do="What held-out episodes say of it stands in eval.jsonl. To play, give an environment: --env ID "
+                "(from Python: env='ID').",
+            )
         torch.set_num_threads(self.config.threads)
         count = self.config.eval_episodes if episodes is None else episodes
         if count < 1:
@@ -84,8 +96,36 @@ class Run:
             def told(done: int, total: int) -> None:
                 advance(done, "")
 
-            with closing(Evaluator(self.config, make_envs)) as evaluator:
+            with closing(Evaluator(config, make_envs)) as evaluator:
                 return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
+
+    def video(
+        self,
+        out: Path | str = "",
+        *,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        fps: int | None = None,
+        max_steps: int = LONGEST_FILM,
+        progress: bool = True,
+        reporter: Reporter | None = None,
+    ) -> Video:
+        """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
+
+        In a notebook the result shows itself.
+        """
+        torch.set_num_threads(self.config.threads)
+        path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        check_filmable(self.config)
+        policy = self.policy(checkpoint)
+        wishes: dict[str, Any] = {"episodes": episodes, "greedy": greedy, "fps": fps, "max_steps": max_steps}
+        with reporter_for(progress, reporter).task("filming", episodes, "episodes") as advance:
+
+            def told(done: int, value: float) -> None:
+                advance(done, f"return {value:.1f}")
+
+            return film(self.config, policy, path, on_episode=told, **wishes)
 
     def curves(self, *, frame: bool = False) -> Any:
         """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
@@ -105,10 +145,9 @@ class Run:
 
     def __repr__(self) -> str:
         result, state = self.result, self.state
-        mean = result.get("eval/return_mean")
         why = f" ({result['stopped']})" if state == "stopped" else ""
         done = f"{self.config.algorithm}, {state}{why}, {result['updates']:,} of {self.config.updates:,} updates"
-        return f"Run('{self.path}': {done}{'' if mean is None else f', return {mean:.4g}'})"
+        return f"Run('{self.path}': {done}, {headline(result)})"
 
     def predict(
         self,
@@ -120,6 +159,11 @@ class Run:
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
         return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+
+
+def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:
+    """`Run.video` of a run directory."""
+    return (run if isinstance(run, Run) else Run(run)).video(out, **wishes)
 
 
 def _frame(curves: Mapping[str, Curve]) -> Any:

@@ -7,7 +7,7 @@ checkpoints/  latest → 000020000/, segments policy/       final and best, depl
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
 export/       as ONNX or TorchScript        stopped.json  why and where it was stopped, until it goes on
 data/         what it learns from, if that  result.json   written last: its presence means "finished"
-              was handed over in memory
+              was handed over in memory     videos/       .mp4 and .gif
 """
 
 import os
@@ -24,7 +24,7 @@ from understudy.core.lock import LOCK, is_locked, lock_folder, release
 from understudy.run.checkpoint import NUMBERED, SEGMENTS, collect_segments, list_checkpoints
 from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
-from understudy.run.logs import SCORE, read_lines
+from understudy.run.logs import METRICS, read_lines
 
 LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+(\.understudy)?)?\.(tmp|draft|old)")
 """Drafts and doomed folders of a process that died."""
@@ -58,6 +58,7 @@ class RunDir:
         self.checkpoints = self.path / "checkpoints"
         self.policies = self.path / "policy"
         self.plots = self.path / "plots"
+        self.videos = self.path / "videos"
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod
@@ -186,7 +187,7 @@ class RunDir:
                         discard(entry)
         collect_segments(self.checkpoints, {})
 
-    def evaluations(self, names: tuple[str, ...] = SCORE) -> list[dict[str, Any]]:
+    def evaluations(self, names: tuple[str, ...] = METRICS) -> list[dict[str, Any]]:
         """The lines of eval.jsonl, each with these names."""
         return read_lines(self.eval_file, names)
 

@@ -19,6 +19,7 @@ from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import RunConfig, load_config
 from understudy.run.environments import MakeEnvs
+from understudy.run.evaluate import headline
 from understudy.run.history import recall
 from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
@@ -147,7 +148,7 @@ def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundi
             done = _finish(stage, around.of_a_stage(), ready, accept_versions=accept_versions)
         except InterruptedRunError as error:
             raise error.of(run.path) from None
-        reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
+        reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
     if origin:
         take_over(learner.algorithm, config, origin, fingerprint, reporter)

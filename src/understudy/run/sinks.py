@@ -134,12 +134,18 @@ class Sinks:
     """All logs of a run, cut back to `updates` when opened; `marks` say what a checkpoint knows of them."""
 
     def __init__(
-        self, run: RunDir, updates: int, *, tensorboard: bool, marks: Mapping[str, LogMark] | None = None
+        self,
+        run: RunDir,
+        updates: int,
+        *,
+        tensorboard: bool,
+        marks: Mapping[str, LogMark] | None = None,
+        evaluated: tuple[str, ...] = EVALUATION,
     ) -> None:
         marks = marks or {}
         losses = [
             restore_log(run.metrics_file, updates, marks.get(run.metrics_file.name)),
-            restore_log(run.eval_file, updates, marks.get(run.eval_file.name), EVALUATION),
+            restore_log(run.eval_file, updates, marks.get(run.eval_file.name), evaluated),
             restore_log(run.timing_file, 2**63),  # nothing but a torn last line
         ]
         self.lost = [loss for loss in losses if loss]
