@@ -105,6 +105,6 @@ def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
             where, f"does not fit {dtype}", got=f"values from {given.min()} to {given.max()}", expected="0 to 255"
         )
     if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0].tolist()
+        place = list(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")
     return array
