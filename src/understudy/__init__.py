@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from understudy.data.transforms import Transforms
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
+    from understudy.run.callbacks import Callback
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
-    from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
-    from understudy.run.session import Run, resume, train
+    from understudy.run.run import Curve, Run
+    from understudy.run.session import resume, train
+    from understudy.run.sinks import Logger
     from understudy.tools.export import export_policy
     from understudy.tools.trials import train_trial
 
@@ -45,10 +47,12 @@ HOMES = {
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
-    "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",
     "understudy.run.prediction": "predict",
-    "understudy.run.session": "Run resume train",
+    "understudy.run.callbacks": "Callback",
+    "understudy.run.run": "Curve Run",
+    "understudy.run.session": "resume train",
+    "understudy.run.sinks": "Logger",
     "understudy.tools.export": "export_policy",
     "understudy.tools.trials": "train_trial",
 }
@@ -58,17 +62,19 @@ command could neither answer `--help` nor Ctrl-C."""
 __all__ = [
     "Actor",
     "Box",
+    "Callback",
+    "Curve",
     "Dataset",
     "Discrete",
     "Episode",
     "Evaluation",
+    "Logger",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
     "Run",
     "RunConfig",
     "Spec",
-    "StoppedRunError",
     "Transforms",
     "Transitions",
     "UnderstudyError",

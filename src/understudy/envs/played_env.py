@@ -22,7 +22,7 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
     return RunError(
         where,
         f"{label} has not ended after {steps:,} steps",
-        do="Give the environment a time limit (max_episode_steps where it is registered).",
+        do="Give the environment a time limit (max_episode_steps where it is registered), or set eval_max_steps.",
     )
 
 

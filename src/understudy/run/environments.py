@@ -24,7 +24,7 @@ def make_vector_env(
     workers: int = 1,
     step_timeout: float = STEP_TIMEOUT,
     extras: tuple[str, ...] | None = None,
-) -> VectorEnv:
+) -> TimedVectorEnv:
     """`count` environments that step together, each of which must answer in `step_timeout` seconds.
 
     `extras`: numbers in their infos to tell at every step, instead of what they tell of themselves.
@@ -68,11 +68,11 @@ def spec_of(env: EnvSettings) -> Spec:
         envs.close()
 
 
-def check_actions(spec: Spec, config: RunConfig) -> None:
+def check_actions(spec: Spec, where: str, config: RunConfig) -> None:
     """The algorithm knows what to do with such actions."""
     if not isinstance(spec.action, config.needs.actions):
         raise ConfigError(
-            f"environment '{config.env.id}'",
+            where,
             f"its actions are not for {config.algorithm}",
             got=spec.action.describe(),
         )

@@ -24,9 +24,9 @@ from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.gym import as_actions
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
-from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.run.config import RunConfig
+from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
 
@@ -45,14 +45,17 @@ class Evaluation:
     """What was asked for beside success, and how it was summed up."""
     seconds: float = field(default=0.0, compare=False)
     """The clock's, of all episodes together."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.returns))
+        """NaN where nothing was played."""
+        return float(np.mean(self.returns)) if self.returns else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        return bootstrap_interval(np.asarray(self.returns))
+        return bootstrap_interval(np.asarray(self.returns)) if self.returns else (float("nan"), float("nan"))
 
     @property
     def score(self) -> float | None:
@@ -75,12 +78,17 @@ class Evaluation:
             yield f"success rate {self.success_rate:.1%}"
         told = describe_info(self.info, self.asked)
         told.pop("eval/success_rate", None)
+        told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
         yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
+        if not self.lengths:
+            return
         spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
         yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
 
     def to_json(self) -> dict[str, Any]:
         """All but what the clock decides."""
+        if not self.returns:
+            return dict(self.metrics)
         low, high = self.interval
         record = {
             "eval/return_mean": self.mean,
@@ -96,7 +104,14 @@ class Evaluation:
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return record
+        return {**record, **self.metrics}
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """The one number of an evaluation or a result that is shown while a run trains, and after it."""
+    if RETURN in record:
+        return f"return {record[RETURN]:.1f}"
+    return f"action error {record[ACTION_ERROR]:.3g}" if ACTION_ERROR in record else "not evaluated"
 
 
 def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
@@ -107,41 +122,68 @@ def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tupl
     return float(low), float(high)
 
 
-def evaluate_run(
-    config: RunConfig,
-    policy: Policy,
-    episodes: int,
-    *,
-    greedy: bool = True,
-    on_step: Callable[[int, int], None] | None = None,
-    between: Callable[[], None] | None = None,
-    make_envs: MakeEnvs | None = None,
-    shared: VectorEnv | None = None,
-) -> Evaluation:
-    """A run's evaluation: its environment, its seed, its reference score. `shared`: environments that exist.
+@final
+class Evaluator:
+    """A run's evaluations, all of as many episodes: its environment, its seed, its reference score.
 
-    `between` is called between steps of the environments, and may raise to stop it.
+    A simulator is made for the first one and kept until `close`, unless it cannot begin anew: to make it may take
+    longer than to play in it. Environments of Gymnasium's registry are made each time: that takes a hundredth of an
+    evaluation, and wrappers that remember earlier episodes cannot make one depend on those before it.
     """
-    wishes: dict[str, Any] = {
-        "greedy": greedy,
-        "reference": config.env.reference,
-        "info": config.eval_info,
-        "on_step": on_step,
-        "between": between,
-    }
-    timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
-    if config.env.simulator == "gymnasium":
-        spec = policy.spec if isinstance(policy, Deployed) else None
-        return evaluate_policy(policy, config.env.id, episodes, config.seed, spec=spec, step_timeout=timeout, **wishes)
-    with own_global_generators(config.seed), ExitStack() as opened:
-        played = shared or opened.enter_context(
-            closing(
-                make_vector_env(
-                    config.env, episodes, make_envs, step_timeout=timeout, extras=tuple(wanted_info(config.eval_info))
-                )
+
+    def __init__(self, config: RunConfig, make_envs: MakeEnvs | None = None) -> None:
+        self._config, self._make_envs = config, make_envs
+        self._timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
+        self._kept: TimedVectorEnv | None = None
+
+    def evaluate(
+        self,
+        policy: Policy,
+        episodes: int,
+        *,
+        greedy: bool = True,
+        on_step: Callable[[int, int], None] | None = None,
+        between: Callable[[], None] | None = None,
+        shared: VectorEnv | None = None,
+    ) -> Evaluation:
+        """`shared`: environments that exist. `between` is called between steps of the environments, and may raise to
+        stop it."""
+        config = self._config
+        wishes: dict[str, Any] = {
+            "greedy": greedy,
+            "reference": config.world.reference,
+            "info": config.eval_info,
+            "on_step": on_step,
+            "between": between,
+            "cut_after": config.eval_max_steps,
+        }
+        if config.world.simulator == "gymnasium":
+            wishes |= {"spec": policy.spec if isinstance(policy, Deployed) else None, "step_timeout": self._timeout}
+            return evaluate_policy(policy, config.world.id, episodes, config.seed, **wishes)
+        with own_global_generators(config.seed):
+            played = shared or self._opened(episodes)
+            try:
+                return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
+            finally:
+                if self._kept is not None and not self._kept.restartable:
+                    self.close()
+
+    def _opened(self, episodes: int) -> TimedVectorEnv:
+        if self._kept is None:
+            self._kept = make_vector_env(
+                self._config.world,
+                episodes,
+                self._make_envs,
+                step_timeout=self._timeout,
+                extras=tuple(wanted_info(self._config.eval_info)),
             )
-        )
-        return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.env.id, **wishes)
+        return self._kept
+
+    def close(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            with own_global_generators(self._config.seed):
+                kept.close()
 
 
 def evaluate_policy(
@@ -158,18 +200,19 @@ def evaluate_policy(
     between: Callable[[], None] | None = None,
     step_timeout: float = STEP_TIMEOUT,
     max_steps: int = LONGEST_EPISODE,
+    cut_after: int | None = None,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
-    has not ended after `max_steps` and has no time limit of its own.
+    has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
     where = f"environment '{env_id}'"
     with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
         for _ in range(episodes):
-            envs.append(PlayedEnv(env_id, answered, max_steps=max_steps))
+            envs.append(PlayedEnv(env_id, answered, max_steps=max(max_steps, (cut_after or 0) + 1)))
             opened.callback(envs[-1].close)
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
@@ -177,7 +220,9 @@ def evaluate_policy(
         tally = InfoTally(wanted_info(info or {}), episodes)
         singly = SingleEpisodes(envs, seed, between or _go_on, tally.names)
         started = time.monotonic()
-        returns, lengths = play_episodes(policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally)
+        returns, lengths = play_episodes(
+            policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally, cut_after=cut_after
+        )
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
@@ -194,12 +239,14 @@ def evaluate_in_vector_env(
     between: Callable[[], None] | None = None,
     max_steps: int = LONGEST_EPISODE,
     name: str = "custom",
+    cut_after: int | None = None,
 ) -> Evaluation:
     """The first episodes of a vector's first environments, from a fixed seed; what comes after is not counted.
 
-    As in `evaluate_policy`, `between` may stop it and no episode may last longer than `max_steps`; errors call the
-    environment by `name`.
+    As in `evaluate_policy`, `between` may stop it, no episode may last longer than `max_steps`, and `cut_after` cuts
+    them; errors call the environment by `name`.
     """
+    max_steps = max(max_steps, (cut_after or 0) + 1)
 
     def check(playing: Tensor, lengths: Tensor) -> None:
         if bool((playing & (lengths >= max_steps)).any()):
@@ -208,7 +255,7 @@ def evaluate_in_vector_env(
     tally, started = InfoTally(wanted_info(info or {}), vector_env.count), time.monotonic()
     with own_global_generators(seed):
         returns, lengths = play_episodes(
-            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check
+            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
@@ -246,6 +293,7 @@ def play_episodes(
     between: Callable[[], None],
     tally: InfoTally,
     check: Callable[[Tensor, Tensor], None] = _any_length,
+    cut_after: int | None = None,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """Returns and lengths of one episode in each of the first environments; `tally` hears what they tell beside."""
     rng, count = stream(seed, "eval"), envs.count
@@ -261,6 +309,8 @@ def play_episodes(
         lengths += counts
         tally.add(step.extras, counts)
         playing &= ~(step.terminated | step.truncated).cpu()
+        if cut_after is not None:
+            playing &= lengths < cut_after
         obs = step.obs
         check(playing, lengths)
         on_step(episodes - int(playing.sum()), episodes)

@@ -102,6 +102,14 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
+class Restartable(Protocol):
+    """A world that may be unable to begin anew, whatever `reset` promises: then it serves once."""
+
+    @property
+    def restartable(self) -> bool: ...
+
+
+@runtime_checkable
 class KeepsExtras(Protocol):
     """A world that can be asked which numbers of its infos `Step.extras` shall hold."""
 

@@ -81,13 +81,19 @@ class TensorVectorEnv:
     def spec(self) -> Spec:
         return self._spec
 
+    @property
+    def restartable(self) -> bool:
+        return self._restart is not None
+
     def reset(self, seed: int) -> Obs:
         seed = simulator_seed(seed)
         self._log.begin([seed] * self.count)
         if self._restart is not None:
             self._call(partial(self._restart, seed), "could not be reset")
         elif self._stepped:
-            raise RunError(self._where, "cannot begin anew without being told how", do="Pass restart= to TensorWorld.")
+            raise RunError(
+                self._where, "cannot begin anew without being told how", do="Pass restart= to TensorVectorEnv."
+            )
         self._seen = self._checked(self._call(self._env.get_observations, "does not give observations"))
         return self._seen
 
