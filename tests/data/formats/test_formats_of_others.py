@@ -166,7 +166,7 @@ def write_lerobot(path: Path, version: str, rewards: bool = True) -> Path:
     else:
         pq.write_table(table, chunk / "file-000.parquet")
     features = {name: {"dtype": "float32", "shape": [1]} for name in columns}
-    features["observation.images.top"] = {"dtype": "video", "shape": [3, 96, 96]}  # type: ignore[dict-item]
+    features["observation.images.top"] = {"dtype": "video", "shape": [3, 96, 96]}
     (path / "meta").mkdir()
     info = {"codebase_version": version, "total_frames": 5, "total_episodes": 2, "fps": 10, "features": features}
     (path / "meta" / "info.json").write_text(json.dumps(info))
@@ -258,7 +258,11 @@ def test_tfrecords_are_told_in_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_misspelt_reward_in_a_file_is_an_error(tmp_path: Path) -> None:
-    columns: dict[str, Any] = {"observations": np.ones((2, 1)), "actions": np.ones((2, 2)), "terminals": np.array([0, 1])}
+    columns: dict[str, Any] = {
+        "observations": np.ones((2, 1)),
+        "actions": np.ones((2, 2)),
+        "terminals": np.array([0, 1]),
+    }
     np.savez(tmp_path / "x.npz", **columns, reward_=np.ones(2), forward=np.ones(2))
     with pytest.raises(
         DataError, match=r"has no rewards, but a column reward_. If these are the rewards, say columns="
