@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from understudy.run.loading import load_dataset, make_dataset
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
-    from understudy.run.run import Curve, Run
+    from understudy.run.run import Curve, Run, video
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
     from understudy.tools.export import export_policy
@@ -50,7 +50,7 @@ HOMES = {
     "understudy.run.policies": "load_policy",
     "understudy.run.prediction": "predict",
     "understudy.run.callbacks": "Callback",
-    "understudy.run.run": "Curve Run",
+    "understudy.run.run": "Curve Run video",
     "understudy.run.session": "resume train",
     "understudy.run.sinks": "Logger",
     "understudy.tools.export": "export_policy",
@@ -91,6 +91,7 @@ __all__ = [
     "resume",
     "train",
     "train_trial",
+    "video",
     "write_store",
 ]
 

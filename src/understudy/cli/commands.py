@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, learn
+from understudy.cli import dataset, describe, learn, looking
 
 app = typer.Typer(
     name="understudy",
@@ -15,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 learn.register(app)
+looking.register(app)
 describe.register(app)
 dataset.register(app)
 

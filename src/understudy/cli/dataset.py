@@ -158,8 +158,8 @@ def convert(
 ) -> None:
     """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
     from understudy.data.transforms import Transforms
-    from understudy.run.config import apply_override
     from understudy.run.loading import box_of, space_of_env
+    from understudy.run.overrides import apply_override
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.conversion import convert_file
 
@@ -225,8 +225,8 @@ def corrupt(
     """
     from understudy.data.corruption import Corruption
     from understudy.data.transforms import Transforms
-    from understudy.run.config import apply_override
     from understudy.run.loading import space_of_env
+    from understudy.run.overrides import apply_override
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.conversion import corrupt_file
 

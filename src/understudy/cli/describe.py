@@ -54,9 +54,12 @@ def check_settings(config: ConfigName, overrides: Overrides = None) -> None:
     """Check a config without running it, and print it with every default written out."""
     from understudy.run.build import check_config
     from understudy.run.config import load_config
+    from understudy.run.suites import published_score
 
     resolved = load_config(config, overrides or [])
     check_config(resolved)
+    if known := published_score(config, resolved.task):
+        print(f"# Published for {resolved.task}: a score of {known}.")
     for line in _cautions(resolved.task) if resolved.env is not None and resolved.env.reference is None else []:
         print(line)
     print(resolved.to_yaml(), end="")

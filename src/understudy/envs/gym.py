@@ -43,7 +43,7 @@ PACKAGES = (
 NOTICE = re.compile(r"AdroitHand\w+-v1, .* reward functions were updated in v1\.2\.1 ")
 
 
-def make_env(name: str) -> Env:
+def make_env(name: str, render_mode: str | None = None) -> Env:
     """An environment of Gymnasium's registry. `module:Env` is refused: no file may name an import."""
     if not re.fullmatch(r"[A-Za-z0-9_/.-]+", name):
         raise ConfigError("env.id", "not a registered environment id", got=repr(name))
@@ -53,7 +53,10 @@ def make_env(name: str) -> Env:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # an older version was asked for: data came from it
-            env = gymnasium.make(name, disable_env_checker=True)
+            wishes: dict[str, Any] = (
+                {} if render_mode is None else {"render_mode": render_mode}
+            )  # not every environment knows it
+            env = gymnasium.make(name, disable_env_checker=True, **wishes)
         _clear_model_file(env)
         if BULLET.fullmatch(name):
             env.reset()

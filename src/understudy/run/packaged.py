@@ -1,4 +1,4 @@
-"""The YAML files that come with the library: run configs by `<algorithm>/<name>`, suites by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`, suites by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,7 +13,8 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    return sorted(f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+    own = (f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+    return sorted((*_names(config_root()), *own))
 
 
 def suite_names() -> list[str]:
@@ -22,7 +23,7 @@ def suite_names() -> list[str]:
 
 
 def read_packaged(name: str) -> str:
-    """The text of a config (`iql/pendulum`) or of a suite (`suites/antmaze`)."""
+    """The text of a config (`iql`, `iql/pendulum`) or of a suite (`suites/antmaze`)."""
     return config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
