@@ -107,7 +107,7 @@ def env_spec(env: Env, name: str) -> Spec:
         observed, accepted = env.observation_space, env.action_space
     except BaseException as error:
         raise_failure(f"environment '{name}'", "does not tell its spaces", error, env)
-    groups, action = _groups(observed, name), _actions(accepted, name)
+    groups, action = _groups(observed, name), action_space(accepted, name)
     mask = groups.pop(ACTION_MASK, None)
     if mask is not None and (not isinstance(action, Discrete) or mask.shape != (action.count,)):
         raise ConfigError(
@@ -118,7 +118,8 @@ def env_spec(env: Env, name: str) -> Spec:
     return Spec(groups, action, masked=mask is not None)
 
 
-def _actions(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
+def action_space(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
+    """What a Gymnasium space accepts, in our words."""
     if isinstance(space, spaces.Discrete) and space.start == 0:
         return Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():

@@ -168,9 +168,11 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _only_a_registry_can(self) -> Self:
         for request in self.source_needs.envs:
-            asked = "workers" if request.workers > 1 else "stagger_episodes" if request.stagger_episodes else ""
-            if asked and self.env.simulator != "gymnasium":
-                other = f"env.simulator={self.env.simulator}"
+            simulator = self.env.simulator
+            staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
+            asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
+            if asked and simulator != "gymnasium":
+                other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
 
