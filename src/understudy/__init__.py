@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
-    from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+    from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
@@ -14,15 +14,19 @@ if TYPE_CHECKING:
     from understudy.data.stores.recorder import Recorder
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
+    from understudy.envs.vector.contract import Step, VectorEnv
+    from understudy.envs.vector.tensor_adapter import TensorVectorEnv
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
+    from understudy.run.callbacks import Callback
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
-    from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
     from understudy.run.prediction import predict
-    from understudy.run.session import Run, resume, train
+    from understudy.run.run import Curve, Run
+    from understudy.run.session import resume, train
+    from understudy.run.sinks import Logger
     from understudy.tools.export import export_policy
     from understudy.tools.trials import train_trial
 
@@ -31,7 +35,7 @@ __version__ = "0.1.0"
 HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
-    "understudy.core.spec": "Box Discrete MultiDiscrete Spec",
+    "understudy.core.spec": "Box Discrete Group MultiDiscrete Spec",
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
@@ -40,15 +44,19 @@ HOMES = {
     "understudy.data.stores.recorder": "Recorder",
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
+    "understudy.envs.vector.contract": "Step VectorEnv",
+    "understudy.envs.vector.tensor_adapter": "TensorVectorEnv",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
-    "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",
     "understudy.run.prediction": "predict",
-    "understudy.run.session": "Run resume train",
+    "understudy.run.callbacks": "Callback",
+    "understudy.run.run": "Curve Run",
+    "understudy.run.session": "resume train",
+    "understudy.run.sinks": "Logger",
     "understudy.tools.export": "export_policy",
     "understudy.tools.trials": "train_trial",
 }
@@ -58,20 +66,26 @@ command could neither answer `--help` nor Ctrl-C."""
 __all__ = [
     "Actor",
     "Box",
+    "Callback",
+    "Curve",
     "Dataset",
     "Discrete",
     "Episode",
     "Evaluation",
+    "Group",
+    "Logger",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
     "Run",
     "RunConfig",
     "Spec",
-    "StoppedRunError",
+    "Step",
+    "TensorVectorEnv",
     "Transforms",
     "Transitions",
     "UnderstudyError",
+    "VectorEnv",
     "corrupt",
     "evaluate_policy",
     "export_policy",

@@ -222,7 +222,7 @@ def test_bounds_can_be_given_without_an_environment(tmp_path: Path) -> None:
     assert understudy(*words).code == 0
     assert open_store(tmp_path / "store").spec.action == Box((-3.0,), (3.0,))
     half = ("dataset", "convert", source, tmp_path / "other", "--action-low", "3")
-    assert "expected --action-low below --action-high" in complaint(*half, code=2)
+    assert "one of two is missing: got 3.0 to None" in complaint(*half, code=2)
     assert not (tmp_path / "other").exists()
 
 

@@ -123,7 +123,7 @@ def test_vectors_of_environments_tell_it_for_evaluations_only() -> None:
     for mode in AutoresetMode:
         vector = SyncVectorEnv([CountingEnv] * 2, autoreset_mode=mode)
         settings = tiny_settings("iql", Path("unused"), env={"id": "custom", "simulator": "custom"})
-        env = parse_config(settings).env
+        env = parse_config(settings).world
 
         def make(count: int, vector: Any = vector) -> Any:
             return GymnasiumVectorEnv(vector, "counting")

@@ -294,20 +294,20 @@ def test_overrides_have_the_last_word() -> None:
 
 def test_another_environment_is_not_given_the_tasks_reference() -> None:
     words = ["task=hopper-medium-v2", "data.path=x"]
-    assert load_config("iql/paper-locomotion", words).env.reference == "hopper-medium-v2"
-    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v4"]).env.reference == "hopper-medium-v2"
-    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v5"]).env.reference is None
+    assert load_config("iql/paper-locomotion", words).world.reference == "hopper-medium-v2"
+    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v4"]).world.reference == "hopper-medium-v2"
+    assert load_config("iql/paper-locomotion", [*words, "env.id=Hopper-v5"]).world.reference is None
 
 
 def test_where_returns_are_on_another_scale_there_is_no_reference() -> None:
     config = load_config("iql/paper-antmaze", ["task=antmaze-umaze-v2", "data.path=x"])
-    assert config.env.id == "AntMaze_UMaze-v4"
-    assert config.env.reference is None
+    assert config.world.id == "AntMaze_UMaze-v4"
+    assert config.world.reference is None
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_a_preset_alone_says_what_it_needs(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"names no environment\. Give a task and its data, task=… data\.path=…"):
+    with pytest.raises(ConfigError, match=r"names no data\. Give it: data\.path=…\. Without a simulator that is all"):
         load_config(name)
 
 

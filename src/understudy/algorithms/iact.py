@@ -67,7 +67,7 @@ class Config(TD3Settings):
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
     critics: Count = 2
-    """Critics of each branch."""
+    """Of each branch; the smallest of their values counts where one is needed."""
     entropy_weight: float = Field(0.0, ge=0)
     """η of `sac_bc`: the price of entropy, in units of reward."""
     actor: BranchShape = BranchShape()
@@ -100,7 +100,7 @@ class IACT:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid",), gamma=self.config.gamma, weighed=True)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, weighed=True)
 
     def concerns(self, rewards: Tensor) -> list[str]:
         """Rare rewards do not go with every setting."""
@@ -146,7 +146,7 @@ class IACT:
         lessons = {}
         for name, branch in self.branches.items():
             value = branch.next_value(seen_next)
-            target = bootstrap_target(data.reward, self.config.gamma, data.terminated, value)
+            target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, value)
             proposal = branch.propose(seen) if actors else None
             lessons[name] = Lesson(branch, branch.critic(seen.by(branch.critic), data.action), target, proposal)
         return seen, lessons
@@ -224,7 +224,7 @@ def build(config: Config, context: BuildContext) -> IACT:
 
 
 def _branch(config: Config, shape: ActorSettings, context: BuildContext, builder: NetworkBuilder) -> Branch:
-    networks = build_td3(config, shape, config.critic, context, builder, members=config.critics)
+    networks = build_td3(config, shape, config.critic, context, builder)
     tether = CloningWeight.of(config.cloning, context.device)
     if config.base == "sac_bc":
         return soft_branch(networks, tether, builder.seed, config.entropy_weight)

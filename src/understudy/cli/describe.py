@@ -57,7 +57,7 @@ def check_settings(config: ConfigName, overrides: Overrides = None) -> None:
 
     resolved = load_config(config, overrides or [])
     check_config(resolved)
-    for line in _cautions(resolved.task) if resolved.env.reference is None else []:
+    for line in _cautions(resolved.task) if resolved.env is not None and resolved.env.reference is None else []:
         print(line)
     print(resolved.to_yaml(), end="")
 

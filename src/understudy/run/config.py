@@ -16,6 +16,7 @@ from understudy.algorithms import needs_of
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
 from understudy.core.settings import Decision, Options, Settings
+from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.episode_info import Summary
@@ -27,8 +28,11 @@ from understudy.run.tasks import check_complete, check_same_world, filled_from_t
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
 from understudy.sources import find_source
 
+RETURN, ACTION_ERROR = "eval/return_mean", "eval/action_error"
 MOST_EPISODES = 10_000
 """Of one evaluation: they are played side by side, each in an environment of its own."""
+OWN = "own"
+"""What environments of the caller's own are called where no env.id says it."""
 MOST_THREADS = 1024
 """More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
 refuses threads, upon which torch ends the process."""
@@ -43,6 +47,11 @@ class DataSettings(Transforms):
     """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
     recipe: Recipe | None = None
     """How to make the dataset."""
+    action_low: Bound | None = None
+    """Least action, one number or one per dimension: [0, 0]. For runs without an environment; else it is the file's
+    own, or the smallest in the data."""
+    action_high: Bound | None = None
+    """Greatest action, likewise."""
     fingerprint: str = ""
     """sha256 of the content, filled in when the run starts; a run with another content refuses to resume."""
 
@@ -50,6 +59,10 @@ class DataSettings(Transforms):
     def _one_origin(self) -> Self:
         if bool(self.path) == (self.recipe is not None):
             raise ValueError("give exactly one of data.path and data.recipe")
+        if (self.action_low is None) != (self.action_high is None):
+            raise ValueError("give both of data.action_low and data.action_high, or none")
+        if self.recipe is not None and self.action_low is not None:
+            raise ValueError("a recipe's environment says what actions there are: leave action_low and action_high out")
         return self
 
 
@@ -110,8 +123,8 @@ class RunConfig(Settings):
     """Further datasets by role, where something reads them: {demonstrations: {path: demos.npz}}."""
     policies: dict[str, FrozenPolicySettings] = Field(default_factory=dict)
     """Frozen policies by role, where something asks them: {teacher: {path: runs/teacher}}."""
-    env: EnvSettings
-    """Where the policy is evaluated, and where rollouts are played."""
+    env: EnvSettings | None = None
+    """Where the policy is evaluated, and where rollouts are played; a run that learns from logs alone has none."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
@@ -131,8 +144,13 @@ class RunConfig(Settings):
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
-    eval_every: int = Field(5000, ge=1)
-    """Updates between evaluations."""
+    eval_every: int = Field(5000, ge=0)
+    """Updates between evaluations; 0: never."""
+    best: str = Field("", pattern=r"^$|^eval/[a-z0-9_/]+$")
+    """The number of an evaluation that decides which policy is kept as the best: eval/return_mean where there is an
+    environment, eval/action_error of held-out episodes where there is none."""
+    best_is: Literal["auto", "highest", "lowest"] = "auto"
+    """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
     eval_max_steps: int | None = Field(None, ge=1)
@@ -168,12 +186,22 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _only_a_registry_can(self) -> Self:
         for request in self.source_needs.envs:
+            if self.env is None:
+                raise ValueError(
+                    f"env: source.kind={self.source_kind} plays in environments, and there is none: env.id=…"
+                )
             simulator = self.env.simulator
             staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
             asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
             if asked and simulator != "gymnasium":
                 other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_who_bounds(self) -> Self:
+        if self.env is not None and any(data.action_low is not None for data in self.data_by_role.values()):
+            raise ValueError("the environment says what actions there are: leave data.action_low and action_high out")
         return self
 
     @field_validator("out")
@@ -217,6 +245,22 @@ class RunConfig(Settings):
         return self.data
 
     @property
+    def best_metric(self) -> str:
+        return self.best or (ACTION_ERROR if self.env is None else RETURN)
+
+    @property
+    def best_lowest(self) -> bool:
+        """Less is better."""
+        return self.best_metric.endswith("_error") if self.best_is == "auto" else self.best_is == "lowest"
+
+    @property
+    def world(self) -> EnvSettings:
+        """The environment of a run that has one."""
+        if self.env is None:
+            raise ConfigError("env", "this run has no environment", do="Give one: env.id=….")
+        return self.env
+
+    @property
     def data_by_role(self) -> dict[str, DataSettings]:
         """All datasets, the main one among them."""
         return {**({} if self.data is None else {MAIN: self.data}), **self.datasets}
@@ -237,16 +281,19 @@ class RunConfig(Settings):
         return dump_yaml(self.model_dump(mode="json"))
 
 
-def load_config(name_or_path: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes."""
+def load_config(name_or_path: str, overrides: Iterable[str] = (), *, own_envs: bool = False) -> RunConfig:
+    """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes.
+
+    `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
+    """
     given, label = _read_named(name_or_path)
-    config = parse_config(_settled(given, list(overrides), label))
+    config = parse_config(_settled(given, list(overrides), label, own_envs=own_envs))
     if config.out:
         return config
     return config.model_copy(update={"out": str(Path("runs", label, config.task, str(config.seed)))})
 
 
-def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[str, Any]:
+def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
     wished = _overridden(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
@@ -260,8 +307,11 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
         if name != given.get("task"):
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
+    if own_envs and isinstance(env := {} if data.get("env") is None else data["env"], dict):
+        data["env"] = {"id": OWN, "simulator": "custom", **env}
     if "algo" in data:  # without one it is no preset, and is told so
-        check_complete(data, label, chosen, needs_data=MAIN in asked_roles(data).data)
+        roles = asked_roles(data)
+        check_complete(data, label, chosen, needs_data=MAIN in roles.data, needs_env=roles.plays)
     return data
 
 

@@ -42,7 +42,7 @@ def make_vector_env(
 
 def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_episodes: bool, workers: int) -> VectorEnv:
     if make_envs is not None and env.simulator != "custom":
-        raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="custom")
+        raise ConfigError("env.simulator", "make_envs was given", got=env.simulator, expected="custom")
     if env.simulator == "envpool":
         return EnvPoolVectorEnv(env.id, count, settings=env.settings)
     if env.simulator == "gymnasium":
@@ -125,11 +125,11 @@ def spec_of(env: EnvSettings) -> Spec:
         envs.close()
 
 
-def check_actions(spec: Spec, config: RunConfig) -> None:
+def check_actions(spec: Spec, where: str, config: RunConfig) -> None:
     """The algorithm knows what to do with such actions."""
     if not isinstance(spec.action, config.needs.actions):
         raise ConfigError(
-            f"environment '{config.env.id}'",
+            where,
             f"its actions are not for {config.algorithm}",
             got=spec.action.describe(),
         )

@@ -26,7 +26,7 @@ from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endle
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.run.config import RunConfig
+from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
 
@@ -45,14 +45,17 @@ class Evaluation:
     """What was asked for beside success, and how it was summed up."""
     seconds: float = field(default=0.0, compare=False)
     """The clock's, of all episodes together."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.returns))
+        """NaN where nothing was played."""
+        return float(np.mean(self.returns)) if self.returns else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        return bootstrap_interval(np.asarray(self.returns))
+        return bootstrap_interval(np.asarray(self.returns)) if self.returns else (float("nan"), float("nan"))
 
     @property
     def score(self) -> float | None:
@@ -75,12 +78,17 @@ class Evaluation:
             yield f"success rate {self.success_rate:.1%}"
         told = describe_info(self.info, self.asked)
         told.pop("eval/success_rate", None)
+        told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
         yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
+        if not self.lengths:
+            return
         spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
         yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
 
     def to_json(self) -> dict[str, Any]:
         """All but what the clock decides."""
+        if not self.returns:
+            return dict(self.metrics)
         low, high = self.interval
         record = {
             "eval/return_mean": self.mean,
@@ -96,7 +104,14 @@ class Evaluation:
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return record
+        return {**record, **self.metrics}
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """The one number of an evaluation or a result that is shown while a run trains, and after it."""
+    if RETURN in record:
+        return f"return {record[RETURN]:.1f}"
+    return f"action error {record[ACTION_ERROR]:.3g}" if ACTION_ERROR in record else "not evaluated"
 
 
 def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
@@ -136,19 +151,19 @@ class Evaluator:
         config = self._config
         wishes: dict[str, Any] = {
             "greedy": greedy,
-            "reference": config.env.reference,
+            "reference": config.world.reference,
             "info": config.eval_info,
             "on_step": on_step,
             "between": between,
             "cut_after": config.eval_max_steps,
         }
-        if config.env.simulator == "gymnasium":
+        if config.world.simulator == "gymnasium":
             wishes |= {"spec": policy.spec if isinstance(policy, Deployed) else None, "step_timeout": self._timeout}
-            return evaluate_policy(policy, config.env.id, episodes, config.seed, **wishes)
+            return evaluate_policy(policy, config.world.id, episodes, config.seed, **wishes)
         with own_global_generators(config.seed):
             played = shared or self._opened(episodes)
             try:
-                return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.env.id, **wishes)
+                return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
             finally:
                 if self._kept is not None and not self._kept.restartable:
                     self.close()
@@ -156,7 +171,7 @@ class Evaluator:
     def _opened(self, episodes: int) -> TimedVectorEnv:
         if self._kept is None:
             self._kept = make_vector_env(
-                self._config.env,
+                self._config.world,
                 episodes,
                 self._make_envs,
                 step_timeout=self._timeout,

@@ -80,6 +80,11 @@ class Learner:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
         return " ".join(filter(None, (probe.warning(values) for probe in self.probes)))
 
+    @property
+    def judged(self) -> bool:
+        """Some episodes of its data are held out, and say what an environment would."""
+        return any(data.held_out for data in self.data.values())
+
     def shared_env(self) -> VectorEnv | None:
         """The environments that an evaluation is about to play in, if it must be the source's own."""
         for envs in self.shared:

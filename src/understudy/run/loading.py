@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
 from understudy.core.spec import ActionSpace, Box, Discrete, Spec
 from understudy.core.wording import counted
+from understudy.data.action_bounds import Bound, given_box, measured_box
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
 from understudy.data.formats.column_map import ColumnMap
@@ -70,18 +71,21 @@ def prepare(
     precision: Precision,
     reporter: Reporter,
     columns: ColumnMap = "",
+    *,
+    hold_out: bool = False,
 ) -> Prepared:
-    """Read, mend, choose."""
+    """Read, mend, choose. `hold_out`: some episodes, where nothing is said of it."""
     if isinstance(origin, Dataset) and not transforms.mends() and (space or origin.spec.action) == origin.spec.action:
-        return choose_from(origin, transforms)
-    if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
-        return choose_from(open_store(Path(origin)), transforms)
+        return choose_from(origin, transforms, hold_out=hold_out)
+    store = isinstance(origin, (str, Path)) and is_store(Path(origin))
+    if store and not transforms.mends() and not (hold_out and space):
+        return choose_from(open_store(Path(str(origin))), transforms, hold_out=hold_out)
     recording = open_recording(origin, episode_steps=transforms.episode_steps, columns=columns)
-    space = space or space_of(recording)
+    space = space or space_of(recording, measure=hold_out and transforms.actions_from is None)
     recording = mend(recording, transforms, space)
     for note in recording.notes:
         reporter.say(f"{Path(recording.name).name}: {note}")
-    return choose_from(read(recording, space, precision, reporter), transforms)
+    return choose_from(read(recording, space, precision, reporter), transforms, hold_out=hold_out)
 
 
 def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
@@ -128,11 +132,13 @@ def check_memory(recording: Recording, do: str) -> None:
         )
 
 
-def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
-    """Best, some, held out, as whole episodes."""
-    if not choosing.chooses():
+def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False) -> Prepared:
+    """Best, some, held out, as whole episodes. `hold_out`: some, where nothing is said of it."""
+    if not choosing.chooses() and not hold_out:
         return Prepared(dataset, None)
-    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
+    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'", hold_out=hold_out)
+    if len(choice.train) == dataset.episodes:
+        return Prepared(dataset, None)
     recording = dataset.recording()
     kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
     do = "Choose fewer episodes (max_episodes, best_episodes), or have `dataset convert` write a store of their own."
@@ -160,19 +166,15 @@ def space_of_env(env_id: str) -> ActionSpace:
         env.close()
 
 
-def box_of(origin: Origin, low: float | None, high: float | None, episode_steps: int | None = None) -> Box | None:
-    """Bounds given by hand, the same for every dimension of a recording's actions; None if none are given."""
+def box_of(origin: Origin, low: Bound | None, high: Bound | None, episode_steps: int | None = None) -> Box | None:
+    """Bounds given by hand for the actions of a file; None if none are given."""
     if low is None and high is None:
         return None
-    if low is None or high is None or not low < high:
-        raise ConfigError("action bounds", "wrong", got=f"{low} to {high}", expected="--action-low below --action-high")
-    first = next(open_recording(origin, episode_steps=episode_steps).episodes(), None)
-    size = 1 if first is None or np.ndim(first.actions) == 1 else np.asarray(first.actions).shape[1]
-    return Box((low,) * size, (high,) * size)
+    return given_box(open_recording(origin, episode_steps=episode_steps), low, high, "--action-low and --action-high")
 
 
-def space_of(recording: Recording) -> ActionSpace:
-    """What the recording says of its actions; whole numbers speak for themselves."""
+def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:
+    """What the recording says of its actions; whole numbers speak for themselves. `measure` bounds it does not say."""
     if recording.space is not None:
         return recording.space
     highest = -1
@@ -185,6 +187,8 @@ def space_of(recording: Recording) -> ActionSpace:
     else:
         if highest >= 0:
             return Discrete(highest + 1)
+    if measure:
+        return measured_box(recording)
     raise DataError(
         f"dataset '{recording.name}'",
         "its action space is not known",
@@ -223,19 +227,23 @@ def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Da
 
 
 def resolve_dataset(
-    settings: DataSettings, env_id: str, reporter: Reporter = SILENT, spec: Spec | None = None
+    settings: DataSettings, env_id: str | None, reporter: Reporter = SILENT, spec: Spec | None = None
 ) -> Prepared:
-    """The dataset a config names; if it names a fingerprint, the content must have it. `spec`: the environment's, if it
-    is known already."""
+    """The dataset a config names; if it names a fingerprint, the content must have it.
+
+    `spec`: the environment's, if it is known already. Without an environment the data speak for themselves, and some
+    episodes are held out to judge by.
+    """
+    hold_out = env_id is None
     if settings.recipe is not None:
         played = make_dataset(settings.recipe, reporter)
         if settings.mends():
             mended = mend(played.recording(), settings, played.spec.action)
             played = Dataset.from_episodes(mended.episodes(), played.spec.action, name=played.name)
-        prepared = choose_from(played, settings)
+        prepared = choose_from(played, settings, hold_out=hold_out)
     else:
-        space = space_of_env(env_id) if spec is None else spec.action
-        prepared = prepare(settings.path, space, settings, "float32", reporter, settings.columns)
+        space = _asked_space(settings, env_id) if spec is None else spec.action
+        prepared = prepare(settings.path, space, settings, "float32", reporter, settings.columns, hold_out=hold_out)
     found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
@@ -247,3 +255,13 @@ def resolve_dataset(
             do="Nothing was changed. Bring back the data (or the versions that made it), or start a new run.",
         )
     return prepared
+
+
+def _asked_space(settings: DataSettings, env_id: str | None) -> ActionSpace | None:
+    """What the config says of actions; None where that is left to the data."""
+    if env_id is not None:
+        return space_of_env(env_id)
+    if settings.action_low is None and settings.action_high is None:
+        return None
+    recording = open_recording(settings.path, episode_steps=settings.episode_steps, columns=settings.columns)
+    return given_box(recording, settings.action_low, settings.action_high, "data.action_low and data.action_high")

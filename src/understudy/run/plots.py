@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from understudy.core.files import write_bytes
-from understudy.run.logs import EVALUATION
+from understudy.run.logs import EVALUATION, HELD_OUT
 from understudy.run.rundir import RunDir
 
 TERMS = "terms/"
@@ -21,8 +21,11 @@ PALETTE = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b83280", "#4a5568")
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png, losses.png and, where there are any, reward_terms.png of one run; returns what was drawn."""
     drawn = []
-    evaluations = run.evaluations(EVALUATION)
-    if evaluations:
+    evaluations = run.evaluations(EVALUATION if run.config.env is not None else HELD_OUT)
+    if evaluations and run.config.env is None:
+        names = [name for name in evaluations[-1] if name.startswith("eval/")]
+        drawn.append(_draw_panels(evaluations, names, run.plots / "held_out.png"))
+    elif evaluations:
         drawn.append(draw_returns({run.path.name: evaluations}, run.plots / "eval_returns.png"))
     metrics = run.metrics()
     if metrics:

@@ -191,3 +191,8 @@ def _notebook_line(pace: Pace) -> Callable[[], None]:
 
 
 SILENT = Reporter(quiet=True)
+
+
+def reporter_for(progress: bool, reporter: Reporter | None = None) -> Reporter:
+    """Whoever reports to a caller from Python: the one that is given, or one that shows progress if it is wanted."""
+    return reporter or (Reporter() if progress else SILENT)

@@ -30,8 +30,8 @@ from understudy.run.meta import versions
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.run import Run
 from understudy.run.rundir import RunDir
-from understudy.run.session import Run
 from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card
 from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
 from understudy.tools.parity import ExportError, Parity, Runner, measure_parity

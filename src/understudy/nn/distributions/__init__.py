@@ -95,8 +95,9 @@ class DistributionSettings(Settings):
     """log σ of a Gaussian never falls below."""
     log_std_max: float = 2.0
     """log σ of a Gaussian never rises above."""
-    clamp: Literal["hard", "returning"] = "hard"
-    """Beyond these limits log σ has no gradient (`hard`, as SAC and IQL), or one that leads back (`returning`)."""
+    clamp: Literal["hard", "returning"] = "returning"
+    """Beyond these limits log σ has only the gradient that leads back (`returning`), or none, so that what has crossed
+    one stays there (`hard`, as the code of SAC's, IQL's and CQL's authors)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -123,8 +124,6 @@ class OnPolicyDistributionSettings(DistributionSettings):
     """log σ of a Gaussian never falls below: σ of 0.001."""
     log_std_max: float = math.log(10.0)
     """log σ of a Gaussian never rises above: σ of 10."""
-    clamp: Literal["hard", "returning"] = "returning"
-    """Beyond these limits log σ has no gradient (`hard`), or one that leads back (`returning`)."""
 
 
 TANH_MEANS = ("tanh_mean_gaussian", "deterministic")

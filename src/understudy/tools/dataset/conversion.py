@@ -111,7 +111,7 @@ def _chain(recording: Recording, space: ActionSpace | None, transforms: Transfor
     for name in LEARNING:
         if name in transforms.model_fields_set:
             raise ConfigError(name, "is done while learning, not to files", do=f"Give it to the run: data.{name}=…")
-    if transforms.validation > 0:
+    if transforms.validation not in ("auto", 0):
         raise ConfigError("validation", "is held out while learning, not in files", do="Give it to the run.")
     known = space or space_of(recording)
     mended = mend(recording, transforms, known)
