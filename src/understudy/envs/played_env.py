@@ -2,7 +2,7 @@
 with the episode, its seed, the step and the action."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.envs.call_log import add_sentence, number_words
 from understudy.envs.checked_env import CheckedEnv
-from understudy.envs.gym import env_spec, make_env, observe
+from understudy.envs.gym import Env, env_spec, make_env, observe
 from understudy.envs.vector.step_timeout import StepTimeout
 
 LONGEST_EPISODE = 1_000_000
@@ -30,9 +30,16 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
 class PlayedEnv:
     """Its answers are waited for by `answered`; `max_steps` are for environments without a time limit of their own."""
 
-    def __init__(self, name: str, answered: StepTimeout, *, max_steps: int = LONGEST_EPISODE) -> None:
+    def __init__(
+        self,
+        name: str,
+        answered: StepTimeout,
+        *,
+        max_steps: int = LONGEST_EPISODE,
+        make: Callable[[str], Env] = make_env,
+    ) -> None:
         self._where, self._answered = f"environment '{name}'", answered
-        self.env = make_env(name)
+        self.env = make(name)
         self._checked = CheckedEnv(self.env, self._where)
         try:
             self.spec = env_spec(self.env, name)

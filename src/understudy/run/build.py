@@ -32,6 +32,7 @@ from understudy.run.monitor import Monitor, Monitored
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.validation import Validation
+from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
 from understudy.sources import SourceInputs, find_source
@@ -169,6 +170,8 @@ def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
         reference(config.env.reference)
     if config.wandb:
         import_wandb()
+    if config.eval_video:
+        check_filmable(config)
     spec = _checked_spec(config)
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)

@@ -40,11 +40,12 @@ from understudy.run.history import (
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
 from understudy.run.logs import EVALUATION, HELD_OUT
-from understudy.run.plots import draw_run
+from understudy.run.plots import SparinglyDrawn, draw_run
 from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Logger, OwnLogger, Sinks
+from understudy.run.video import film_evaluation
 from understudy.run.wandb_sink import open_wandb
 
 NOTE_SECONDS = 0.25
@@ -116,6 +117,7 @@ class Loop:
         self.ended = False
         """By a callback."""
         self.warned = False
+        self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
 
@@ -273,7 +275,21 @@ class Loop:
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
+
+    def _show(self, *, best: bool) -> None:
+        """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""
+        if self.drawing.due:
+            with self.drawing:
+                draw_run(self.run)
+        if self.config.eval_video:
+            try:
+                film_evaluation(self.config, self.run, self.learner.policy, best=best, between=self._heed)
+            except InterruptedRunError:  # the run ends by itself, where it always does
+                return
+            except (UnderstudyError, OSError) as error:
+                self.reporter.say(f"not filmed: {error}")
 
     def _play(self) -> Evaluation:
         """Episodes in the environment; none where there is none."""

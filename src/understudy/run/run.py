@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import predict
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.policies import load_policy
-from understudy.run.prediction import predict
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
+from understudy.run.video import LONGEST as LONGEST_FILM
+from understudy.run.video import Video, check_filmable, film
 
 
 class Curve(NamedTuple):
@@ -97,6 +99,34 @@ class Run:
             with closing(Evaluator(config, make_envs)) as evaluator:
                 return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
 
+    def video(
+        self,
+        out: Path | str = "",
+        *,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        fps: int | None = None,
+        max_steps: int = LONGEST_FILM,
+        progress: bool = True,
+        reporter: Reporter | None = None,
+    ) -> Video:
+        """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
+
+        In a notebook the result shows itself.
+        """
+        torch.set_num_threads(self.config.threads)
+        path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        check_filmable(self.config)
+        policy = self.policy(checkpoint)
+        wishes: dict[str, Any] = {"episodes": episodes, "greedy": greedy, "fps": fps, "max_steps": max_steps}
+        with reporter_for(progress, reporter).task("filming", episodes, "episodes") as advance:
+
+            def told(done: int, value: float) -> None:
+                advance(done, f"return {value:.1f}")
+
+            return film(self.config, policy, path, on_episode=told, **wishes)
+
     def curves(self, *, frame: bool = False) -> Any:
         """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
 
@@ -115,10 +145,9 @@ class Run:
 
     def __repr__(self) -> str:
         result, state = self.result, self.state
-        mean = result.get("eval/return_mean")
         why = f" ({result['stopped']})" if state == "stopped" else ""
         done = f"{self.config.algorithm}, {state}{why}, {result['updates']:,} of {self.config.updates:,} updates"
-        return f"Run('{self.path}': {done}{'' if mean is None else f', return {mean:.4g}'})"
+        return f"Run('{self.path}': {done}, {headline(result)})"
 
     def predict(
         self,
@@ -130,6 +159,11 @@ class Run:
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
         return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+
+
+def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:
+    """`Run.video` of a run directory."""
+    return (run if isinstance(run, Run) else Run(run)).video(out, **wishes)
 
 
 def _frame(curves: Mapping[str, Curve]) -> Any:

@@ -7,7 +7,7 @@ checkpoints/  latest → 000020000/, segments policy/       final and best, depl
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
 export/       as ONNX or TorchScript        stopped.json  why and where it was stopped, until it goes on
 data/         what it learns from, if that  result.json   written last: its presence means "finished"
-              was handed over in memory
+              was handed over in memory     videos/       .mp4 and .gif
 """
 
 import os
@@ -58,6 +58,7 @@ class RunDir:
         self.checkpoints = self.path / "checkpoints"
         self.policies = self.path / "policy"
         self.plots = self.path / "plots"
+        self.videos = self.path / "videos"
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod

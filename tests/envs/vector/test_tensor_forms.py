@@ -243,7 +243,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         "no simulator of tensors: it has no get_observations and no step: got Point",
     ),
     "Gymnasium's": (lambda: wrap(make_env(PENDULUM), BOX, "p"), "an environment of Gymnasium's"),
-    "no space": (lambda: wrap(Present(), 2, "p"), "not an action space: got int, expected us.Box"),
+    "no space": (lambda: wrap(Present(), 2, "p"), "actions not supported: got 2, expected Box"),
     "no bounds": (
         lambda: wrap(Present(), spaces.Box(-float("inf"), float("inf"), (2,)), "p"),
         "bounds must be finite",

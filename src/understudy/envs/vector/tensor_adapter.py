@@ -26,10 +26,9 @@ from torch import Tensor
 from understudy.core.batch import Obs
 from understudy.core.errors import CheckpointError, ConfigError, RunError, UnderstudyError
 from understudy.core.rng import simulator_seed, stream
-from understudy.core.spec import ActionSpace, Box, Discrete, Group, MultiDiscrete, Spec
+from understudy.core.spec import ActionSpace, Group, Spec, as_action_space
 from understudy.envs.call_log import CallLog
 from understudy.envs.failures import raise_failure
-from understudy.envs.gym import action_space
 from understudy.envs.vector.contract import Step, check_action, check_finite, check_groups, check_reward
 from understudy.envs.vector.tensor_answers import (
     ACTOR,
@@ -102,7 +101,7 @@ class TensorVectorEnv:
                 rows = f"{self.count} rows, one for each environment"
                 raise ConfigError(self._where, f"group '{group}'", got=f"shape {tuple(values.shape)}", expected=rows)
         groups = {group: _group(values) for group, values in self._seen.items()}
-        self._spec = Spec(groups, _accepted(action, name, self._where))
+        self._spec = Spec(groups, as_action_space(action, self._where))
         self._device = next(iter(self._seen.values())).device
         self._warned: set[str] = set()
         self._stepped = self._staggers = False
@@ -337,13 +336,3 @@ def _check_simulator(env: object, where: str) -> None:
         raise ConfigError(
             where, f"no simulator of tensors: it has no {' and no '.join(missing)}", got=type(env).__name__
         )
-
-
-def _accepted(action: Any, name: str, where: str) -> ActionSpace:
-    if isinstance(action, gymnasium.Space):
-        return action_space(action, name)
-    if not isinstance(action, (Box, Discrete, MultiDiscrete)):
-        raise ConfigError(
-            where, "not an action space", got=type(action).__name__, expected="us.Box(low, high) or a Gymnasium space"
-        )
-    return action
