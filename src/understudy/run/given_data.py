@@ -25,18 +25,21 @@ READ_AT_ONCE = (*Mending.model_fields, "columns", "action_low", "action_high")
 """Settings that have done their work once the data is kept."""
 
 
-def data_settings(data: object) -> dict[str, Any] | None:
-    """What words say the same: a path, or settings of the group `data`; None where it is experience in memory."""
-    if isinstance(data, (str, Path)):
-        return {"data.path": str(data)}
-    if isinstance(data, Mapping) and set(data) <= DataSettings.model_fields.keys():
-        return {"data": dict(data)} if data else {}
-    return None
+def is_held(data: object) -> bool:
+    """Experience in memory; not a path, and not settings of the group `data`."""
+    if data is None or isinstance(data, (str, Path)):
+        return False
+    return not (isinstance(data, Mapping) and set(data) <= DataSettings.model_fields.keys())
 
 
-def name_of_data(data: object) -> str:
-    """What a run in the default place is called by."""
-    return Path(data.name).stem if isinstance(data, Dataset) and Path(data.name).stem else "data"
+def data_words(data: object) -> dict[str, Any]:
+    """What a config says of data that was handed over."""
+    if data is None:
+        return {}
+    if is_held(data):
+        name = Path(data.name).stem if isinstance(data, Dataset) else ""
+        return {"data.path": name or DATA}
+    return {"data": data} if isinstance(data, Mapping) else {"data.path": str(data)}
 
 
 def keep_data(config: RunConfig, run: RunDir, data: Origin, space: ActionSpace | None, reporter: Reporter) -> RunConfig:
@@ -53,17 +56,20 @@ def keep_data(config: RunConfig, run: RunDir, data: Origin, space: ActionSpace |
         raise ConfigError("data", f"'{path}' lies in the run that is to be replaced", do="Choose another out=….")
     kept = {name: DataSettings.model_fields[name].get_default(call_default_factory=True) for name in READ_AT_ONCE}
     changes = {**kept, "path": str(path)}
-    stages = []
-    for number, stage in enumerate(config.stages):
-        mine = stage.data
-        if mine is not None and mine.path == settings.path:
-            if any(mine.__dict__[name] != settings.__dict__[name] for name in READ_AT_ONCE):
-                raise ConfigError(
-                    f"stages.{number}.data", "mends data in another way than the run", do="Mend it before it is given."
-                )
-            stage = stage.model_copy(update={"data": mine.model_copy(update=changes)})
-        stages.append(stage)
-    return config.model_copy(update={"data": settings.model_copy(update=changes), "stages": tuple(stages)})
+    stages = tuple(_kept_alike(stage, settings, changes, number) for number, stage in enumerate(config.stages))
+    return config.model_copy(update={"data": settings.model_copy(update=changes), "stages": stages})
+
+
+def _kept_alike(stage: RunConfig, run: DataSettings, changes: dict[str, Any], number: int) -> RunConfig:
+    """A stage that learns from the same."""
+    data = stage.data
+    if data is None or data.path != run.path:
+        return stage
+    if any(data.__dict__[name] != run.__dict__[name] for name in READ_AT_ONCE):
+        raise ConfigError(
+            f"stages.{number}.data", "mends data in another way than the run", do="Mend it before it is given."
+        )
+    return stage.model_copy(update={"data": data.model_copy(update=changes)})
 
 
 def _read(config: RunConfig, data: Origin, space: ActionSpace | None, reporter: Reporter) -> Dataset:

@@ -2,7 +2,7 @@
 vector of them. A registered id is words, and needs none of this."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Protocol, cast, final, runtime_checkable
 
@@ -18,6 +18,8 @@ from understudy.envs.gym import Env, env_spec
 from understudy.envs.vector.contract import Step, VectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
+from understudy.run.config import RunConfig, parse_config
+from understudy.run.environments import MakeEnvs
 
 EXPECTED = "an id, a gymnasium.Env, a class or function that makes one, or a vector of environments"
 
@@ -218,3 +220,47 @@ def _name_of(make: Callable[..., Any]) -> str:
     if not inspect.isfunction(make) and not inspect.ismethod(make):
         return type(make).__name__
     return "environment" if make.__name__ == "<lambda>" else make.__name__
+
+
+def own_worlds(env: object, make_envs: MakeEnvs | None) -> MakeEnvs | None:
+    """What makes environments, where they are a caller's own."""
+    if env is None or isinstance(env, (str, Mapping)):
+        return make_envs
+    if make_envs is not None:
+        raise ConfigError("env", "and make_envs were given: one of them is enough")
+    given = given_envs(env)
+    return None if isinstance(given, str) else given
+
+
+def env_words(env: object, worlds: MakeEnvs | None) -> dict[str, Any]:
+    """What a config says of an environment that was handed over."""
+    if env is None:
+        return {}
+    if isinstance(env, Mapping):
+        return {"env": env}
+    return {"env.id": worlds.name if isinstance(worlds, GivenEnvs) else given_envs(env)}
+
+
+def in_given_envs(config: RunConfig, worlds: GivenEnvs) -> RunConfig:
+    """The same where there are so many environments and no more: what plays in them is evaluated in them, too."""
+    if worlds.most is None or not config.source_needs.envs:
+        return config
+    content = config.model_dump(mode="json")
+    content["env"] |= {"shared": True}
+    content["source"] |= {"num_envs": worlds.most}
+    return parse_config(content)
+
+
+def worlds_of(config: RunConfig, env: object, make_envs: MakeEnvs | None) -> MakeEnvs | None:
+    """The same for a run that exists: one in a registered environment takes no other."""
+    own = own_worlds(env, make_envs)
+    there = None if config.env is None else config.env.id
+    if config.env is not None and config.env.simulator == "custom":
+        if isinstance(env, str):
+            raise ConfigError("env", "an id where an environment of one's own belongs", got=env, expected=there)
+        return own
+    if env is not None and (own is not None or given_envs(env) != there):
+        told = "is not the run's" if there else "was given for a run without one"
+        got = own.name if isinstance(own, GivenEnvs) else env
+        raise ConfigError("env", told, got=got, expected=there or "none")
+    return own

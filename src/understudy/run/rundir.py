@@ -79,8 +79,8 @@ class RunDir:
         write_json(self.meta_file, meta)
 
     def check_free(self, *, overwrite: bool = False, keeps_data: bool = False) -> None:
-        """Nothing is here; or, to be overwritten, at most a run. One that keeps its data may have been killed just after
-        writing it."""
+        """Nothing is here; or, to be overwritten, at most a run. One that keeps its data may have been killed just
+        after it had written that."""
         if self.config_file.is_file() and not self.path.is_symlink() and overwrite:
             return
         if self.finished:
