@@ -3,7 +3,7 @@
     python benchmarks/check_faults.py --out after.jsonl            # about ten minutes on one core
     python benchmarks/check_faults.py --sets pendulum --faults reward_negated --shares 0.03
     python benchmarks/check_faults.py --data FOLDER                # real files instead, those that are there
-    python benchmarks/check_faults.py --table before.jsonl after.jsonl > docs/check-table.md    # no check, only the table
+    python benchmarks/check_faults.py --table before.jsonl after.jsonl    # no check, only the table of docs/check.md
 
 A fault is *found* if the check says anything above a note that it does not say of the clean set, *named* if it says it
 by its name, and *failed* if the verdict is FAIL. A printed fix does *harm* if fewer rows are right after it than

@@ -180,7 +180,9 @@ def test_a_file_is_no_folder_and_an_empty_folder_is_free(tmp_path: Path) -> None
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
 def test_a_missing_package_is_told(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # what Python sees when a package is not there
-    with pytest.raises(MissingPackageError, match=r"export: ONNX needs onnx and .*pip install 'understudy-rl\[export\]'"):
+    with pytest.raises(
+        MissingPackageError, match=r"export: ONNX needs onnx and .*pip install 'understudy-rl\[export\]'"
+    ):
         write_export(explorer(), NO_FACTS, "onnx", tmp_path / "export")
     assert list(tmp_path.iterdir()) == []
     write_export(explorer(), NO_FACTS, "torchscript", tmp_path / "export")
