@@ -13,7 +13,7 @@ name, settings = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("iql/pen
 
 config = us.load_config(name, settings)
 run = us.train(config)
-observation, _ = gymnasium.make(config.env.id).reset(seed=0)
+observation, _ = gymnasium.make(config.world.id).reset(seed=0)
 
 print("learned:  ", run.result["eval/return_mean"])
 print("evaluated:", run.evaluate(episodes=5).mean)

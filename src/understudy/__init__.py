@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from understudy.data.transforms import Transforms
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
+    from understudy.nn.prediction import predict
+    from understudy.run.callbacks import Callback
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
-    from understudy.run.loop import StoppedRunError
     from understudy.run.policies import load_policy
-    from understudy.run.prediction import predict
-    from understudy.run.session import Run, resume, train
+    from understudy.run.policy_file import save_policy
+    from understudy.run.run import Curve, Run, video
+    from understudy.run.session import resume, train
+    from understudy.run.sinks import Logger
     from understudy.tools.export import export_policy
     from understudy.tools.trials import train_trial
 
@@ -42,13 +45,16 @@ HOMES = {
     "understudy.data.transforms": "Transforms",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
+    "understudy.nn.prediction": "predict",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
-    "understudy.run.loop": "StoppedRunError",
     "understudy.run.policies": "load_policy",
-    "understudy.run.prediction": "predict",
-    "understudy.run.session": "Run resume train",
+    "understudy.run.policy_file": "save_policy",
+    "understudy.run.callbacks": "Callback",
+    "understudy.run.run": "Curve Run video",
+    "understudy.run.session": "resume train",
+    "understudy.run.sinks": "Logger",
     "understudy.tools.export": "export_policy",
     "understudy.tools.trials": "train_trial",
 }
@@ -58,17 +64,19 @@ command could neither answer `--help` nor Ctrl-C."""
 __all__ = [
     "Actor",
     "Box",
+    "Callback",
+    "Curve",
     "Dataset",
     "Discrete",
     "Episode",
     "Evaluation",
+    "Logger",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
     "Run",
     "RunConfig",
     "Spec",
-    "StoppedRunError",
     "Transforms",
     "Transitions",
     "UnderstudyError",
@@ -81,10 +89,13 @@ __all__ = [
     "make_dataset",
     "normalized_score",
     "predict",
+    "ratios",
     "register_network",
     "resume",
+    "save_policy",
     "train",
     "train_trial",
+    "video",
     "write_store",
 ]
 
@@ -102,4 +113,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What is public, and nothing else."""
+    return sorted([*__all__, "__version__"])

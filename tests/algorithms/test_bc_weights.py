@@ -1,10 +1,15 @@
 """Weighted cloning: a row that weighs nothing is not there."""
 
 import numpy as np
+import pytest
 import torch
 
-from learners import start, tiny_algorithm
+from learners import source_of, start, tiny_algorithm
 from understudy import Box, Dataset, Episode
+from understudy.algorithms import find_algorithm
+from understudy.core.errors import DataError
+from understudy.core.protocols import BuildContext
+from understudy.data.experience import LoggedExperience
 
 
 def two_teachers(weights: tuple[float, float]) -> Dataset:
@@ -29,6 +34,19 @@ def mean_action(weights: tuple[float, float]) -> float:
     learner.update(200)
     action, _ = learner.algorithm.policy.act({"state": torch.zeros(1, 2)}, (), greedy=True)
     return float(action)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_weights_that_cannot_serve_are_refused_before_the_first_update(memory: str) -> None:
+    actor = {"hidden": [8], "memory": {"kind": memory}}
+    config, kind = tiny_algorithm("bc", weights="trust", actor=actor), "offline" if memory == "none" else "sequences"
+    for weights, told in (((1.0, -1.0), "row 50: cannot be a weight: got -1"), ((0.0, 0.0), "has a weight above 0")):
+        data = two_teachers(weights)
+        demand = find_algorithm("bc").build(config, BuildContext.over(LoggedExperience.of(data))).demand
+        with pytest.raises(DataError, match=rf"column 'trust'.*{told}"):
+            source_of(kind, data, demand)
+    with pytest.raises(DataError, match=r"column 'trst': no such column to weigh rows by. Did you mean 'trust'"):
+        start(tiny_algorithm("bc", weights="trst"), two_teachers((1.0, 1.0)))
 
 
 def test_the_trusted_teacher_is_cloned() -> None:

@@ -82,7 +82,7 @@ def test_a_terminal_row_ignores_its_successors_value() -> None:
         for level in (0.0, 100.0):
             learning = fresh(penalty_weight=0.0)
             learning.algorithm.target.network.trunk.layers()[-1].bias.add_(level)
-            learning.algorithm.update(replace(batch, extra={"td_valid": valid}, **flags))
+            learning.algorithm.update(replace(batch, extra={**batch.extra, "td_valid": valid}, **flags))
             found.append(weights(learning, CRITIC))
         assert torch.equal(found[0], found[1]) == terminated
 

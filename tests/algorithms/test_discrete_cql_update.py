@@ -195,3 +195,10 @@ def test_the_wrong_penalty_goes_below_zero_and_the_right_ones_do_not() -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         tiny_algorithm("discrete_cql", **settings)
+
+
+def test_where_there_is_one_action_no_penalty_is_to_pay() -> None:
+    """There is nothing that could be rated above it."""
+    for penalty in ("exact", "sampled"):
+        learning = start(tiny_algorithm("discrete_cql", penalty=penalty), random_choices(actions=1))
+        assert float(learning.update(3)["loss/penalty"]) == pytest.approx(0, abs=1e-6)

@@ -33,9 +33,14 @@ def check_close(eager: State, compiled: State) -> None:
         torch.testing.assert_close(compiled[path], leaf, rtol=1e-4, atol=1e-5, msg=f"{path} differs")
 
 
+NARROW = {"hidden": [16, 16], "distribution": {"log_std_min": -0.003, "log_std_max": 0.003}}
+"""σ is soon at its limits, where a gradient that leads back passes and no other."""
+LIMITED: dict[str, dict[str, Any]] = {name: {"actor": NARROW} for name in ("bc", "iql", "ciql", "cql")}
+
+
 @pytest.mark.parametrize("name", learning_from("offline"))
 def test_compiled_equals_eager(name: str) -> None:
-    check_close(*(state_after(name, 30, compiled=how) for how in (False, True)))
+    check_close(*(state_after(name, 30, compiled=how, **LIMITED.get(name, {})) for how in (False, True)))
 
 
 CHANGING: dict[str, Any] = {"kind": "cosine", "start": 1.0, "end": 0.5, "after": 4, "over": 10}

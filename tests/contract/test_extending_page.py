@@ -8,7 +8,6 @@ from stranger.line import Line
 
 import understudy as us
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.loop import StoppedRunError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 STRANGER = Path(__file__).parent / "stranger"
@@ -36,6 +35,5 @@ def test_environments_of_ones_own_train_and_resume_to_the_bit(tmp_path: Path) ->
     run = us.train(settings(tmp_path / "whole"), make_envs=Line)
     lazy = us.train(settings(tmp_path / "lazy", updates=1), make_envs=Line)
     assert run.result["eval/return_mean"] > -1.5 > lazy.result["eval/return_mean"]
-    with pytest.raises(StoppedRunError):
-        us.train(settings(tmp_path / "halves"), make_envs=Line, watch=lambda updates, evaluation: True)
+    us.train(settings(tmp_path / "halves"), make_envs=Line, callbacks=[lambda updates, evaluation: True])
     assert us.resume(tmp_path / "halves", make_envs=Line).metrics() == run.metrics()

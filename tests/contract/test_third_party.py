@@ -50,7 +50,6 @@ import understudy as us
 from understudy.algorithms import algorithm_names
 from understudy.run.checkpoint import newest_checkpoint
 from understudy.run.config import parse_config
-from understudy.run.loop import StoppedRunError
 folder = Path({folder!r})
 torch.set_num_threads(1)
 """
@@ -62,20 +61,14 @@ whole = us.train(settings("whole"))
 assert len(stranger.mixture.ASLEEP) == 3, "two steps at a time, and a batch is eight: three times nothing yet"
 assert whole.metrics()[-1]["env_steps"] == 2 * (30 + 3)
 assert whole.config.source_kind == "mixture"
-try:
-    us.train(settings("halves"), watch=lambda updates, evaluation: True)
-except StoppedRunError:
-    pass
+us.train(settings("halves"), callbacks=[lambda updates, evaluation: True])
 taught = us.train(settings("taught", algo={"name": "parrot", "teacher_weight": 10.0, "actor": TOWER},
                            policies={"teacher": {"path": str(folder / "whole")}}))
 assert taught.config.policies["teacher"].fingerprint
 plain = us.train(settings("plain", source={"kind": "offline", "batch_size": 8}))
 curious = us.train(played("curious"))
 assert curious.metrics()[-1]["reward/curiosity.surprise"] > 0
-try:
-    us.train(played("curious halves"), watch=lambda updates, evaluation: True)
-except StoppedRunError:
-    pass
+us.train(played("curious halves"), callbacks=[lambda updates, evaluation: True])
 """
 SECOND = """
 def same_state(one, other):

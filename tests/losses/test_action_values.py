@@ -121,6 +121,12 @@ def test_other_actions_are_legal_different_and_not_the_one_taken(count: int, mas
         assert set(others) <= allowed
 
 
+def test_a_single_action_has_no_others() -> None:
+    found = draw_others(torch.zeros(B, 1), torch.zeros(B, dtype=torch.int64), None, 3)
+    assert not found.drawn.any()
+    assert found.choices.tolist() == [1] * B
+
+
 def test_every_other_action_is_drawn_as_often() -> None:
     rows = 30_000
     keys = 2 * torch.rand(rows, A, generator=torch.Generator().manual_seed(1)) - 1

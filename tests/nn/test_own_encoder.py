@@ -72,8 +72,7 @@ def test_it_learns_is_saved_and_resumed(algorithm: str, tmp_path: Path) -> None:
     moved = differences(before, capture(learner.algorithm.networks()["policy"]))
     if algorithm != "td3bc":  # whose policy has its turn later
         assert any("network.layer.weight" in path for path in moved)
-    with pytest.raises(us.StoppedRunError):
-        us.train(half, watch=lambda updates, evaluation: True)
+    assert us.train(half, callbacks=[lambda updates, evaluation: True]).state == "stopped"
     assert us.resume(half.out).metrics() == run.metrics()
     obs, final = [[0.1, 0.2, 0.3]], us.load_policy(run.path / "policy" / "final")
     assert (run.predict(obs) == us.predict(final, obs)).all()

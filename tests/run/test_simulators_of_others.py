@@ -195,6 +195,96 @@ def test_an_episode_that_never_ends_is_told() -> None:
     assert us.evaluate_policy(some_policy_of(SHORT), SHORT, 1, seed=0, max_steps=10).lengths == (10,)
 
 
+def test_an_episode_may_be_cut_where_nothing_else_ends_it(tmp_path: Path) -> None:
+    """At the same place whoever makes the environments, and later ends are not waited for."""
+    for play in (us.evaluate_policy, evaluate_in_vector_env):
+        name = ENDLESS if play is us.evaluate_policy else LocalVectorEnv(ENDLESS, 2)
+        short, long = (play(some_policy(), name, 2, 0, cut_after=cut) for cut in (3, 8))  # type: ignore[arg-type]
+        assert short.lengths == (3, 3)
+        assert long.lengths == (8, 8)
+        assert all(0 < less < more for less, more in zip(short.returns, long.returns, strict=True))
+    assert us.evaluate_policy(some_policy(), DRAWING, 1, 0, cut_after=9).lengths == (5,), "its own limit comes first"
+    env = {"id": ENDLESS, "simulator": "gymnasium"}
+    run = us.train(
+        parse_config(short_settings("ppo", tmp_path / "run", env=env, updates=1, eval_episodes=2, eval_max_steps=6))
+    )
+    assert run.evaluations()[-1]["lengths"] == [6, 6]
+    assert run.evaluate(3).lengths == (6, 6, 6)
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_simulator_is_made_once_for_all_evaluations_and_closed_at_the_end(given: str, tmp_path: Path) -> None:
+    """Each begins from the same start states: the greedy policy is another one each time, so the lengths tell."""
+    made: list[Counted] = []
+
+    def counting(count: int) -> VectorEnv:
+        made.append(Counted(GIVEN[given](count)))
+        return made[-1]
+
+    env = {"id": DRAWING, "simulator": "custom"}
+    changes = {"updates": 4, "source": {"num_envs": 3, "rollout_length": 7}, "eval_every": 1, "eval_episodes": 2}
+    run = us.train(parse_config(short_settings("ppo", tmp_path / "run", env=env, **changes)), make_envs=counting)
+    assert [world.count for world in made] == [3, 2], "rollouts, and four evaluations"
+    assert [world.closed for world in made] == [1, 1]
+    assert len({tuple(line["returns"]) for line in run.evaluations()}) == 1, "rewards are drawn, whatever is done"
+
+
+def test_a_simulator_that_cannot_begin_anew_is_made_for_each_evaluation(tmp_path: Path) -> None:
+    made = []
+
+    def make(count: int) -> VectorEnv:
+        made.append(Counted(TensorVectorEnv(DrawingBatch(count), BOX, "Drawing")))
+        return made[-1].world
+
+    env = {"id": DRAWING, "simulator": "custom"}
+    changes = {"updates": 3, "source": {"num_envs": 3, "rollout_length": 7}, "eval_every": 1}
+    run = us.train(parse_config(short_settings("ppo", tmp_path / "run", env=env, **changes)), make_envs=make)
+    assert len(made) == 4
+    assert len({tuple(line["returns"]) for line in run.evaluations()}) == 1, "built from the same draws"
+
+
+class Counted:
+    """A world that counts how often it is closed."""
+
+    def __init__(self, world: VectorEnv) -> None:
+        self.world, self.count, self.spec, self.closed = world, world.count, world.spec, 0
+
+    def reset(self, seed: int) -> Obs:
+        return self.world.reset(seed)
+
+    def step(self, action: Tensor) -> Step:
+        return self.world.step(action)
+
+    def close(self) -> None:
+        self.closed += 1
+        self.world.close()
+
+
+def test_a_run_is_saved_before_it_is_evaluated(tmp_path: Path) -> None:
+    """An evaluation that kills the process costs nothing that was learned, and is played again."""
+    out = tmp_path / "run"
+    seen: list[list[int]] = []
+
+    class Watched(DrawingBatch):
+        def restart(self, seed: int) -> None:
+            if self.num_envs == 2:  # evaluations
+                seen.append(list_checkpoints(out / "checkpoints"))
+            super().restart(seed)
+
+    def watched(count: int) -> VectorEnv:
+        batch = Watched(count)
+        return TensorVectorEnv(batch, BOX, "Drawing", restart=batch.restart)
+
+    env = {"id": DRAWING, "simulator": "custom"}
+    beats = {"updates": 4, "eval_every": 2, "save_every": 2, "eval_episodes": 2, "keep_checkpoints": 9}
+    source = {"num_envs": 3, "rollout_length": 7}
+    run = us.train(parse_config(short_settings("ppo", out, env=env, source=source, **beats)), make_envs=watched)
+    assert seen == [[2], [2, 4]]
+    best = max(run.evaluations(), key=lambda line: line["eval/return_mean"])["updates"]
+    told = load_checkpoint(out / "checkpoints", 4).facts["history"]
+    assert (told["best"]["updates"], told["logs"]["eval.jsonl"]["lines"]) == (best, 2), "and told what it found"
+
+
 def some_policy_of(env: str) -> us.Actor:
     spec = LocalVectorEnv(env, 1).spec
     return us.Actor(spec, ActorSettings(hidden=(8,)), stream(0, "init"))

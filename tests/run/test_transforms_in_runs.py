@@ -12,7 +12,7 @@ import understudy as us
 from understudy.core.errors import ConfigError
 from understudy.data.stores.store import write_store
 from understudy.run.build import build_learner
-from understudy.run.validation import validation_error
+from understudy.run.validation import action_error
 from worlds import PENDULUM_RECIPE, random_dataset, real_data, tiny_config
 
 
@@ -46,17 +46,17 @@ def test_held_out_episodes_are_measured_and_not_learned_from(tmp_path: Path) -> 
     together = sorted([*learner.data["main"].recorded.returns(), *learner.data["main"].held_out[0].returns()])
     assert together == sorted(us.make_dataset(us.Recipe.parse(PENDULUM_RECIPE)).returns())
     run = trained(tmp_path / "x", validation=0.5)
-    assert [line["eval/validation_error"] > 0 for line in run.evaluations()] == [True, True]
+    assert [line["eval/action_error"] > 0 for line in run.evaluations()] == [True, True]
 
 
-def test_the_validation_error_is_the_mean_square_in_policy_units(tmp_path: Path) -> None:
+def test_the_action_error_is_the_mean_square_in_policy_units(tmp_path: Path) -> None:
     run = trained(tmp_path / "x")
     dataset = us.make_dataset(us.Recipe.parse(PENDULUM_RECIPE))
     policy = run.policy()
     first = [slot for slot in range(dataset.steps + dataset.episodes) if (slot + 1) % 201]
     actions = us.predict(policy, dataset.observations["state"][first].numpy())
     expected = np.mean(((actions - dataset.actions.numpy()) / 2.0) ** 2, dtype=np.float64)
-    assert validation_error(policy, dataset) == pytest.approx(expected, rel=1e-6)
+    assert action_error(policy, dataset) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_chain_is_kept_with_the_policy(tmp_path: Path) -> None:

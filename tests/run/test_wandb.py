@@ -28,7 +28,7 @@ from understudy.run.progress import Reporter
 def watch(updates, evaluation):
     if [str(updates)] == sys.argv[2:]:
         os.kill(os.getpid(), signal.SIGKILL)
-us.train(sys.argv[1], reporter=Reporter(), watch=watch)
+us.train(sys.argv[1], reporter=Reporter(), callbacks=[watch])
 """
 """Train a config in a process of its own; with a second word it kills itself at that update's evaluation."""
 
@@ -80,8 +80,7 @@ def test_every_number_arrives_and_none_changes(algorithm: str, tmp_path: Path) -
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_resumed_run_goes_on_in_the_same_wandb_run(algorithm: str, tmp_path: Path) -> None:
-    with pytest.raises(us.StoppedRunError):
-        us.train(short(algorithm, tmp_path / "run", wandb="house"), watch=lambda updates, evaluation: updates == 6)
+    us.train(short(algorithm, tmp_path / "run", wandb="house"), callbacks=[lambda updates, evaluation: updates == 6])
     run = us.resume(tmp_path / "run")
     before, after = sorted(offline_runs(run.path), key=lambda file: history(file)[0])
     assert preflight(before)[:3] == preflight(after)[:3]

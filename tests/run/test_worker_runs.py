@@ -15,7 +15,6 @@ import understudy as us
 from processes import all_gone, children
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import parse_config
-from understudy.run.loop import StoppedRunError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc")
 
@@ -44,8 +43,7 @@ def test_any_number_of_workers_gives_the_same_run(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_another_number(tmp_path: Path) -> None:
     whole = us.train(parse_config(settings(tmp_path / "whole", 1)))
     run = tmp_path / "run"
-    with pytest.raises(StoppedRunError):
-        us.train(parse_config(settings(run, 2)), watch=lambda updates, _: updates == 6)
+    us.train(parse_config(settings(run, 2)), callbacks=[lambda updates, _: updates == 6])
     file = run / "config.yaml"
     assert "workers: 2" in file.read_text()
     file.write_text(file.read_text().replace("workers: 2", "workers: 3"))
@@ -83,7 +81,7 @@ def test_a_killed_process_ends_the_run_and_the_run_is_kept(tmp_path: Path) -> No
         return False
 
     with pytest.raises(RunError, match=r"the process of environments 1 to 2 is gone \(SIGKILL\)"):
-        us.train(parse_config(settings(tmp_path / "run", 2, save_every=1)), watch=kill)
+        us.train(parse_config(settings(tmp_path / "run", 2, save_every=1)), callbacks=[kill])
     assert children() == []
     us.resume(tmp_path / "run")
     assert us.Run(tmp_path / "run").result["updates"] == 12

@@ -249,7 +249,7 @@ def test_a_policy_is_only_followed_through_continuous_actions(provider: str) -> 
     [
         ([1.0] * 119 + [float("nan")], "row 119: cannot be a weight"),
         ([1.0] * 119 + [-1.0], "row 119: cannot be a weight"),
-        ([0.0] * 120, "no row has a weight above 0"),
+        ([0.0] * 120, "has a weight above 0"),
         (torch.ones(120, 2), "one number per step"),
     ],
 )

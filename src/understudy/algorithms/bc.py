@@ -56,8 +56,8 @@ class BC:
 
     @property
     def demand(self) -> Demand:
-        masks = ("mask",) if self.policy.spec.masked else ()
-        return Demand((*masks, self.config.weights) if self.config.weights else masks)
+        masks, weights = ("mask",) if self.policy.spec.masked else (), self.config.weights
+        return Demand((*masks, weights) if weights else masks, weights=weights)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy}

@@ -63,13 +63,14 @@ from understudy.parts.cloning import ClonedPolicy
 from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_idle
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
 from understudy.parts.networks import NetworkBuilder, adam_for
-from understudy.parts.optim import ActorCriticSettings, Adam, OptimizerSettings
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 from understudy.parts.target import Target
+from understudy.parts.value_learning import ValueLearningSettings
 
 
-class Config(WeightingSettings, ActorCriticSettings):
+class Config(WeightingSettings, ValueLearningSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
 
     name: Literal["ciql"] = "ciql"
@@ -97,12 +98,6 @@ class Config(WeightingSettings, ActorCriticSettings):
     """Updates for which π stands still while V and Q learn."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    n_step: int = Field(1, ge=1)
-    """Rewards summed before bootstrapping."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target critics move at each update."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
     """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
     value_learning_rate: float = Field(3e-4, gt=0)
@@ -112,7 +107,7 @@ class Config(WeightingSettings, ActorCriticSettings):
     actor: ActorSettings = ActorSettings()
     """The policy network."""
     critic: CriticSettings = CriticSettings()
-    """Both critics and the value network."""
+    """The critics and the value network."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -227,7 +222,7 @@ def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
     refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
     builder = NetworkBuilder.of(context)
-    critic = builder.critic(config.critic)
+    critic = builder.critic(config.critic, members=config.critics)
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return CIQL(
         config,

@@ -41,11 +41,12 @@ from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.perception import Seen
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import ActorCriticSettings, Adam
+from understudy.parts.optim import Adam
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import TanhGaussianActorSettings, values_of_many
 from understudy.parts.target import Target
 from understudy.parts.temperature import Multiplier, Temperature
+from understudy.parts.value_learning import ValueLearningSettings
 
 
 class PolicySettings(TanhGaussianActorSettings):
@@ -56,13 +57,13 @@ class PolicySettings(TanhGaussianActorSettings):
 
 
 class CQLCriticSettings(CriticSettings):
-    """The shape of both critics."""
+    """The shape of the critics."""
 
     hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
 
 
-class Config(ActorCriticSettings):
+class Config(ValueLearningSettings):
     """Conservative Q-learning, continuous actions."""
 
     name: Literal["cql"] = "cql"
@@ -97,10 +98,6 @@ class Config(ActorCriticSettings):
     """Subtract η·log π(ã'|s') from the next value, as SAC does."""
     warm_start: int = Field(0, ge=0)
     """In so many updates at first the actor clones the data, by likelihood alone."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target critics move at each update."""
     actor_learning_rate: float = Field(3e-5, gt=0)
     """Adam's step size for π."""
     entropy_weight: float = Field(1.0, gt=0)
@@ -112,7 +109,7 @@ class Config(ActorCriticSettings):
     actor: PolicySettings = PolicySettings()
     """The policy network."""
     critic: CQLCriticSettings = CQLCriticSettings()
-    """Both critics."""
+    """The critics."""
 
     @model_validator(mode="after")
     def _check(self) -> "Config":
@@ -143,7 +140,7 @@ class CQL:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid",), gamma=self.config.gamma)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
@@ -162,7 +159,7 @@ class CQL:
             features, next_features = self.policy.features(states).chunk(2)
             next_value = self._next_value(next_features, seen_next.by(self.target.network))
             sampled, log_density = self.proposals.draw(features, next_features, config.sampled_actions)
-        target = bootstrap_target(data.reward, config.gamma, data.terminated, next_value)
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
 
         values = values_of_many(self.critic, seen.by(self.critic), torch.cat([data.action.unsqueeze(0), sampled]))
         q, q_sampled = values[:, 0], values[:, 1:]
@@ -230,7 +227,7 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> CQL:
     builder, device, seed = NetworkBuilder.of(context), context.device, context.seed
-    critic = builder.q_ensemble(config.critic)
+    critic = builder.q_ensemble(config.critic, members=config.critics)
     policy = builder.actor(config.actor, critic=critic)
     return CQL(
         config,

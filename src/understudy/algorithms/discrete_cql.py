@@ -56,11 +56,12 @@ from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.advantage_weighting import warn_if_known_to_be_wrong
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import ActorCriticSettings, Adam
+from understudy.parts.optim import Adam
 from understudy.parts.target import Target
+from understudy.parts.value_learning import ValueLearningSettings
 
 
-class Config(ActorCriticSettings):
+class Config(ValueLearningSettings):
     """Conservative Q-learning for discrete actions."""
 
     name: Literal["discrete_cql"] = "discrete_cql"
@@ -87,12 +88,6 @@ class Config(ActorCriticSettings):
     """κ of `huber` and `quantile`: larger differences count linearly."""
     quantiles: Count = Field(200, ge=2)
     """M of `quantile`, for each action."""
-    critics: Count = 2
-    """How many, learning side by side."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    n_step: int = Field(1, ge=1)
-    """Rewards summed before bootstrapping."""
     polyak: float = Field(0.005, gt=0, le=1)
     """Share of the way the target critics move when they do; 1 with a large `target_every` makes hard targets."""
     target_every: int = Field(1, ge=1)

@@ -40,7 +40,6 @@ from understudy.losses.selection import row_factors
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
 from understudy.nn.actor import ActorSettings
 from understudy.nn.committee import Combination, Committee, CommitteeCriticSettings, CommitteeSettings
-from understudy.nn.distributions import DistributionSettings
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
 from understudy.parts.cloning import ClonedPolicy, CloningSettings, CloningWeight, believed, cloning_distance
@@ -67,7 +66,7 @@ class Config(TD3Settings):
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
     critics: Count = 2
-    """Critics of each branch."""
+    """Of each branch; the smallest of their values counts where one is needed."""
     entropy_weight: float = Field(0.0, ge=0)
     """η of `sac_bc`: the price of entropy, in units of reward."""
     actor: BranchShape = BranchShape()
@@ -81,6 +80,8 @@ class Config(TD3Settings):
             raise ValueError("cloning.kind=kl needs a policy with a density: use base=sac_bc")
         if self.base == "td3bc" and self.entropy_weight > 0:
             raise ValueError("entropy_weight needs a policy with a density: use base=sac_bc")
+        if self.base == "td3bc" and self.actor.sigma != BranchShape().sigma:
+            raise ValueError("actor.sigma needs a policy with a density: use base=sac_bc")
         adaptive = self.cloning.adaptive
         if self.base == "td3bc" and adaptive is not None and adaptive.target <= 0:
             raise ValueError(f"cloning.adaptive.target={adaptive.target} can never be reached: distances are above 0")
@@ -100,7 +101,7 @@ class IACT:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid",), gamma=self.config.gamma, weighed=True)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, weighed=True)
 
     def concerns(self, rewards: Tensor) -> list[str]:
         """Rare rewards do not go with every setting."""
@@ -146,7 +147,7 @@ class IACT:
         lessons = {}
         for name, branch in self.branches.items():
             value = branch.next_value(seen_next)
-            target = bootstrap_target(data.reward, self.config.gamma, data.terminated, value)
+            target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, value)
             proposal = branch.propose(seen) if actors else None
             lessons[name] = Lesson(branch, branch.critic(seen.by(branch.critic), data.action), target, proposal)
         return seen, lessons
@@ -208,8 +209,7 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> IACT:
-    kind = "deterministic" if config.base == "td3bc" else "tanh_gaussian"
-    shape = ActorSettings(**dict(config.actor), distribution=DistributionSettings(kind=kind))
+    shape = config.actor.actor("deterministic" if config.base == "td3bc" else "tanh_gaussian")
     builder = NetworkBuilder.of(context)
     branches = {
         "a": _branch(config, shape, context, builder),
@@ -224,7 +224,7 @@ def build(config: Config, context: BuildContext) -> IACT:
 
 
 def _branch(config: Config, shape: ActorSettings, context: BuildContext, builder: NetworkBuilder) -> Branch:
-    networks = build_td3(config, shape, config.critic, context, builder, members=config.critics)
+    networks = build_td3(config, shape, config.critic, context, builder)
     tether = CloningWeight.of(config.cloning, context.device)
     if config.base == "sac_bc":
         return soft_branch(networks, tether, builder.seed, config.entropy_weight)

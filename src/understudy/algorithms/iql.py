@@ -16,9 +16,9 @@ actions have probability 0. V and Q need none: they are only asked about actions
 A and y use V *after* its step, as the authors' JAX code does (CORL and d3rlpy use V before it; same fixed point).
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
-dropped from the data; n-step returns are offered. Defaults are the paper's for locomotion, except that rewards are
-scaled only if the run asks for it (data.reward) and observations are normalised unless it asks not to. The settings of
-ω stand in parts.advantage_weighting.
+dropped from the data; n-step returns and other numbers of critics are offered. Defaults are the paper's for locomotion,
+except that rewards are scaled only if the run asks for it (data.reward) and observations are normalised unless it asks
+not to. The settings of ω stand in parts.advantage_weighting.
 """
 
 from dataclasses import dataclass
@@ -46,23 +46,18 @@ from understudy.parts.advantage_weighting import (
     warn_if_known_to_be_wrong,
 )
 from understudy.parts.networks import NetworkBuilder, adam_for
-from understudy.parts.optim import ActorCriticSettings, Adam, OptimizerSettings
+from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.target import Target
+from understudy.parts.value_learning import ValueLearningSettings
 
 
-class Config(WeightingSettings, ActorCriticSettings):
+class Config(WeightingSettings, ValueLearningSettings):
     """Implicit Q-learning."""
 
     name: Literal["iql"] = "iql"
     """The algorithm."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    n_step: int = Field(1, ge=1)
-    """Rewards summed before bootstrapping."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target critics move at each update."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
     """Its kind, weight decay, gradient clipping and schedule: to 0 over the run's `updates`, as the authors."""
     value_learning_rate: float = Field(3e-4, gt=0)
@@ -72,7 +67,7 @@ class Config(WeightingSettings, ActorCriticSettings):
     actor: ActorSettings = ActorSettings()
     """The policy network."""
     critic: CriticSettings = CriticSettings()
-    """Both critics and the value network."""
+    """The critics and the value network."""
     critic_input: Literal["heads", "onehot"] = "heads"
     """Of discrete critics: an output for each action, or the action as a further input, as others have it."""
 
@@ -139,7 +134,7 @@ def needs(config: Config) -> Needs:
 def build(config: Config, context: BuildContext) -> IQL:
     warn_if_known_to_be_wrong(config)
     builder = NetworkBuilder.of(context)
-    critic = builder.critic(config.critic, one_hot=config.critic_input == "onehot")
+    critic = builder.critic(config.critic, members=config.critics, one_hot=config.critic_input == "onehot")
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return IQL(
         config,

@@ -17,7 +17,8 @@ and every `policy_delay`-th also, in this order:
 Differs from the paper in: the last step of a truncated episode has no next action and is learned from without d'
 (the authors drop the row), rows whose successor is unknown (`td_valid` false) are left out of L_Q; layer normalisation
 sits before the ReLU, not after; the target actor follows the actor after its step, not before; observations are
-normalised unless the run asks not to (data.normalize_observations). Continuous actions only.
+normalised unless the run asks not to (data.normalize_observations). With n-step returns a' is the action after the last
+of the n steps. Continuous actions only.
 """
 
 from collections.abc import Callable
@@ -58,16 +59,18 @@ class PolicySettings(DeterministicActorSettings):
     hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
-    """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default` or `orthogonal`."""
+    """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default`, `orthogonal`,
+    `xavier_output`."""
 
 
 class CriticSettings(TD3CriticSettings):
-    """The shape of both critics."""
+    """The shape of the critics."""
 
     hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
-    """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default` or `orthogonal`."""
+    """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default`, `orthogonal`,
+    `xavier_output`."""
     layer_norm: bool = True
     """Layer normalisation after each hidden layer: what keeps values of unseen actions from exploding."""
 
@@ -82,7 +85,7 @@ class Config(TD3Settings):
     critic_penalty: float = Field(0.01, ge=0)
     """β₂: price of the target action's distance to the data's next action, in units of reward. 0 to 0.5."""
     policy_critic: Literal["min", "first"] = "min"
-    """What the policy climbs: the smaller of both critics, or the first one, as TD3+BC does."""
+    """What the policy climbs: the smallest of the critics, or the first one, as TD3+BC does."""
     normalize_q: bool = True
     """λ = 1/mean|Q|, so that β₁ does not depend on the units of rewards; otherwise 1."""
     actor_learning_rate: float = Field(1e-3, gt=0)
@@ -92,7 +95,7 @@ class Config(TD3Settings):
     actor: PolicySettings = PolicySettings()
     """The policy network."""
     critic: CriticSettings = CriticSettings()
-    """Both critics."""
+    """The critics."""
 
 
 @final
@@ -111,7 +114,8 @@ class ReBRAC:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "next_action", "next_action_valid"), gamma=self.config.gamma)
+        columns = ("td_valid", "discount", "next_action", "next_action_valid")
+        return Demand(columns, self.config.n_step, self.config.gamma)
 
     def networks(self) -> dict[str, nn.Module]:
         return {
@@ -132,7 +136,7 @@ class ReBRAC:
         return self.update_all if due else self.update_critics
 
     def update_critics(self, data: Transitions) -> Metrics:
-        """One gradient step of both critics."""
+        """One gradient step of the critics."""
         config = self.config
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         next_action, next_value = smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)
@@ -141,7 +145,7 @@ class ReBRAC:
             data.extra["next_action_valid"],
         )
         backup = penalised_value(next_value, distance, config.critic_penalty, known)
-        target = bootstrap_target(data.reward, config.gamma, data.terminated, backup)
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, backup)
         q = self.critic(seen.by(self.critic), data.action)
         loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)

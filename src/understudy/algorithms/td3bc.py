@@ -14,7 +14,8 @@ and every `policy_delay`-th also, in this order:
     Q̄   ← Q̄ + τ_polyak·(Q − Q̄),  π̄ ← π̄ + τ_polyak·(π − π̄)            → parts.target.Target.follow
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
-dropped from the data. Defaults are the paper's. Continuous actions only.
+dropped from the data; n-step returns and other numbers of critics are offered. Defaults are the paper's. Continuous
+actions only.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ class Config(TD3Settings):
     actor: DeterministicActorSettings = DeterministicActorSettings()
     """The policy network."""
     critic: TD3CriticSettings = TD3CriticSettings()
-    """Both critics."""
+    """The critics."""
 
 
 @final
@@ -75,7 +76,7 @@ class TD3BC:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid",), gamma=self.config.gamma)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
 
     def networks(self) -> dict[str, nn.Module]:
         return {
@@ -96,10 +97,10 @@ class TD3BC:
         return self.update_all if due else self.update_critics
 
     def update_critics(self, data: Transitions) -> Metrics:
-        """One gradient step of both critics."""
+        """One gradient step of the critics."""
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         _, next_value = smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)
-        target = bootstrap_target(data.reward, self.config.gamma, data.terminated, next_value)
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         q = self.critic(seen.by(self.critic), data.action)
         loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(loss, self.config.critic_learning_rate)

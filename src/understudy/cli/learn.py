@@ -25,17 +25,25 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def train(config: ConfigName, overrides: Overrides = None, quiet: Quiet = False) -> None:
+def train(
+    config: ConfigName,
+    overrides: Overrides = None,
+    quiet: Quiet = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
+) -> None:
     """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
+    from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
     resolved = load_config(config, overrides or [])
+    if not overwrite and not names_place(config, [override.partition("=")[0] for override in overrides or []]):
+        resolved = in_free_place(resolved, reporter.say)
     out = Path(resolved.out)
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
-        run = start(resolved, reporter=reporter)
+        run = start(resolved, reporter=reporter, overwrite=overwrite)
     _summarise(run.path, run.result, quiet)
 
 
@@ -62,6 +70,7 @@ def evaluate(
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
+    env: Annotated[str | None, typer.Option("--env", help="Play in this environment instead of the run's.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -69,11 +78,11 @@ def evaluate(
     import json
 
     from understudy.run.progress import Reporter
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
-        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter)
+        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env)
     if as_json:
         print(json.dumps(result.to_json()))
         return
@@ -82,6 +91,8 @@ def evaluate(
         print(f"episode {number:>3}  return {value:>10.2f}  length {length:>5}")
     score = "" if result.score is None else f"  score {result.score:.2f}"
     print(f"mean return {result.mean:.2f}  (95 % interval {low:.2f} to {high:.2f}){score}")
+    for line in result.notes():
+        print(line)
 
 
 def predict(
@@ -100,7 +111,7 @@ def predict(
 
     from understudy.core.files import write_bytes
     from understudy.data.stores.npy import read_array
-    from understudy.run.session import Run
+    from understudy.run.run import Run
 
     actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
@@ -181,8 +192,17 @@ def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:
     for sentence in result.get("lost", []):  # even if quiet: nobody may have been told
         print(f"lost: {sentence}", file=sys.stderr)
     if not quiet:
-        print(f"finished: mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes")
-        print(f"run: {path}  curve: {path / 'plots' / 'eval_returns.png'}")
+        print(f"finished: {_outcome(result)}")
+        curves = [path / "plots" / name for name in ("eval_returns.png", "held_out.png", "losses.png")]
+        print(f"run: {path}  curve: {next((curve for curve in curves if curve.exists()), 'none')}")
+
+
+def _outcome(result: dict[str, Any]) -> str:
+    if "eval/return_mean" in result:
+        return f"mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"
+    if "eval/action_error" in result:
+        return f"action error {result['eval/action_error']:.4g} on held-out episodes"
+    return "not evaluated, so there is no best policy, only the last"
 
 
 def _port(port: dict[str, object]) -> str:

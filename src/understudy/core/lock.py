@@ -6,11 +6,14 @@ dead parent held. So every process that Python forks lets go of them, whoever fo
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from understudy.core.errors import UnderstudyError
 
 LOCK = ".lock"
+ATTEMPTS, PAUSE = 5, 0.02
+"""Who only asks whether a folder is held holds its lock for an instant: a writer tries again."""
 _held: set[int] = set()
 """Handles of the locks this process holds, or is about to."""
 
@@ -58,7 +61,7 @@ def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: st
     handle = _open(folder / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_patiently(handle)
         except OSError as error:
             holder = os.read(handle, 64).decode(errors="replace").strip()
             told = f"another process{f' (pid {holder})' if holder else ''} is writing it"
@@ -70,6 +73,34 @@ def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: st
         release(handle)
         raise
     return handle
+
+
+def _lock_patiently(handle: int) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(PAUSE)
+
+
+def is_locked(folder: Path) -> bool:
+    """Somebody holds the lock of a folder."""
+    try:
+        handle = _open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        release(handle)
+    return False
 
 
 def _open(path: Path, flags: int) -> int:

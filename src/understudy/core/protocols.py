@@ -81,6 +81,8 @@ class Demand:
     gamma: float = 0.99
     weighed: bool = False
     """It uses importance weights of rows (column `importance`) where there are any."""
+    weights: str = ""
+    """Which of `columns` says how much a row counts, if one does: it must be able to."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Roles:
 
     data: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
+    plays: bool = False
+    """Somebody plays in environments."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def check_action_bounds(actions: Array, space: ActionSpace, where: str) -> None:
     if outside.any():
         raise DataError(
             where,
-            f"{int(outside.sum())} of {len(actions)} actions lie outside the action space",
+            f"{int(outside.sum())} of {len(actions)} actions lie outside the action space, the first in row "
+            f"{int(outside.argmax())}",
             got=f"up to {np.abs(actions).max():g}",
             expected=f"{space.low} to {space.high}",
             do="Choose: actions=clip cuts them to the bounds; actions_from=[low, high] maps the range they were "

@@ -19,12 +19,13 @@ from torch import Tensor
 from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError, did_you_mean
 from understudy.core.protocols import Demand, Moments
-from understudy.core.spec import ActionSpace, Spec
+from understudy.core.spec import GivenSpace, Spec, as_action_space
+from understudy.core.wording import counted
 from understudy.data.assemble import check_action_bounds, check_same, join, join_masks, join_slots, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
-from understudy.data.recording import Recording
+from understudy.data.recording import NO_REWARDS, Recording
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
@@ -61,6 +62,7 @@ class Dataset:
         extra: Mapping[str, Tensor] | None = None,
         fingerprint: str | None = None,
         pager: Pager | None = None,
+        has_rewards: bool = True,
     ) -> None:
         self.spec = spec
         self.observations = dict(observations)
@@ -72,6 +74,8 @@ class Dataset:
         """Further columns, a row per step."""
         self.index = index
         self.name = name
+        self.has_rewards = has_rewards
+        """Rewards were recorded; otherwise they read as 0, and there is only imitation to be learned."""
         self.env = env
         """The environment it says it came from: a word to show and to write down, no part of the content."""
         self._pager = pager
@@ -94,16 +98,18 @@ class Dataset:
     def from_episodes(
         cls,
         episodes: Iterable[Episode],
-        action_space: ActionSpace,
+        action_space: GivenSpace,
         *,
         name: str = "episodes",
         env: str = "",
         precision: Precision = "float32",
+        has_rewards: bool = True,
     ) -> "Dataset":
         """Check every episode and lay them out as columns."""
         where = f"dataset '{name}'"
+        space = as_action_space(action_space, where)
         checked = [
-            check_episode(episode, f"{where}, episode {number}", action_space, precision)
+            check_episode(episode, f"{where}, episode {number}", space, precision)
             for number, episode in enumerate(episodes)
         ]
         if not checked:
@@ -111,8 +117,8 @@ class Dataset:
         for number, episode in enumerate(checked):
             check_same(episode, checked[0], f"{where}, episode {number}")
         actions = np.concatenate([episode.actions for episode in checked])
-        check_action_bounds(actions, action_space, where)
-        spec = spec_of_episode(checked[0], action_space)
+        check_action_bounds(actions, space, where)
+        spec = spec_of_episode(checked[0], space)
         return cls(
             spec,
             {group: join_slots(checked, group) for group in spec.observation},
@@ -123,6 +129,7 @@ class Dataset:
             env=env,
             mask=join_masks(checked),
             extra={column: join([episode.extra[column] for episode in checked]) for column in checked[0].extra},
+            has_rewards=has_rewards,
         )
 
     @property
@@ -132,6 +139,13 @@ class Dataset:
     @property
     def episodes(self) -> int:
         return len(self.index.lengths)
+
+    def __repr__(self) -> str:
+        size = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
+        if self._pager is None:  # of a store larger than memory they would take their time
+            returns = self.returns()
+            size += f", return {returns.mean():.4g} ({returns.min():.4g} to {returns.max():.4g})"
+        return f"Dataset('{self.name}': {size}; {self.spec!r})"
 
     @property
     def nbytes(self) -> int:
@@ -185,7 +199,8 @@ class Dataset:
 
     def recording(self) -> Recording:
         """The same episodes as a stream."""
-        return Recording(self.name, self.steps, self._play, self.spec.action, "store", self.env)
+        facts = {} if self.has_rewards else NO_REWARDS
+        return Recording(self.name, self.steps, self._play, self.spec.action, "store", self.env, facts=facts)
 
     def _play(self) -> Iterator[Episode]:
         seen = 0
@@ -281,6 +296,7 @@ class Dataset:
             env=self.env,
             mask=None if self.mask is None else self.mask.to(device),
             extra={name: column.to(device) for name, column in self.extra.items()},
+            has_rewards=self.has_rewards,
         )
         moved._reward_map = self._reward_map
         return moved

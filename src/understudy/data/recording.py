@@ -12,6 +12,9 @@ from understudy.data.episode import Episode
 ENVIRONMENT = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 """No colon: Gymnasium imports what stands before one."""
 
+NO_REWARDS = {"rewards": "absent"}
+"""The fact of a recording in which nobody kept rewards."""
+
 
 @final
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class Recording:
     """What the reader decided or restored, in sentences."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Plain facts of the file: reference scores, recipe, author."""
+
+    @property
+    def has_rewards(self) -> bool:
+        """Somebody kept them; otherwise they are read as 0."""
+        return self.facts.get("rewards") != NO_REWARDS["rewards"]
 
     def episodes(self) -> Iterator[Episode]:
         return self.play()

@@ -24,6 +24,9 @@ from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
 
 Columns = dict[str, tuple[int, ...]]
+Share = Annotated[float, Field(ge=0, lt=1)] | Literal["auto"]
+HELD_OUT = 0.1
+"""The share of episodes that is held out where a run has no environment and nobody said how many."""
 LATE = (
     "late_rewards: the last action of an episode whose reward was never written is left out, and with it the end: such "
     "an episode counts as cut off, not as terminated."
@@ -69,8 +72,9 @@ class Choosing(Settings):
     """The share of episodes with the highest returns (0.1 is the data of 10 % BC)."""
     max_episodes: Annotated[int, Field(ge=1)] | None = None
     """At most so many episodes, drawn at random."""
-    validation: float = Field(0.0, ge=0, lt=1)
-    """The share of episodes held out: not learned from, but measured at every evaluation."""
+    validation: Share = "auto"
+    """The share of episodes held out: not learned from, but measured at every evaluation. `auto`: none with an
+    environment; without one a tenth, at least one episode."""
     choice_seed: int = Field(0, ge=0)
     """Seed of the two random choices above."""
 
@@ -203,20 +207,27 @@ def _map_actions(actions: Array, recorded: tuple[float, float], space: ActionSpa
     return mapped.astype(np.float64 if actions.dtype == np.float64 else np.float32)
 
 
-def choose(choosing: Choosing, returns: NDArray[np.float64], where: str) -> EpisodeSplit:
-    """Best first, then some of them, then those held out; ties go to the earlier episode."""
+def choose(choosing: Choosing, returns: NDArray[np.float64], where: str, *, hold_out: bool = False) -> EpisodeSplit:
+    """Best first, then some of them, then those held out; ties go to the earlier episode.
+
+    `hold_out`: a tenth is held out, at least one of several, where nothing is said of it.
+    """
     count = len(returns)
     kept = np.argsort(-returns, kind="stable")[: max(1, round(choosing.best_episodes * count))]
     rng = np.random.Generator(np.random.PCG64(derived_seed(choosing.choice_seed, "choose episodes")))
     if choosing.max_episodes is not None and choosing.max_episodes < len(kept):
         kept = rng.permutation(np.sort(kept))[: choosing.max_episodes]
     kept = np.sort(kept)
-    held = round(choosing.validation * len(kept))
-    if choosing.validation > 0 and not 0 < held < len(kept):
+    share = choosing.validation
+    if share == "auto":
+        held = min(max(1, round(HELD_OUT * len(kept))), len(kept) - 1) if hold_out else 0
+    else:
+        held = round(share * len(kept))
+    if share != "auto" and share > 0 and not 0 < held < len(kept):
         raise DataError(
             where,
             "too few episodes to hold some out",
-            got=f"{counted(len(kept), 'episode')}, validation {choosing.validation}",
+            got=f"{counted(len(kept), 'episode')}, validation {share}",
             expected="at least one on each side",
         )
     shuffled = rng.permutation(kept)

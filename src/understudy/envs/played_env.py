@@ -2,6 +2,7 @@
 with the episode, its seed, the step and the action."""
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import RunError, UnderstudyError
 from understudy.envs.call_log import add_sentence, number_words
 from understudy.envs.checked_env import CheckedEnv
-from understudy.envs.gym import env_spec, make_env, observe
+from understudy.envs.gym import Env, env_spec, make_env, observe
 from understudy.envs.vector.step_timeout import StepTimeout
 
 LONGEST_EPISODE = 1_000_000
@@ -21,7 +22,7 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
     return RunError(
         where,
         f"{label} has not ended after {steps:,} steps",
-        do="Give the environment a time limit (max_episode_steps where it is registered).",
+        do="Give the environment a time limit (max_episode_steps where it is registered), or set eval_max_steps.",
     )
 
 
@@ -29,9 +30,16 @@ def endless_episode(where: str, label: str, steps: int) -> RunError:
 class PlayedEnv:
     """Its answers are waited for by `answered`; `max_steps` are for environments without a time limit of their own."""
 
-    def __init__(self, name: str, answered: StepTimeout, *, max_steps: int = LONGEST_EPISODE) -> None:
+    def __init__(
+        self,
+        name: str,
+        answered: StepTimeout,
+        *,
+        max_steps: int = LONGEST_EPISODE,
+        make: Callable[[str], Env] = make_env,
+    ) -> None:
         self._where, self._answered = f"environment '{name}'", answered
-        self.env = make_env(name)
+        self.env = make(name)
         self._checked = CheckedEnv(self.env, self._where)
         try:
             self.spec = env_spec(self.env, name)
@@ -41,6 +49,8 @@ class PlayedEnv:
         own = self.env.spec.max_episode_steps if self.env.spec is not None else None
         self._max_steps = max(max_steps, own or 0)
         self._seed = self._steps = 0
+        self.info: Mapping[str, Any] = {}
+        """What it told beside in its last step."""
 
     def begin(self, seed: int, label: str) -> Groups:
         """The first observation of an episode, which errors call `label`."""
@@ -55,7 +65,7 @@ class PlayedEnv:
         """Observation, reward, terminated, truncated."""
         self._steps += 1
         try:
-            raw, reward, terminated, truncated, _ = self._answered.call(self._checked.step, action)
+            raw, reward, terminated, truncated, self.info = self._answered.call(self._checked.step, action)
             seen = observe(raw, self.spec, self._where)
             self._check(reward, bool(terminated or truncated))
         except UnderstudyError as error:

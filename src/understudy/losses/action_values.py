@@ -76,5 +76,6 @@ def draw_others(keys: Tensor, action: Tensor, mask: Tensor | None, count: int) -
     legal = torch.ones_like(keys, dtype=torch.bool) if mask is None else mask
     check_same_shape(keys=keys, mask=legal)
     others = legal.scatter(1, action.unsqueeze(1), False)
-    best = torch.where(others, keys, -2.0).topk(min(count, keys.shape[1] - 1), dim=1)
+    most = max(keys.shape[1] - 1, 1)  # a single action has no other: one is named, and not drawn
+    best = torch.where(others, keys, -2.0).topk(min(count, most), dim=1)
     return OtherActions(best.indices.mT, best.values.mT > -2.0, others.sum(1) + 1)

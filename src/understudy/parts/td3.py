@@ -16,8 +16,9 @@ from understudy.nn.init import Init
 from understudy.nn.perception import Seen
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
-from understudy.parts.optim import ActorCriticSettings, Adam
+from understudy.parts.optim import Adam
 from understudy.parts.target import Target
+from understudy.parts.value_learning import ValueLearningSettings
 
 
 class DeterministicSettings(DistributionSettings):
@@ -33,25 +34,21 @@ class DeterministicActorSettings(ActorSettings):
     distribution: DeterministicSettings = DeterministicSettings()
     """`deterministic`: a = tanh(f(s))."""
     init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear, as the authors), `orthogonal`, `small_output` or `xavier_output`."""
 
 
 class TD3CriticSettings(CriticSettings):
-    """What both critics see, and their shape."""
+    """What the critics see, and their shape."""
 
     init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear, as the authors), `orthogonal`, `small_output` or `xavier_output`."""
 
 
-class TD3Settings(ActorCriticSettings):
+class TD3Settings(ValueLearningSettings):
     """What every kind of TD3 has."""
 
     name: str = ""
     """The algorithm."""
-    gamma: float = Field(0.99, ge=0, le=1)
-    """Discount per environment step."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target networks move whenever they move."""
     policy_delay: int = Field(2, ge=1)
     """Updates of the critics for each update of the policy and of all targets."""
     target_noise: float = Field(0.2, ge=0)
@@ -98,11 +95,9 @@ def build_td3(
     critic: CriticSettings,
     context: BuildContext,
     builder: NetworkBuilder,
-    *,
-    members: int = 2,
 ) -> TD3Networks:
     """Fresh networks, their targets and optimisers, and noise."""
-    critics = builder.q_ensemble(critic, members=members)
+    critics = builder.q_ensemble(critic, members=settings.critics)
     policy = builder.actor(actor, critic=critics)
     return TD3Networks(
         policy,

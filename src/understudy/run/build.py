@@ -32,6 +32,7 @@ from understudy.run.monitor import Monitor, Monitored
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.validation import Validation
+from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
 from understudy.sources import SourceInputs, find_source
@@ -69,9 +70,12 @@ def _load(
     """The run's datasets by role, each of which fits its environment."""
     found = {}
     for role, settings in config.data_by_role.items():
-        prepared = ready[role] if role in ready else resolve_dataset(settings, config.env.id, reporter, seen)
-        if seen is not None and role == MAIN:
-            check_fits(prepared.train.spec, prepared.train.name, seen, config.env.id)
+        env_id = None if config.env is None else config.env.id
+        prepared = ready[role] if role in ready else resolve_dataset(settings, env_id, reporter, seen)
+        if role == MAIN and config.env is None:
+            check_actions(prepared.train.spec, f"dataset '{prepared.train.name}'", config)
+        elif seen is not None and role == MAIN:
+            check_fits(prepared.train.spec, prepared.train.name, seen, config.world.id)
             _warn_of_terminals(prepared.train, config, reporter)
         held_out = () if prepared.validation is None else (prepared.validation,)
         found[role] = LoggedExperience.of(prepared.train, settings, device, held_out)
@@ -81,7 +85,7 @@ def _load(
 def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
     return tuple(
         make_vector_env(
-            config.env,
+            config.world,
             request.count,
             make_envs,
             stagger_episodes=request.stagger_episodes,
@@ -104,10 +108,11 @@ def _joined(
     """Algorithm and source, each given what it may know."""
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
     for group in envs:
-        check_actions(group.spec, config)
+        check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
-    spec = spec.with_segments(config.env.segments)
-    if config.env.shared and config.eval_episodes > count:
+    spec = spec if config.env is None else spec.with_segments(config.env.segments)
+    is_shared = config.env is not None and config.env.shared
+    if is_shared and config.eval_every and config.eval_episodes > count:
         raise ConfigError(
             "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
         )
@@ -129,7 +134,7 @@ def _joined(
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
-    probes, shared = _probes(config, algorithm, data), envs if config.env.shared else ()
+    probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
@@ -146,7 +151,7 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
     """Time limits stored as terminals teach that the future is worth nothing; here that can be known."""
-    ended, env_id = int(dataset.index.terminated.sum()), config.env.id
+    ended, env_id = int(dataset.index.terminated.sum()), config.world.id
     if ended and can_terminate(env_id) is False:
         path = "" if config.data is None else config.data.path
         reporter.say(
@@ -158,41 +163,53 @@ def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) 
 def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
     """What can be checked without touching data: device, environment, reference score, packages, data's place.
 
-    The spec of its environment comes back; None of a simulator of one's own, of which there may be only one: it is
-    asked when it is made.
+    The spec of its environment comes back; None where there is none, and of a simulator of one's own, of which there
+    may be only one: it is asked when it is made.
     """
-    if isinstance(config.env.reference, str):
+    if config.env is not None and isinstance(config.env.reference, str):
         reference(config.env.reference)
     if config.wandb:
         import_wandb()
-    spec = None if config.env.simulator == "custom" else _checked_spec(config)
+    if config.eval_video:
+        check_filmable(config)
+    spec = _checked_spec(config)
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device), spec
 
 
-def _checked_spec(config: RunConfig) -> Spec:
+def _checked_spec(config: RunConfig) -> Spec | None:
+    if config.env is None:
+        for data in config.data_by_role.values():
+            _check_origin(data)
+        return None
+    if config.env.simulator == "custom":
+        return None
     spec = spec_of(config.env)
-    check_actions(spec, config)
+    check_actions(spec, f"environment '{config.env.id}'", config)
     for request in config.source_needs.envs:
         outline = BuildContext(spec, config.updates, config.seed, torch.device("cpu"), num_envs=request.count)
         if not config.data_by_role and not config.policies:
             check_outline(config, outline)
         _check_memory(request, spec)
     for data in config.data_by_role.values():
-        if data.recipe is None:
-            check_origin(data.path)
-        elif not data.mends():
+        _check_origin(data)
+        if data.recipe is not None and not data.mends():
             _check_recipe(data.recipe, spec, config)
     return spec
 
 
+def _check_origin(data: DataSettings) -> None:
+    if data.recipe is None:
+        check_origin(data.path)
+
+
 def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:
     """It can be played, and in an environment that fits."""
-    if recipe.env == config.env.id and config.env.simulator == "gymnasium":
+    if recipe.env == config.world.id and config.world.simulator == "gymnasium":
         check_playable(recipe, spec)
     else:
-        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.env.id)
+        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.world.id)
 
 
 def _check_memory(request: EnvRequest, spec: Spec) -> None:

@@ -15,10 +15,11 @@ from pydantic import Field
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from understudy.core.errors import CheckpointError
-from understudy.core.facts import Facts, SealedFacts, Whole
+from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.facts import SIZE_LIMIT, Facts, SealedFacts, Whole
 from understudy.core.files import (
     discard,
+    read_sealed,
     remove_directory,
     replace_directory,
     seal,
@@ -129,6 +130,19 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
     _prune(folder, keep, updates)
     collect_segments(folder, state)
     return final_path
+
+
+def amend_checkpoint(folder: Path, updates: int, facts: dict[str, Any]) -> None:
+    """Say something else of a checkpoint that is there: what an evaluation found that came after it."""
+    path = folder / f"{updates:09d}" / MANIFEST
+    try:
+        write_bytes(path, seal({**read_sealed(path, SIZE_LIMIT), "facts": facts}))
+    except (OSError, UnderstudyError) as error:
+        raise CheckpointError(
+            f"checkpoint '{path.parent}'",
+            f"could not be written again ({error})",
+            do="Make room or fix permissions, then resume: the evaluation is played again.",
+        ) from error
 
 
 def _keep_large(folder: Path, state: State) -> dict[str, dict[str, Any]]:

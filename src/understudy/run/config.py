@@ -1,11 +1,12 @@
 """One run, in words: every setting with its default, from YAML and `key=value` alike."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
+    BaseModel,
     Field,
     SerializeAsAny,
     field_validator,
@@ -16,16 +17,20 @@ from understudy.algorithms import needs_of
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
 from understudy.core.settings import Decision, Options, Settings
+from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.run.episode_info import Summary
+from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
-from understudy.run.parts import asked_roles, check_roles, parse_parts
+from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
 from understudy.sources import find_source
 
+RETURN, ACTION_ERROR = "eval/return_mean", "eval/action_error"
 MOST_EPISODES = 10_000
 """Of one evaluation: they are played side by side, each in an environment of its own."""
 MOST_THREADS = 1024
@@ -38,8 +43,15 @@ class DataSettings(Transforms):
 
     path: str = ""
     """A file or folder of any known kind, or the id of a local Minari dataset."""
+    columns: str | dict[str, str | tuple[str, ...]] = ""
+    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
     recipe: Recipe | None = None
     """How to make the dataset."""
+    action_low: Bound | None = None
+    """Least action, one number or one per dimension: [0, 0]. For runs without an environment; else it is the file's
+    own, or the smallest in the data."""
+    action_high: Bound | None = None
+    """Greatest action, likewise."""
     fingerprint: str = ""
     """sha256 of the content, filled in when the run starts; a run with another content refuses to resume."""
 
@@ -47,6 +59,10 @@ class DataSettings(Transforms):
     def _one_origin(self) -> Self:
         if bool(self.path) == (self.recipe is not None):
             raise ValueError("give exactly one of data.path and data.recipe")
+        if (self.action_low is None) != (self.action_high is None):
+            raise ValueError("give both of data.action_low and data.action_high, or none")
+        if self.recipe is not None and self.action_low is not None:
+            raise ValueError("a recipe's environment says what actions there are: leave action_low and action_high out")
         return self
 
 
@@ -107,8 +123,8 @@ class RunConfig(Settings):
     """Further datasets by role, where something reads them: {demonstrations: {path: demos.npz}}."""
     policies: dict[str, FrozenPolicySettings] = Field(default_factory=dict)
     """Frozen policies by role, where something asks them: {teacher: {path: runs/teacher}}."""
-    env: EnvSettings
-    """Where the policy is evaluated, and where rollouts are played."""
+    env: EnvSettings | None = None
+    """Where the policy is evaluated, and where rollouts are played; a run that learns from logs alone has none."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
@@ -128,10 +144,22 @@ class RunConfig(Settings):
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
-    eval_every: int = Field(5000, ge=1)
-    """Updates between evaluations."""
+    eval_every: int = Field(5000, ge=0)
+    """Updates between evaluations; 0: never."""
+    best: str = Field("", pattern=r"^$|^eval/[a-z0-9_/]+$")
+    """The number of an evaluation that decides which policy is kept as the best: eval/return_mean where there is an
+    environment, eval/action_error of held-out episodes where there is none."""
+    best_is: Literal["auto", "highest", "lowest"] = "auto"
+    """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
+    eval_max_steps: int | None = Field(None, ge=1)
+    """Cut an evaluation episode after so many steps; by default one that has not ended after 1,000,000 is an error."""
+    eval_info: dict[str, Summary] = Field(default_factory=dict)
+    """Numbers of the environment's `info` that evaluations tell, as final, mean, max, min or sum of an episode:
+    {x_position: max}. `is_success` and `success` are told wherever there are any."""
+    eval_video: bool = False
+    """Film an episode of every evaluation: RUN/videos/last.mp4, and best.mp4."""
     save_every: int = Field(5000, ge=1)
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)
@@ -160,10 +188,20 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _only_a_registry_can(self) -> Self:
         for request in self.source_needs.envs:
+            if self.env is None:
+                raise ValueError(
+                    f"env: source.kind={self.source_kind} plays in environments, and there is none: env.id=…"
+                )
             asked = "workers" if request.workers > 1 else "stagger_episodes" if request.stagger_episodes else ""
             if asked and self.env.simulator != "gymnasium":
                 other = f"env.simulator={self.env.simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_who_bounds(self) -> Self:
+        if self.env is not None and any(data.action_low is not None for data in self.data_by_role.values()):
+            raise ValueError("the environment says what actions there are: leave data.action_low and action_high out")
         return self
 
     @field_validator("out")
@@ -207,6 +245,22 @@ class RunConfig(Settings):
         return self.data
 
     @property
+    def best_metric(self) -> str:
+        return self.best or (ACTION_ERROR if self.env is None else RETURN)
+
+    @property
+    def best_lowest(self) -> bool:
+        """Less is better."""
+        return self.best_metric.endswith("_error") if self.best_is == "auto" else self.best_is == "lowest"
+
+    @property
+    def world(self) -> EnvSettings:
+        """The environment of a run that has one."""
+        if self.env is None:
+            raise ConfigError("env", "this run has no environment", do="Give one: env.id=….")
+        return self.env
+
+    @property
     def data_by_role(self) -> dict[str, DataSettings]:
         """All datasets, the main one among them."""
         return {**({} if self.data is None else {MAIN: self.data}), **self.datasets}
@@ -227,13 +281,36 @@ class RunConfig(Settings):
         return dump_yaml(self.model_dump(mode="json"))
 
 
-def load_config(name_or_path: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes."""
-    given, label = _read_named(name_or_path)
-    config = parse_config(_settled(given, list(overrides), label))
-    if config.out:
-        return config
-    return config.model_copy(update={"out": str(Path("runs", label, config.task, str(config.seed)))})
+ConfigLike = str | Path | Mapping[str, Any] | RunConfig
+"""What a run can be made from: a config's name, a YAML file, plain data, or a RunConfig."""
+
+
+def load_config(config: ConfigLike, overrides: Iterable[str] = ()) -> RunConfig:
+    """A config by name (`iql`, `iql/pendulum`), by path to a YAML file, as plain data or a RunConfig, with `key=value`
+    changes."""
+    given, label = _read(config)
+    words = list(overrides)
+    resolved = parse_config(_settled(given, words, label))
+    if resolved.out:
+        return resolved
+    place = resolved.task or _place(given, resolved)
+    return resolved.model_copy(update={"out": str(Path("runs", label, place, str(resolved.seed)))})
+
+
+def _place(given: Mapping[str, Any], config: RunConfig) -> str:
+    """The environment and the data in a run's path, as far as the config that was named did not say them."""
+    parts = []
+    if config.env is not None and config.env.id != _said(given, "env").get("id"):
+        parts.append(config.env.id)
+    if config.data is not None and config.data.path and config.data.path != _said(given, "data").get("path"):
+        path = Path(config.data.path)
+        parts.append(path.stem if path.suffix and not path.is_dir() else path.name)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).strip(".-")
+
+
+def _said(given: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    found = given.get(group)
+    return found if isinstance(found, dict) else {}
 
 
 def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[str, Any]:
@@ -251,7 +328,8 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
     if "algo" in data:  # without one it is no preset, and is told so
-        check_complete(data, label, chosen, needs_data=MAIN in asked_roles(data).data)
+        roles = asked_roles(data)
+        check_complete(data, label, chosen, needs_data=MAIN in roles.data, needs_env=roles.plays)
     return data
 
 
@@ -267,7 +345,19 @@ def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any
     return changed
 
 
-def _read_named(name: str) -> tuple[dict[str, Any], str]:
+def _read(config: ConfigLike) -> tuple[dict[str, Any], str]:
+    """Plain data, and what its runs are called."""
+    if isinstance(config, RunConfig):
+        return config.model_dump(mode="json"), config.algorithm
+    if isinstance(config, Mapping):
+        plain = plain_data(config)
+        algo = plain.get("algo")
+        return plain, str(algo.get("name", "run") if isinstance(algo, dict) else algo or "run")
+    if not isinstance(config, (str, Path)):
+        raise ConfigError(
+            "config", "not one", got=type(config).__name__, expected="a name, a .yaml file, a dict or a RunConfig"
+        )
+    name = str(config)
     if name.endswith((".yaml", ".yml")):
         return read_yaml(Path(name)), Path(name).stem
     known = config_names()
@@ -284,32 +374,29 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     place = f"{where}." if where else ""
     stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
     parts = parse_parts(data, place)
+    _check_top_level(data, parts, place)
     check_roles(data, parts, place)
     intervals = find_source(parts.kind).INTERVALS
     settled = {**intervals, **data, "algo": parts.algo, "source": parts.source, "stages": stages}
     return RunConfig.parse(settled, where)
 
 
+def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
+    """A setting of a group that stands at the top: say where it belongs."""
+    groups: dict[str, type[BaseModel]] = {
+        "algo": type(parts.algo),
+        "source": type(parts.source),
+        "data": DataSettings,
+        "env": EnvSettings,
+    }
+    for key in data:
+        if key in RunConfig.model_fields or key in RunConfig.FORMER:
+            continue
+        owners = [f"{group}.{key}" for group, model in groups.items() if key in model.model_fields]
+        if owners:
+            raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{' or '.join(owners)}'?")
+
+
 def read_resolved(path: Path) -> RunConfig:
     """The complete config a run directory keeps."""
     return parse_config(read_yaml(path))
-
-
-def apply_override(data: dict[str, Any], override: str) -> None:
-    """Set one dotted key in plain data; the field's type decides later what the text means."""
-    key, equals, text = override.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*", key):
-        raise ConfigError(f"'{override}'", "not a setting", expected="key=value", do="Example: algo.expectile=0.8")
-    *parents, last = key.split(".")
-    owner = data
-    for number, part in enumerate(parents):
-        child = owner.get(part)
-        if isinstance(child, str) and part == "algo":
-            child = {"name": child}
-        if child is None:
-            child = {}
-        if not isinstance(child, dict):
-            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
-        owner[part] = dict(child)
-        owner = owner[part]
-    owner[last] = parse_yaml(text, key) if text else ""

@@ -16,6 +16,7 @@ from understudy.core.spec import Spec
 from understudy.data.recipes import Behaviour, Recipe, RunPolicy
 from understudy.nn.deployed import Deployed
 from understudy.run.checkpoint import list_checkpoints
+from understudy.run.logs import SCORE
 from understudy.run.policies import find_checkpoint, load_policy, updates_of
 from understudy.run.policy_file import CARD
 from understudy.run.rundir import RunDir
@@ -79,7 +80,7 @@ def _lone_updates(folder: Path, level: str) -> int:
 def medium_checkpoint(run: RunDir) -> int:
     """Updates of the kept checkpoint a third of the way from the first evaluation to the best."""
     where = f"run '{run.path}'"
-    returns = {int(line["updates"]): float(line["eval/return_mean"]) for line in run.evaluations()}
+    returns = {int(line["updates"]): float(line["eval/return_mean"]) for line in run.evaluations(SCORE)}
     first, best = (next(iter(returns.values())), max(returns.values())) if returns else (0.0, 0.0)
     if best <= first:
         raise CheckpointError(where, f"has no medium: none of {len(returns)} evaluations beats the first")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Spec
 from understudy.envs.gym import env_spec, make_env
-from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.contract import KeepsExtras, VectorEnv
 from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
@@ -23,9 +23,15 @@ def make_vector_env(
     stagger_episodes: bool = False,
     workers: int = 1,
     step_timeout: float = STEP_TIMEOUT,
-) -> VectorEnv:
-    """`count` environments that step together, each of which must answer in `step_timeout` seconds."""
+    extras: tuple[str, ...] | None = None,
+) -> TimedVectorEnv:
+    """`count` environments that step together, each of which must answer in `step_timeout` seconds.
+
+    `extras`: numbers in their infos to tell at every step, instead of what they tell of themselves.
+    """
     envs = _make(env, count, make_envs, stagger_episodes, workers)
+    if extras is not None and isinstance(envs, KeepsExtras):
+        envs.keep_extras(extras)
     return TimedVectorEnv(envs, env.id, step_timeout, simulator=env.simulator == "custom")
 
 
@@ -62,11 +68,11 @@ def spec_of(env: EnvSettings) -> Spec:
         envs.close()
 
 
-def check_actions(spec: Spec, config: RunConfig) -> None:
+def check_actions(spec: Spec, where: str, config: RunConfig) -> None:
     """The algorithm knows what to do with such actions."""
     if not isinstance(spec.action, config.needs.actions):
         raise ConfigError(
-            f"environment '{config.env.id}'",
+            where,
             f"its actions are not for {config.algorithm}",
             got=spec.action.describe(),
         )

@@ -4,9 +4,10 @@ It owns its random streams and environments, so evaluating more or less often ch
 environments draw from the global generators of the process, those are put back.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -18,39 +19,88 @@ from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
-from understudy.core.spec import Spec
+from understudy.core.spec import Spec, as_actions
+from understudy.core.wording import counted
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.envs.gym import as_actions
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
-from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
+from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.run.config import RunConfig
+from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
+from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
 
 RESAMPLES = 2000
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
+    """What a policy earned: a return and a length for every episode."""
+
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     reference: str | tuple[float, float] | None = None
+    info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """What the environment told of each episode in its `info`, by name: success, and what `eval_info` asked for."""
+    asked: Mapping[str, Summary] = field(default_factory=dict)
+    """What was asked for beside success, and how it was summed up."""
+    seconds: float = field(default=0.0, compare=False)
+    """The clock's, of all episodes together."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
 
     @property
     def mean(self) -> float:
-        return float(np.mean(self.returns))
+        """NaN where nothing was played."""
+        return float(np.mean(self.returns)) if self.returns else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        return bootstrap_interval(np.asarray(self.returns))
+        return bootstrap_interval(np.asarray(self.returns)) if self.returns else (float("nan"), float("nan"))
 
     @property
     def score(self) -> float | None:
         return None if self.reference is None else normalized_score(self.reference, self.mean)
 
+    @property
+    def success_rate(self) -> float | None:
+        """The share of episodes that succeeded; None where the environment does not tell."""
+        found = describe_info(self.info, {}).get("eval/success_rate")
+        return None if found is None else float(found)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Steps of environments."""
+        return sum(self.lengths) / max(self.seconds, 1e-9)
+
+    def __repr__(self) -> str:
+        if not self.returns:
+            told = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in self.metrics.items())
+            return f"Evaluation(on held-out episodes: {told})"
+        low, high = self.interval
+        score = "" if self.score is None else f", score {self.score:.1f}"
+        success = "" if self.success_rate is None else f", success {self.success_rate:.0%}"
+        count = counted(len(self.returns), "episode")
+        return f"Evaluation(return {self.mean:.4g} over {count}, 95 % {low:.4g} to {high:.4g}{score}{success})"
+
+    def notes(self) -> Iterator[str]:
+        """What there is to say beside the return, one line each."""
+        if self.success_rate is not None:
+            yield f"success rate {self.success_rate:.1%}"
+        told = describe_info(self.info, self.asked)
+        told.pop("eval/success_rate", None)
+        told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
+        yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
+        if not self.lengths:
+            return
+        spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
+        yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
+
     def to_json(self) -> dict[str, Any]:
+        """All but what the clock decides."""
+        if not self.returns:
+            return dict(self.metrics)
         low, high = self.interval
         record = {
             "eval/return_mean": self.mean,
@@ -58,13 +108,22 @@ class Evaluation:
             "eval/return_low": low,
             "eval/return_high": high,
             "eval/length_mean": float(np.mean(self.lengths)),
+            "eval/length_std": float(np.std(self.lengths)),
+            **describe_info(self.info, self.asked),
             "returns": list(self.returns),
             "lengths": list(self.lengths),
         }
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return record
+        return {**record, **self.metrics}
+
+
+def headline(record: Mapping[str, Any]) -> str:
+    """The one number of an evaluation or a result that is shown while a run trains, and after it."""
+    if RETURN in record:
+        return f"return {record[RETURN]:.1f}"
+    return f"action error {record[ACTION_ERROR]:.3g}" if ACTION_ERROR in record else "not evaluated"
 
 
 def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
@@ -75,36 +134,68 @@ def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tupl
     return float(low), float(high)
 
 
-def evaluate_run(
-    config: RunConfig,
-    policy: Policy,
-    episodes: int,
-    *,
-    greedy: bool = True,
-    on_step: Callable[[int, int], None] | None = None,
-    between: Callable[[], None] | None = None,
-    make_envs: MakeEnvs | None = None,
-    shared: VectorEnv | None = None,
-) -> Evaluation:
-    """A run's evaluation: its environment, its seed, its reference score. `shared`: environments that exist.
+@final
+class Evaluator:
+    """A run's evaluations, all of as many episodes: its environment, its seed, its reference score.
 
-    `between` is called between steps of the environments, and may raise to stop it.
+    A simulator is made for the first one and kept until `close`, unless it cannot begin anew: to make it may take
+    longer than to play in it. Environments of Gymnasium's registry are made each time: that takes a hundredth of an
+    evaluation, and wrappers that remember earlier episodes cannot make one depend on those before it.
     """
-    wishes: dict[str, Any] = {
-        "greedy": greedy,
-        "reference": config.env.reference,
-        "on_step": on_step,
-        "between": between,
-    }
-    timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
-    if config.env.simulator == "gymnasium":
-        spec = policy.spec if isinstance(policy, Deployed) else None
-        return evaluate_policy(policy, config.env.id, episodes, config.seed, spec=spec, step_timeout=timeout, **wishes)
-    with own_global_generators(config.seed), ExitStack() as opened:
-        played = shared or opened.enter_context(
-            closing(make_vector_env(config.env, episodes, make_envs, step_timeout=timeout))
-        )
-        return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.env.id, **wishes)
+
+    def __init__(self, config: RunConfig, make_envs: MakeEnvs | None = None) -> None:
+        self._config, self._make_envs = config, make_envs
+        self._timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
+        self._kept: TimedVectorEnv | None = None
+
+    def evaluate(
+        self,
+        policy: Policy,
+        episodes: int,
+        *,
+        greedy: bool = True,
+        on_step: Callable[[int, int], None] | None = None,
+        between: Callable[[], None] | None = None,
+        shared: VectorEnv | None = None,
+    ) -> Evaluation:
+        """`shared`: environments that exist. `between` is called between steps of the environments, and may raise to
+        stop it."""
+        config = self._config
+        wishes: dict[str, Any] = {
+            "greedy": greedy,
+            "reference": config.world.reference,
+            "info": config.eval_info,
+            "on_step": on_step,
+            "between": between,
+            "cut_after": config.eval_max_steps,
+        }
+        if config.world.simulator == "gymnasium":
+            wishes |= {"spec": policy.spec if isinstance(policy, Deployed) else None, "step_timeout": self._timeout}
+            return evaluate_policy(policy, config.world.id, episodes, config.seed, **wishes)
+        with own_global_generators(config.seed):
+            played = shared or self._opened(episodes)
+            try:
+                return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
+            finally:
+                if self._kept is not None and not self._kept.restartable:
+                    self.close()
+
+    def _opened(self, episodes: int) -> TimedVectorEnv:
+        if self._kept is None:
+            self._kept = make_vector_env(
+                self._config.world,
+                episodes,
+                self._make_envs,
+                step_timeout=self._timeout,
+                extras=tuple(wanted_info(self._config.eval_info)),
+            )
+        return self._kept
+
+    def close(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            with own_global_generators(self._config.seed):
+                kept.close()
 
 
 def evaluate_policy(
@@ -116,29 +207,35 @@ def evaluate_policy(
     spec: Spec | None = None,
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
+    info: Mapping[str, Summary] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     step_timeout: float = STEP_TIMEOUT,
     max_steps: int = LONGEST_EPISODE,
+    cut_after: int | None = None,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
-    has not ended after `max_steps` and has no time limit of its own.
+    has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
     where = f"environment '{env_id}'"
     with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
         for _ in range(episodes):
-            envs.append(PlayedEnv(env_id, answered, max_steps=max_steps))
+            envs.append(PlayedEnv(env_id, answered, max_steps=max(max_steps, (cut_after or 0) + 1)))
             opened.callback(envs[-1].close)
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
             raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
-        singly = SingleEpisodes(envs, seed, between or _go_on)
-        returns, lengths = play_episodes(policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on)
-    return Evaluation(returns, lengths, reference)
+        tally = InfoTally(wanted_info(info or {}), episodes)
+        singly = SingleEpisodes(envs, seed, between or _go_on, tally.names)
+        started = time.monotonic()
+        returns, lengths = play_episodes(
+            policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally, cut_after=cut_after
+        )
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
 def evaluate_in_vector_env(
@@ -149,26 +246,30 @@ def evaluate_in_vector_env(
     *,
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
+    info: Mapping[str, Summary] | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     max_steps: int = LONGEST_EPISODE,
     name: str = "custom",
+    cut_after: int | None = None,
 ) -> Evaluation:
     """The first episodes of a vector's first environments, from a fixed seed; what comes after is not counted.
 
-    As in `evaluate_policy`, `between` may stop it and no episode may last longer than `max_steps`; errors call the
-    environment by `name`.
+    As in `evaluate_policy`, `between` may stop it, no episode may last longer than `max_steps`, and `cut_after` cuts
+    them; errors call the environment by `name`.
     """
+    max_steps = max(max_steps, (cut_after or 0) + 1)
 
     def check(playing: Tensor, lengths: Tensor) -> None:
         if bool((playing & (lengths >= max_steps)).any()):
             raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
 
+    tally, started = InfoTally(wanted_info(info or {}), vector_env.count), time.monotonic()
     with own_global_generators(seed):
         returns, lengths = play_episodes(
-            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, check
+            policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
-    return Evaluation(returns, lengths, reference)
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
 def _ignore(done: int, episodes: int) -> None:
@@ -202,9 +303,11 @@ def play_episodes(
     greedy: bool,
     on_step: Callable[[int, int], None],
     between: Callable[[], None],
+    tally: InfoTally,
     check: Callable[[Tensor, Tensor], None] = _any_length,
+    cut_after: int | None = None,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Returns and lengths of one episode in each of the first environments."""
+    """Returns and lengths of one episode in each of the first environments; `tally` hears what they tell beside."""
     rng, count = stream(seed, "eval"), envs.count
     obs, carry = envs.reset(derived_seed(seed, "eval")), policy.initial(count)
     returns, lengths = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
@@ -216,7 +319,10 @@ def play_episodes(
         counts = playing & step.valid.cpu()
         returns += torch.where(counts, step.reward.cpu().double(), 0.0)
         lengths += counts
+        tally.add(step.extras, counts)
         playing &= ~(step.terminated | step.truncated).cpu()
+        if cut_after is not None:
+            playing &= lengths < cut_after
         obs = step.obs
         check(playing, lengths)
         on_step(episodes - int(playing.sum()), episodes)
@@ -228,8 +334,10 @@ class SingleEpisodes:
     """Environments that are stepped one by one, each for one episode from a seed of its own; where that is over, its
     last observation but one stays: once all is over nothing may be legal, and the policy is still asked."""
 
-    def __init__(self, envs: list[PlayedEnv], seed: int, between: Callable[[], None]) -> None:
-        self._envs, self._seed, self._between = envs, seed, between
+    def __init__(
+        self, envs: list[PlayedEnv], seed: int, between: Callable[[], None], info: tuple[str, ...] = ()
+    ) -> None:
+        self._envs, self._seed, self._between, self._info = envs, seed, between, info
         self._seen: list[Groups] = []
         self._over = np.zeros(len(envs), bool)
         self.count = len(envs)
@@ -245,14 +353,19 @@ class SingleEpisodes:
         actions = as_actions(action.cpu().numpy(), self._envs[0].spec.action)
         rewards, ends = np.zeros(self.count), np.zeros((2, self.count), bool)
         valid = ~self._over
+        extras: dict[str, Tensor] = {}
         for i in np.flatnonzero(valid):
             self._between()
             seen, rewards[i], ends[0, i], ends[1, i] = self._envs[i].step(actions[i])
             if not ends[:, i].any():
                 self._seen[i] = seen
+            for name in self._info:
+                if name in self._envs[i].info:
+                    column = extras.setdefault(name, torch.full((self.count,), torch.nan, dtype=torch.float64))
+                    column[i] = info_number(self._envs[i].info[name])
         self._over |= ends.any(0)
         obs, (terminated, truncated) = self._obs(), torch.from_numpy(ends)
-        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), {})
+        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), extras)
 
     def _obs(self) -> Obs:
         return {name: torch.from_numpy(np.stack([groups[name] for groups in self._seen])) for name in self._seen[0]}

@@ -26,6 +26,7 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
         "updates": True,
         "tensorboard": True,
         "wandb": True,
+        "eval_video": True,
         "keep_checkpoints": True,
         "init_from": True,
         "stages": True,

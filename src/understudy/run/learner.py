@@ -61,6 +61,10 @@ class Learner:
         self.source.feedback(update.feedback)
         return update.metrics
 
+    def env_steps(self) -> int:
+        """Steps that environments have made for it; 0 where none do."""
+        return self.source.counters().get("env_steps", 0)
+
     def metrics(self) -> dict[str, Any]:
         """What else is worth a line in a log, measured when it is written."""
         seen = [probe.metrics(self.algorithm) for probe in self.probes]
@@ -75,6 +79,11 @@ class Learner:
     def warning(self, values: Mapping[str, float]) -> str:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
         return " ".join(filter(None, (probe.warning(values) for probe in self.probes)))
+
+    @property
+    def judged(self) -> bool:
+        """Some episodes of its data are held out, and say what an environment would."""
+        return any(data.held_out for data in self.data.values())
 
     def shared_env(self) -> VectorEnv | None:
         """The environments that an evaluation is about to play in, if it must be the source's own."""

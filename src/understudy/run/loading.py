@@ -1,19 +1,21 @@
 """From words to a dataset: a file of any known kind, a list of episodes, a native store, or a recipe to play."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
-from understudy.core.spec import ActionSpace, Box, Discrete, Spec
+from understudy.core.spec import ActionSpace, Box, Discrete, GivenSpace, Spec, as_action_space
 from understudy.core.wording import counted
+from understudy.data.action_bounds import Bound, given_box, measured_box
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
+from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.readers import Origin, open_recording
 from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
@@ -23,7 +25,7 @@ from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
-from understudy.run.progress import SILENT, Reporter
+from understudy.run.progress import SILENT, Advance, Reporter
 from understudy.sources.playing.collect import collect, play, recipe_spec
 
 
@@ -45,32 +47,46 @@ class Prepared:
 def load_dataset(
     origin: Origin,
     *,
+    columns: ColumnMap = "",
     env: str | None = None,
-    action_space: ActionSpace | None = None,
+    action_space: GivenSpace | None = None,
     transforms: Transforms | None = None,
     precision: Precision = "float32",
     reporter: Reporter = SILENT,
 ) -> Dataset:
-    """A dataset from a path, a Minari id or a list of episodes, mended and chosen from as `transforms` says.
+    """A dataset from whatever holds experience: a path, a Minari id, a Dataset, a dict of arrays, a DataFrame, a list
+    of episodes. Mended and chosen from as `transforms` says.
 
-    The action space is that of `env`, or `action_space`, or what the file itself says.
+    `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r,episode=day`, or a dict. The
+    action space is that of `env`, or `action_space`, or what the data itself says.
     """
-    space = space_of_env(env) if env is not None else action_space
-    return prepare(origin, space, transforms or Transforms(), precision, reporter).train
+    space = None if action_space is None else as_action_space(action_space, "action_space")
+    space = space_of_env(env) if env is not None else space
+    return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
 
 def prepare(
-    origin: Origin, space: ActionSpace | None, transforms: Transforms, precision: Precision, reporter: Reporter
+    origin: Origin,
+    space: ActionSpace | None,
+    transforms: Transforms,
+    precision: Precision,
+    reporter: Reporter,
+    columns: ColumnMap = "",
+    *,
+    hold_out: bool = False,
 ) -> Prepared:
-    """Read, mend, choose."""
-    if isinstance(origin, (str, Path)) and is_store(Path(origin)) and not transforms.mends():
-        return choose_from(open_store(Path(origin)), transforms)
-    recording = open_recording(origin, episode_steps=transforms.episode_steps)
-    space = space or space_of(recording)
+    """Read, mend, choose. `hold_out`: some episodes, where nothing is said of it."""
+    if isinstance(origin, Dataset) and not transforms.mends() and (space or origin.spec.action) == origin.spec.action:
+        return choose_from(origin, transforms, hold_out=hold_out)
+    store = isinstance(origin, (str, Path)) and is_store(Path(origin))
+    if store and not transforms.mends() and not (hold_out and space):
+        return choose_from(open_store(Path(str(origin))), transforms, hold_out=hold_out)
+    recording = open_recording(origin, episode_steps=transforms.episode_steps, columns=columns)
+    space = space or space_of(recording, measure=hold_out and transforms.actions_from is None)
     recording = mend(recording, transforms, space)
     for note in recording.notes:
         reporter.say(f"{Path(recording.name).name}: {note}")
-    return choose_from(read(recording, space, precision, reporter), transforms)
+    return choose_from(read(recording, space, precision, reporter), transforms, hold_out=hold_out)
 
 
 def read(recording: Recording, space: ActionSpace, precision: Precision, reporter: Reporter) -> Dataset:
@@ -79,10 +95,17 @@ def read(recording: Recording, space: ActionSpace, precision: Precision, reporte
     with reporter.task(f"reading {Path(recording.name).name}", recording.steps, "steps") as advance:
         # One by one: what the file held in wider numbers is let go as soon as it is converted.
         episodes = _counted(recording.episodes(), advance)
-        return Dataset.from_episodes(episodes, space, name=recording.name, env=recording.env, precision=precision)
+        return Dataset.from_episodes(
+            episodes,
+            space,
+            name=recording.name,
+            env=recording.env,
+            precision=precision,
+            has_rewards=recording.has_rewards,
+        )
 
 
-def _counted(episodes: Iterator[Episode], advance: Callable[[int, str], None]) -> Iterator[Episode]:
+def _counted(episodes: Iterator[Episode], advance: Advance) -> Iterator[Episode]:
     steps = 0
     for episode in episodes:
         yield episode
@@ -110,11 +133,13 @@ def check_memory(recording: Recording, do: str) -> None:
         )
 
 
-def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
-    """Best, some, held out, as whole episodes."""
-    if not choosing.chooses():
+def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False) -> Prepared:
+    """Best, some, held out, as whole episodes. `hold_out`: some, where nothing is said of it."""
+    if not choosing.chooses() and not hold_out:
         return Prepared(dataset, None)
-    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'")
+    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'", hold_out=hold_out)
+    if len(choice.train) == dataset.episodes:
+        return Prepared(dataset, None)
     recording = dataset.recording()
     kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
     do = "Choose fewer episodes (max_episodes, best_episodes), or have `dataset convert` write a store of their own."
@@ -126,6 +151,7 @@ def choose_from(dataset: Dataset, choosing: Choosing) -> Prepared:
             name=dataset.name,
             env=dataset.env,
             precision="source",
+            has_rewards=dataset.has_rewards,
         )
         for numbers in (choice.train, choice.validation)
         if len(numbers)
@@ -141,19 +167,22 @@ def space_of_env(env_id: str) -> ActionSpace:
         env.close()
 
 
-def box_of(origin: Origin, low: float | None, high: float | None, episode_steps: int | None = None) -> Box | None:
-    """Bounds given by hand, the same for every dimension of a recording's actions; None if none are given."""
+def box_of(
+    origin: Origin,
+    low: Bound | None,
+    high: Bound | None,
+    episode_steps: int | None = None,
+    columns: ColumnMap = "",
+) -> Box | None:
+    """Bounds given by hand for the actions of a file; None if none are given."""
     if low is None and high is None:
         return None
-    if low is None or high is None or not low < high:
-        raise ConfigError("action bounds", "wrong", got=f"{low} to {high}", expected="--action-low below --action-high")
-    first = next(open_recording(origin, episode_steps=episode_steps).episodes(), None)
-    size = 1 if first is None or np.ndim(first.actions) == 1 else np.asarray(first.actions).shape[1]
-    return Box((low,) * size, (high,) * size)
+    recording = open_recording(origin, episode_steps=episode_steps, columns=columns)
+    return given_box(recording, low, high, "--action-low and --action-high")
 
 
-def space_of(recording: Recording) -> ActionSpace:
-    """What the recording says of its actions; whole numbers speak for themselves."""
+def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:
+    """What the recording says of its actions; whole numbers speak for themselves. `measure` bounds it does not say."""
     if recording.space is not None:
         return recording.space
     highest = -1
@@ -166,6 +195,8 @@ def space_of(recording: Recording) -> ActionSpace:
     else:
         if highest >= 0:
             return Discrete(highest + 1)
+    if measure:
+        return measured_box(recording)
     raise DataError(
         f"dataset '{recording.name}'",
         "its action space is not known",
@@ -204,19 +235,23 @@ def record_recipe(recipe: Recipe, path: Path, reporter: Reporter = SILENT) -> Da
 
 
 def resolve_dataset(
-    settings: DataSettings, env_id: str, reporter: Reporter = SILENT, spec: Spec | None = None
+    settings: DataSettings, env_id: str | None, reporter: Reporter = SILENT, spec: Spec | None = None
 ) -> Prepared:
-    """The dataset a config names; if it names a fingerprint, the content must have it. `spec`: the environment's, if it
-    is known already."""
+    """The dataset a config names; if it names a fingerprint, the content must have it.
+
+    `spec`: the environment's, if it is known already. Without an environment the data speak for themselves, and some
+    episodes are held out to judge by.
+    """
+    hold_out = env_id is None
     if settings.recipe is not None:
         played = make_dataset(settings.recipe, reporter)
         if settings.mends():
             mended = mend(played.recording(), settings, played.spec.action)
             played = Dataset.from_episodes(mended.episodes(), played.spec.action, name=played.name)
-        prepared = choose_from(played, settings)
+        prepared = choose_from(played, settings, hold_out=hold_out)
     else:
-        space = space_of_env(env_id) if spec is None else spec.action
-        prepared = prepare(settings.path, space, settings, "float32", reporter)
+        space = _asked_space(settings, env_id) if spec is None else spec.action
+        prepared = prepare(settings.path, space, settings, "float32", reporter, settings.columns, hold_out=hold_out)
     found = prepared.fingerprint
     if settings.fingerprint and settings.fingerprint != found:
         origin = "the recipe gives" if settings.recipe is not None else f"'{settings.path}' holds"
@@ -228,3 +263,13 @@ def resolve_dataset(
             do="Nothing was changed. Bring back the data (or the versions that made it), or start a new run.",
         )
     return prepared
+
+
+def _asked_space(settings: DataSettings, env_id: str | None) -> ActionSpace | None:
+    """What the config says of actions; None where that is left to the data."""
+    if env_id is not None:
+        return space_of_env(env_id)
+    if settings.action_low is None and settings.action_high is None:
+        return None
+    recording = open_recording(settings.path, episode_steps=settings.episode_steps, columns=settings.columns)
+    return given_box(recording, settings.action_low, settings.action_high, "data.action_low and data.action_high")

@@ -20,7 +20,9 @@ MOST_TOLD = 5
 METRICS = ("updates",)
 SCORE = ("updates", "eval/return_mean")
 EVALUATION = (*SCORE, "eval/return_low", "eval/return_high", "returns", "lengths")
-"""What a line must have to count as one: of metrics, and of an evaluation as far as a reader needs it."""
+HELD_OUT = ("updates", "eval/action_error")
+"""What a line must have to count as one: of metrics, and of an evaluation as far as a reader needs it; where there is
+no environment, held-out episodes were asked instead."""
 
 
 class LogMark(Settings):

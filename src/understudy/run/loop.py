@@ -4,11 +4,14 @@
     update = algorithm.update(data)
     source.feedback(update.feedback)
 
-(`Learner.update`) and around these lines: logs, evaluations, checkpoints, each at its own interval, in this order.
+(`Learner.update`) and around these lines: logs, checkpoints, evaluations, each at its own interval, in this order:
+what an evaluation takes hours for, or fails in, is safe. A checkpoint is then told what the evaluation found.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, final
 
@@ -17,23 +20,38 @@ from understudy.core.files import write_json
 from understudy.core.protocols import Metrics
 from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
-from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, save_checkpoint
+from understudy.run.callbacks import Callbacks
+from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
-from understudy.run.history import FACT, Best, History, best_evaluation, check_best
+from understudy.run.history import (
+    FACT,
+    Best,
+    History,
+    best_evaluation,
+    best_facts,
+    check_best,
+    is_better,
+    measured,
+)
 from understudy.run.identity import identity
 from understudy.run.learner import Learner
-from understudy.run.plots import draw_run
+from understudy.run.logs import EVALUATION, HELD_OUT
+from understudy.run.plots import SparinglyDrawn, draw_run
 from understudy.run.policy_file import describe_policy, save_policy
 from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
-from understudy.run.sinks import Sinks
+from understudy.run.sinks import Logger, OwnLogger, Sinks
+from understudy.run.video import film_evaluation
 from understudy.run.wandb_sink import open_wandb
 
 NOTE_SECONDS = 0.25
+CALLBACK, INTERRUPTED = "callback", "interrupted"
+"""Why a run was stopped, as its result says it."""
+NOBODY = Callbacks()
 
 
 class InterruptedRunError(UnderstudyError):
@@ -51,19 +69,11 @@ class InterruptedRunError(UnderstudyError):
         return InterruptedRunError(run, *self._told)
 
 
-class StoppedRunError(UnderstudyError):
-    """The watcher had seen enough: the run was saved and can go on."""
-
-    def __init__(self, run: Path, updates: int) -> None:
-        super().__init__(
-            f"run '{run}'",
-            f"ended by its watcher and saved at update {updates:,}",
-            do=f"Go on with: understudy resume {run}",
-        )
-
-
-Watcher = Callable[[int, Evaluation], bool]
-"""Called with the updates so far and what they are worth, after every evaluation; True ends the run."""
+def stop_reason(error: BaseException) -> str:
+    """What a run's result says of the error that ended it."""
+    if isinstance(error, (InterruptedRunError, KeyboardInterrupt)):
+        return INTERRUPTED
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 @final
@@ -78,7 +88,8 @@ class Loop:
         updates: int,
         reporter: Reporter,
         make_envs: MakeEnvs | None = None,
-        watch: Watcher | None = None,
+        callbacks: Callbacks = NOBODY,
+        loggers: Iterable[Logger] = (),
         history: History | None = None,
     ) -> None:
         self.config = config
@@ -86,49 +97,69 @@ class Loop:
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
-        self.make_envs = make_envs
-        self.watch = watch
+        self.evaluator = Evaluator(config, make_envs)
+        self.callbacks = callbacks
         before = history or History()
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs)
+        evaluated = HELD_OUT if config.env is None else EVALUATION
+        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated)
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
+        for logger in loggers:
+            self.sinks.add(OwnLogger.begin(logger, run.path, config.model_dump(mode="json"), reporter.say))
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
-        self.best = before.best or best_evaluation(run)
-        self.lost = self._tell_lost(before.lost)
+        self.judged = config.env is not None or learner.judged
+        self.best = before.best or best_evaluation(run, config)
         self.evaluated = max((line["updates"] for line in run.evaluations()), default=0)
+        self.lost = self._tell_lost(before.lost)
         self.stop: list[int] = []
+        self.ended = False
+        """By a callback."""
         self.warned = False
-        self.losses = ""
+        self.drawing = SparinglyDrawn()
+        self.losses: list[str] = []
         self.score = ""
 
     def _tell_lost(self, before: tuple[str, ...]) -> tuple[str, ...]:
         """Say what of the run was lost, and remember it to its end."""
-        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates))
+        coming = self.updates if self._evaluation_comes_again() else self.updates + 1
+        found = (*self.sinks.lost, check_best(self.run, self.best, self.updates, coming, self.config))
         for sentence in filter(None, found):
             self.reporter.say(f"lost: {sentence}")
         return tuple(dict.fromkeys((*before, *filter(None, found))))
 
-    def train(self) -> dict[str, Any]:
-        """Go on to the configured number of updates; the result that result.json holds."""
+    def train(self) -> None:
+        """Go on to the configured number of updates; then there is a result."""
         try:
             self._go()
+        except BaseException as error:
+            self.run.note_stop(stop_reason(error), self.saved)
+            raise
         finally:
-            self.sinks.close()
-        return self._finish()
+            try:
+                self.sinks.close()
+            finally:
+                self.evaluator.close()
+        if self.updates < self.config.updates:
+            self.run.note_stop(CALLBACK, self.updates)
+            self.reporter.say(f"ended by a callback and saved at update {self.updates:,}; `resume` goes on")
+        else:
+            self._finish()
+        self.callbacks.end(self.run.result)
 
     def _go(self) -> None:
         config = self.config
         metrics: Metrics = {}
-        with stop_signals() as stop, self.reporter.task("training", config.updates, "updates", self.updates) as advance:
+        task = self.reporter.task(
+            "training", config.updates, "updates", self.updates, env_steps=self.learner.env_steps()
+        )
+        with stop_signals() as stop, task as advance:
             self.stop = stop
             shown = time.monotonic()
-            if self._evaluation_is_due() and self.evaluated < self.updates:  # the last process was stopped in it
-                evaluation = self._evaluate(metrics)
-                self._write_checkpoint()  # once more: what it said of logs and the best policy is told now
-                self._report(evaluation, metrics)
-            while self.updates < config.updates:
+            if self._evaluation_comes_again():
+                self._report(self._evaluate(metrics), metrics)
+            while self.updates < config.updates and not self.ended:
                 metrics = self._update(metrics)
                 self.updates += 1
                 self._mark(metrics)
@@ -139,7 +170,7 @@ class Loop:
                     self._save(metrics)
                     raise self._broken(self.sinks.failure) from self.sinks.failure
                 if (now := time.monotonic()) - shown > NOTE_SECONDS or self.updates == config.updates:
-                    advance(self.updates, f"{self.losses} {self.score}".strip())
+                    advance(self.updates, self.score, *self.losses, env_steps=self.learner.env_steps())
                     shown = now
 
     def _broken(self, failure: OSError) -> RunError:
@@ -177,16 +208,24 @@ class Loop:
         final_update = updates == config.updates
         if updates % config.log_every == 0 or final_update:
             self._verify(metrics)
-            self._log(metrics)
+            values = self._log(metrics)
+            with self._saved_first(metrics):
+                self.callbacks.log(updates, values)
+        if updates % config.save_every == 0 or final_update:
+            self._save(metrics)
         if self._evaluation_is_due():
             self._verify(metrics)
             self._report(self._evaluate(metrics), metrics)
-        if updates % config.save_every == 0 or final_update:
-            self._save(metrics)
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
-        return updates > 0 and (updates % config.eval_every == 0 or updates == config.updates)
+        if config.eval_every == 0 or updates == 0 or not self.judged:
+            return False
+        return updates % config.eval_every == 0 or updates == config.updates
+
+    def _evaluation_comes_again(self) -> bool:
+        """The last process was stopped in it."""
+        return self._evaluation_is_due() and self.evaluated < self.updates
 
     def _heed(self) -> None:
         """Between two steps of an evaluation: stop it, if we shall. It is played again when the run goes on."""
@@ -205,13 +244,14 @@ class Loop:
         self._write_checkpoint()
         raise error
 
-    def _log(self, metrics: Metrics) -> None:
+    def _log(self, metrics: Metrics) -> dict[str, float]:
         told = {**metrics, **self.learner.metrics()}
         values = {name: float(value) for name, value in told.items()}
         self.sinks.log(self.updates, values)
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
-        self.losses = " ".join(f"{name} {value:.3g}" for name, value in losses.items())
+        self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
+        return values
 
     def _warn(self, values: dict[str, float]) -> None:
         """Once, when the numbers first tell that something goes wrong."""
@@ -220,77 +260,107 @@ class Loop:
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self, metrics: Metrics) -> Evaluation:
-        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
         try:
-            evaluation = evaluate_run(
-                self.config, policy, episodes, make_envs=self.make_envs, shared=shared, between=self._heed
-            )
+            evaluation = replace(self._play(), metrics=self.learner.eval_metrics())
         except UnderstudyError:  # stopped, or the environment failed
             self._save(metrics)
             raise
-        record = {**evaluation.to_json(), **self.learner.eval_metrics()}
+        record = evaluation.to_json()
         self.sinks.log_evaluation(self.updates, record)
-        self.score = f"return {evaluation.mean:.1f}"
-        if evaluation.mean > (float("-inf") if self.best is None else self.best.return_mean):
-            digest = self._save_policy("best", evaluation)
-            self.best = Best(updates=self.updates, return_mean=evaluation.mean, sha256=digest)
+        self.score = headline(record)
+        value = measured(record, self.config)
+        if is_better(value, self.best, self.config):
+            digest = self._save_policy("best", record)
+            self.best = Best(updates=self.updates, value=value, sha256=digest)
+        if self.saved == self.updates:
+            self.sinks.sync()
+            amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
 
+    def _show(self, *, best: bool) -> None:
+        """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""
+        if self.drawing.due:
+            with self.drawing:
+                draw_run(self.run)
+        if self.config.eval_video:
+            try:
+                film_evaluation(self.config, self.run, self.learner.policy, best=best, between=self._heed)
+            except InterruptedRunError:  # the run ends by itself, where it always does
+                return
+            except (UnderstudyError, OSError) as error:
+                self.reporter.say(f"not filmed: {error}")
+
+    def _play(self) -> Evaluation:
+        """Episodes in the environment; none where there is none."""
+        if self.config.env is None:
+            return Evaluation((), ())
+        policy, episodes, shared = self.learner.policy, self.config.eval_episodes, self.learner.shared_env()
+        return self.evaluator.evaluate(policy, episodes, shared=shared, between=self._heed)
+
     def _report(self, evaluation: Evaluation, metrics: Metrics) -> None:
-        """Ask the watcher; a run that it ends, by its answer or by an error of its own, is saved first."""
-        if self.watch is None:
-            return
-        ended = True
+        """Ask the callbacks; a run that they end is saved first."""
+        with self._saved_first(metrics):
+            self.ended = self.callbacks.evaluation(self.updates, evaluation)
+        if self.ended:
+            self._save(metrics)
+
+    @contextmanager
+    def _saved_first(self, metrics: Metrics) -> Iterator[None]:
+        """An error of a callback is its owner's: once the run is saved it is passed on, with a word of where it was."""
         try:
-            ended = self.watch(self.updates, evaluation)
-        finally:
-            if ended:
-                self._save(metrics)
-        if ended:
-            raise StoppedRunError(self.run.path, self.updates)
+            yield
+        except BaseException as error:
+            self._save(metrics)
+            error.add_note(
+                f"(Raised in a callback of run '{self.run.path}', which is saved at update {self.updates:,}.)"
+            )
+            raise
 
     def _save(self, metrics: Metrics) -> None:
         self._verify(metrics)
         if self.saved < self.updates:
             self.sinks.sync()
-            self._write_checkpoint()
+            path = self._write_checkpoint()
+            with self._saved_first(metrics):
+                self.callbacks.checkpoint(self.updates, path)
 
-    def _write_checkpoint(self) -> None:
-        policy = self.learner.policy
-        facts = {
+    def _write_checkpoint(self) -> Path:
+        state, keep = capture(self.learner), self.config.keep_checkpoints
+        path = save_checkpoint(self.run.checkpoints, self.updates, state, self._facts(), keep=keep)
+        self.saved = self.updates
+        return path
+
+    def _facts(self) -> dict[str, Any]:
+        """What a checkpoint says of the run so far."""
+        return {
             **identity(self.config),
             "dataset": self.config.fingerprint,
             FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
-            CARD_FACT: describe_policy(policy),
+            CARD_FACT: describe_policy(self.learner.policy),
         }
-        save_checkpoint(
-            self.run.checkpoints, self.updates, capture(self.learner), facts, keep=self.config.keep_checkpoints
-        )
-        self.saved = self.updates
 
-    def _save_policy(self, name: str, evaluation: Evaluation | None) -> str:
+    def _save_policy(self, name: str, record: dict[str, Any]) -> str:
         facts = {
             "algorithm": self.config.algo.model_dump(mode="json"),
             "updates": self.updates,
-            "env": self.config.env.id,
+            **({} if self.config.env is None else {"env": self.config.env.id}),
             "transforms": self.learner.transforms(),
         }
-        if evaluation is not None:
-            facts["return_mean"] = evaluation.mean
+        if "eval/return_mean" in record:
+            facts["return_mean"] = record["eval/return_mean"]
         return save_policy(self.learner.policy, self.run.policies / name, facts)
 
-    def _finish(self) -> dict[str, Any]:
-        self._save_policy("final", None)
+    def _finish(self) -> None:
+        self._save_policy("final", {})
         draw_run(self.run)
-        last = self.run.evaluations()[-1]
-        assert self.best is not None  # a run ends with an evaluation
+        last = self.run.evaluations()[-1] if self.best is not None else {}
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
-            "best_return_mean": self.best.return_mean,
+            **best_facts(self.best, self.config),
             **{name: value for name, value in last.items() if name != "updates"},
             **({"lost": list(self.lost)} if self.lost else {}),
         }
         write_json(self.run.result_file, result)
-        return result

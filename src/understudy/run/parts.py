@@ -27,7 +27,7 @@ class Parts:
     def roles(self) -> Roles:
         """What somebody in the run reads or asks."""
         needs, others = needs_of(self.algo), find_source(self.kind).needs(self.source)
-        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies))
+        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs))
 
 
 def parse_parts(data: Mapping[str, Any], place: str = "") -> Parts:

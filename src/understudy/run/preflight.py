@@ -61,7 +61,7 @@ def stage_runs(config: RunConfig, run: Path) -> list[RunConfig]:
 
 def shared_data(learner: Learner, stage: RunConfig, config: RunConfig) -> dict[str, Prepared]:
     """The run's datasets where a stage learns from the same, so that they need be in memory only once."""
-    if stage.env.id != config.env.id:
+    if stage.env != config.env:
         return {}
     mine, others = config.data_by_role, stage.data_by_role
     return {role: _prepared(learner, role) for role, data in mine.items() if others.get(role) == data}

@@ -5,7 +5,9 @@ metrics.jsonl one line per log              eval.jsonl    one line per evaluatio
 timing.jsonl  everything the clock decides  tensorboard/  event files
 checkpoints/  latest → 000020000/, segments policy/       final and best, deployable
 plots/        pictures                      wandb.json    the id of its W&B run, if it has one
-export/       as ONNX or TorchScript        result.json   written last: its presence means "finished"
+export/       as ONNX or TorchScript        stopped.json  why and where it was stopped, until it goes on
+data/         what it learns from, if that  result.json   written last: its presence means "finished"
+              was handed over in memory     videos/       .mp4 and .gif
 """
 
 import os
@@ -13,18 +15,33 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 from understudy.core.errors import RunError
+from understudy.core.facts import Facts, Whole
 from understudy.core.files import discard, read_json, write_bytes, write_json
-from understudy.core.lock import lock_folder, release
-from understudy.run.checkpoint import NUMBERED, SEGMENTS, collect_segments
+from understudy.core.lock import LOCK, is_locked, lock_folder, release
+from understudy.run.checkpoint import NUMBERED, SEGMENTS, collect_segments, list_checkpoints
 from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
-from understudy.run.logs import SCORE, read_lines
+from understudy.run.logs import METRICS, read_lines
 
 LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+(\.understudy)?)?\.(tmp|draft|old)")
 """Drafts and doomed folders of a process that died."""
+
+
+State = Literal["finished", "stopped", "killed", "running"]
+
+
+class StopNote(Facts):
+    """What stopped.json holds."""
+
+    reason: str
+    updates: Whole = 0
+
+    @classmethod
+    def read(cls, path: Path) -> "StopNote":
+        return cls.parse(read_json(path), str(path))
 
 
 @final
@@ -37,9 +54,11 @@ class RunDir:
         self.eval_file = self.path / "eval.jsonl"
         self.timing_file = self.path / "timing.jsonl"
         self.result_file = self.path / "result.json"
+        self.stop_file = self.path / "stopped.json"
         self.checkpoints = self.path / "checkpoints"
         self.policies = self.path / "policy"
         self.plots = self.path / "plots"
+        self.videos = self.path / "videos"
         self.tensorboard = self.path / "tensorboard"
 
     @classmethod
@@ -57,16 +76,21 @@ class RunDir:
         self.write_config(config)
         write_json(self.meta_file, meta)
 
-    def check_free(self) -> None:
+    def check_free(self, *, overwrite: bool = False) -> None:
+        """Nothing is here; or, to be overwritten, at most a run."""
+        if self.config_file.is_file() and not self.path.is_symlink() and overwrite:
+            return
         if self.finished:
             raise RunError(
-                f"run '{self.path}'", "already holds a finished run", do="Choose another out=… or remove it first."
+                f"run '{self.path}'",
+                "already holds a finished run",
+                do="Choose another out=…, or replace it: overwrite=True in Python, --overwrite on the command line.",
             )
         if self.config_file.exists():
             raise RunError(
                 f"run '{self.path}'",
                 "already holds an unfinished run",
-                do=f"Go on with: understudy resume {self.path} (or choose another out=…).",
+                do=f"Go on with: understudy resume {self.path} (or choose another out=…, or overwrite it).",
             )
         if self.path.exists() and (
             not self.path.is_dir() or any(not entry.name.startswith(".") for entry in self.path.iterdir())
@@ -74,6 +98,17 @@ class RunDir:
             raise RunError(
                 f"run '{self.path}'", "exists already and is not a run", do="Choose another out=… or an empty folder."
             )
+
+    def clear(self, keep: tuple[str, ...] = ()) -> None:
+        """Remove the run that lies here, all but `keep`. Only the holder of the lock may.
+
+        Its config goes last: what is removed halfway can still be told for a run, and be overwritten.
+        """
+        kept = {LOCK, self.config_file.name, *keep}
+        for entry in sorted(self.path.iterdir(), key=lambda entry: entry != self.result_file):
+            if entry.name not in kept:
+                discard(entry)
+        self.config_file.unlink(missing_ok=True)
 
     def write_config(self, config: RunConfig) -> None:
         write_bytes(self.config_file, (seal_line(config) + config.to_yaml()).encode())
@@ -87,8 +122,35 @@ class RunDir:
         return self.result_file.exists()
 
     @property
+    def state(self) -> State:
+        """Killed is what says nothing of its end, and is nobody's."""
+        if self.finished:
+            return "finished"
+        if self.stop_file.exists():
+            return "stopped"
+        return "running" if is_locked(self.path) else "killed"
+
+    @property
     def result(self) -> dict[str, Any]:
-        return read_json(self.result_file)
+        """What came of it. A run that has not reached its end says how far it is, with its last evaluation, and under
+        `stopped` why it does not go on."""
+        if self.finished:
+            return read_json(self.result_file)
+        state, evaluations = self.state, self.evaluations()
+        note = StopNote.read(self.stop_file) if state == "stopped" else StopNote(reason=state)
+        done = max(note.updates, *list_checkpoints(self.checkpoints)[-1:], 0)
+        return {
+            "fingerprint": self.config.fingerprint,
+            **(evaluations[-1] if evaluations else {}),
+            "updates": done,
+            **({} if state == "running" else {"stopped": note.reason}),
+        }
+
+    def note_stop(self, reason: str, updates: int) -> None:
+        """Write down why it ended before its end; what cannot be written is told by whoever stopped it."""
+        with suppress(OSError):
+            if self.config_file.exists():
+                write_json(self.stop_file, {"reason": reason, "updates": updates})
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -125,7 +187,7 @@ class RunDir:
                         discard(entry)
         collect_segments(self.checkpoints, {})
 
-    def evaluations(self, names: tuple[str, ...] = SCORE) -> list[dict[str, Any]]:
+    def evaluations(self, names: tuple[str, ...] = METRICS) -> list[dict[str, Any]]:
         """The lines of eval.jsonl, each with these names."""
         return read_lines(self.eval_file, names)
 

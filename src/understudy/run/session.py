@@ -1,200 +1,169 @@
-"""Train, resume, evaluate, predict: what the command line and `import understudy` both call."""
+"""Train and resume: what the command line and `import understudy` both call."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, final
 
-import torch
-from numpy.typing import ArrayLike, NDArray
-
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import read_json, write_json
-from understudy.core.protocols import MAIN
+from understudy.core.files import write_json
+from understudy.core.lock import is_locked
 from understudy.core.state import restore
-from understudy.data.corruption import corruption_facts
-from understudy.data.experience import LoggedExperience
-from understudy.data.stores.store import is_store, store_recipe
-from understudy.nn.deployed import Deployed
+from understudy.run.agreed import check_sealed, checkpoint_record, record_of, run_facts, with_updates
 from understudy.run.build import build_learner, settled_data
-from understudy.run.checkpoint import Checkpoint, newest_checkpoint, point_latest
+from understudy.run.callbacks import Callbacks
+from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
-from understudy.run.config import MOST_EPISODES, RunConfig, load_config, parse_config
+from understudy.run.config import ConfigLike, RunConfig, load_config
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, evaluate_run
+from understudy.run.evaluate import headline
 from understudy.run.history import recall
-from understudy.run.identity import Record, code_digests, config_digest, identity, seal_line
+from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
-from understudy.run.loop import InterruptedRunError, Loop, Watcher
-from understudy.run.meta import describe_run
-from understudy.run.policies import find_checkpoint, load_policy
-from understudy.run.prediction import predict
+from understudy.run.loop import NOBODY, InterruptedRunError, Loop
+from understudy.run.overrides import plain_data
+from understudy.run.policies import find_checkpoint
 from understudy.run.preflight import preflight, shared_data, stage_runs
-from understudy.run.progress import SILENT, Reporter
+from understudy.run.progress import Reporter, reporter_for
+from understudy.run.run import Run
 from understudy.run.rundir import RunDir
+from understudy.run.sinks import Logger, check_loggers
 from understudy.run.warm_start import take_over
+from understudy.run.yaml_text import read_yaml
 
 
 @final
-class Run:
-    """A run directory, ready to be asked."""
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run is given beside its config: none of it decides a number, but for the simulator."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._dir = RunDir.open(path)
-        self.path = self._dir.path
-        self.config: RunConfig = self._dir.config
+    reporter: Reporter
+    make_envs: MakeEnvs | None = None
+    callbacks: Callbacks = NOBODY
+    loggers: tuple[Logger, ...] = ()
 
-    @property
-    def finished(self) -> bool:
-        return self._dir.finished
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return self._dir.result
-
-    def evaluations(self) -> list[dict[str, Any]]:
-        return self._dir.evaluations()
-
-    def metrics(self) -> list[dict[str, Any]]:
-        return self._dir.metrics()
-
-    def policy(self, checkpoint: str | int = "last") -> Deployed:
-        return load_policy(self.path, checkpoint)
-
-    def evaluate(
-        self,
-        episodes: int | None = None,
-        *,
-        checkpoint: str | int = "last",
-        greedy: bool = True,
-        reporter: Reporter = SILENT,
-        make_envs: MakeEnvs | None = None,
-    ) -> Evaluation:
-        """Play episodes with a checkpoint's policy, always from the same start states."""
-        torch.set_num_threads(self.config.threads)
-        count = self.config.eval_episodes if episodes is None else episodes
-        if count < 1:
-            raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
-        if count > MOST_EPISODES:
-            raise ConfigError(
-                "episodes", "too many to play side by side", got=count, expected=f"at most {MOST_EPISODES}"
-            )
-        policy = self.policy(checkpoint)
-        with reporter.task("evaluating", count, "episodes") as advance:
-
-            def told(done: int, total: int) -> None:
-                advance(done, "")
-
-            return evaluate_run(self.config, policy, count, greedy=greedy, on_step=told, make_envs=make_envs)
-
-    def predict(
-        self,
-        obs: ArrayLike | Mapping[str, ArrayLike],
-        *,
-        checkpoint: str | int = "last",
-        greedy: bool = True,
-        seed: int = 0,
-    ) -> NDArray[Any]:
-        """Actions in environment units for one observation or a batch of them."""
-        return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+    def of_a_stage(self) -> "Surroundings":
+        """Its updates are counted from the start again: nobody hears of them."""
+        return replace(self, callbacks=NOBODY, loggers=())
 
 
 def train(
-    config: str | Path | RunConfig,
+    config: ConfigLike,
     *,
-    reporter: Reporter = SILENT,
+    callbacks: Iterable[object] = (),
+    loggers: Sequence[Logger] = (),
+    progress: bool = True,
+    overwrite: bool = False,
+    reporter: Reporter | None = None,
     make_envs: MakeEnvs | None = None,
-    watch: Watcher | None = None,
     **settings: Any,
 ) -> Run:
-    """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`.
+    """Train from a config's name, a YAML file, a dict or a RunConfig: `train("iql", algo={"beta": 1}, seed=1)`.
 
-    `make_envs` makes environments of your own, `world(count)`, where the config says env.simulator=custom.
-    `watch(updates, evaluation)` is called after every evaluation of the run (not of its stages); when it answers True,
-    the run is saved and a StoppedRunError raised.
+    `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
+    ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
+    number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
+    environments of your own, `world(count)`, where the config says env.simulator=custom.
     """
-    return _begin(resolve_config(config, settings), reporter, {}, make_envs, watch)
+    around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
+    resolved = resolve_config(config, settings)
+    if not overwrite and not names_place(config, settings):
+        resolved = in_free_place(resolved, around.reporter.say)
+    return begin(resolved, around, overwrite=overwrite)
 
 
-def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+def resolve_config(config: ConfigLike, settings: Mapping[str, Any]) -> RunConfig:
     """The config that is meant, complete and with a place of its own."""
-    if isinstance(config, (str, Path)):
-        return load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
-    if settings:
-        raise ConfigError("train", "settings go into the RunConfig itself when one is given", got=sorted(settings))
-    if not config.out:
-        raise ConfigError("out", "is required when a RunConfig is given")
-    return config
+    if isinstance(config, RunConfig) and config.out and not settings:
+        return config
+    return load_config(config, [f"{key}={_text(value)}" for key, value in settings.items()])
 
 
-def _begin(
-    config: RunConfig,
-    reporter: Reporter,
-    ready: Mapping[str, Prepared],
-    make_envs: MakeEnvs | None,
-    watch: Watcher | None = None,
+def names_place(config: ConfigLike, settings: Iterable[str]) -> bool:
+    """Somebody said where the run shall lie."""
+    if "out" in settings:
+        return True
+    if isinstance(config, (RunConfig, Mapping)):
+        return bool(config.out if isinstance(config, RunConfig) else config.get("out"))
+    return str(config).endswith((".yaml", ".yml")) and bool(read_yaml(Path(config)).get("out"))
+
+
+def in_free_place(config: RunConfig, say: Callable[[str], None]) -> RunConfig:
+    """The same, beside the runs that lie in its default place already: runs/iql/pendulum/0-2."""
+    place = Path(config.out)
+    if not _is_taken(place):
+        return config
+    free = next(numbered for number in count(2) if not _is_taken(numbered := place.with_name(f"{place.name}-{number}")))
+    there = RunDir(place)
+    told = there.state if there.config_file.exists() else "taken"
+    way = f" (go on with it: understudy resume {place})" if told in ("stopped", "killed") else ""
+    say(f"{place} is {told}{way}; this run goes to {free}")
+    return config.model_copy(update={"out": str(free)})
+
+
+def _is_taken(place: Path) -> bool:
+    try:
+        RunDir(place).check_free()
+    except RunError:
+        return True
+    return is_locked(place)
+
+
+def begin(
+    config: RunConfig, around: Surroundings, ready: Mapping[str, Prepared] | None = None, *, overwrite: bool = False
 ) -> Run:
-    """A run from its birth to its end. `ready`: datasets by role that are in memory already."""
+    """A run from its birth to its end. `ready`: datasets by role that are in memory already.
+
+    What is overwritten is removed only when nothing was found wrong.
+    """
     run = RunDir(config.out)
-    run.check_free()
+    run.check_free(overwrite=overwrite)
     with run.locked():
-        run.check_free()
+        run.check_free(overwrite=overwrite)
         code_digests(config)  # as they are now: data may take long to collect, and files change
-        config = settle_compile(settled_data(config), reporter.say)
-        config, learner = preflight(config, reporter, ready, make_envs)
+        config = settle_compile(settled_data(config), around.reporter.say)
+        config, learner = preflight(config, around.reporter, ready or {}, around.make_envs)
         with closing(learner):
+            if overwrite:
+                run.clear()
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))
-            _inherit(config, run, learner, reporter, make_envs, accept_versions=False)
-            Loop(config, run, learner, 0, reporter, make_envs, watch).train()
+            _inherit(config, run, learner, around, accept_versions=False)
+            Loop(config, run, learner, 0, around.reporter, around.make_envs, around.callbacks, around.loggers).train()
     return Run(run.path)
 
 
-def _inherit(
-    config: RunConfig,
-    run: RunDir,
-    learner: Learner,
-    reporter: Reporter,
-    make_envs: MakeEnvs | None,
-    *,
-    accept_versions: bool,
-) -> None:
+def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundings, *, accept_versions: bool) -> None:
     """Give a run that has not begun the policy it starts from, after the stages that come first."""
-    origin, fingerprint = config.init_from, config.init_fingerprint
+    origin, fingerprint, reporter = config.init_from, config.init_fingerprint, around.reporter
     for number, stage in enumerate(stage_runs(config, run.path), 1):
         reporter.say(f"stage {number} of {len(config.stages) + 1}: {stage.algorithm}, {stage.updates:,} updates")
+        ready = shared_data(learner, stage, config)
         try:
-            done = _finish(
-                stage, reporter, shared_data(learner, stage, config), make_envs, accept_versions=accept_versions
-            )
+            done = _finish(stage, around.of_a_stage(), ready, accept_versions=accept_versions)
         except InterruptedRunError as error:
             raise error.of(run.path) from None
-        reporter.say(f"stage {number} ended: return {done.result['eval/return_mean']:.2f}")
+        reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
     if origin:
         take_over(learner.algorithm, config, origin, fingerprint, reporter)
 
 
-def _finish(
-    stage: RunConfig,
-    reporter: Reporter,
-    ready: Mapping[str, Prepared],
-    make_envs: MakeEnvs | None,
-    *,
-    accept_versions: bool,
-) -> Run:
+def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared], *, accept_versions: bool) -> Run:
     """A stage that has ended, whatever it takes, and as the run that it is a stage of says."""
     run = RunDir(stage.out)
     if not run.config_file.exists():
-        return _begin(stage, reporter, ready, make_envs)
+        return begin(stage, around, ready)
     if not run.finished:
-        resume(run.path, reporter=reporter, make_envs=make_envs, accept_versions=accept_versions)
+        go_on(run, around, accept_versions=accept_versions)
     done = Run(run.path)
     fingerprint = stage.init_fingerprint or done.config.init_fingerprint  # of the stage before, which had yet to end
     planned = stage.model_copy(update={"init_fingerprint": fingerprint})
-    if changed := _checkpoint_record(find_checkpoint(run, "last")).differences(planned):
+    if changed := checkpoint_record(find_checkpoint(run, "last")).differences(planned):
         raise RunError(
             f"stage '{run.path}'",
             f"is not the one this run's config.yaml says: {'; '.join(changed.values())}",
@@ -207,16 +176,24 @@ def resume(
     path: str | Path,
     *,
     updates: int | None = None,
-    reporter: Reporter = SILENT,
+    callbacks: Iterable[object] = (),
+    loggers: Sequence[Logger] = (),
+    progress: bool = True,
+    reporter: Reporter | None = None,
     accept_versions: bool = False,
     make_envs: MakeEnvs | None = None,
-    watch: Watcher | None = None,
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
-    `watch`, as in `train`, is told of the evaluations that are still to come.
+    `callbacks` and `loggers`, as in `train`, hear of what is still to come.
     """
-    run = RunDir.open(path)
+    around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
+    return go_on(RunDir.open(path), around, updates=updates, accept_versions=accept_versions)
+
+
+def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, accept_versions: bool = False) -> Run:
+    """A run from where it stopped to its end."""
+    reporter, path = around.reporter, run.path
     with run.locked():
         config = run.config
         if run.finished and (updates is None or updates == run.result.get("updates")):
@@ -233,91 +210,38 @@ def resume(
                 do=f"To start over from the first update, remove {run.checkpoints}.",
             )
         done = 0 if checkpoint is None else checkpoint.updates
-        record = _record(run, checkpoint)
+        record = record_of(run, checkpoint)
         if record is not None:
             record.check_versions(config, reporter.say, accept=accept_versions)
             record.check_settings(config)
         if record is None or updates is None:
-            _check_sealed(config, run, record)
-        config = _with_updates(config, updates, record, done, reporter)
+            check_sealed(config, run, record)
+        config = with_updates(config, updates, record, done, reporter)
         history = recall(checkpoint)
-        learner = build_learner(config, reporter, make_envs=make_envs, checkpoint=checkpoint)
+        learner = build_learner(config, reporter, make_envs=around.make_envs, checkpoint=checkpoint)
         with closing(learner):
             run.clear_leftovers()
             if checkpoint is None:
-                _inherit(config, run, learner, reporter, make_envs, accept_versions=accept_versions)
+                _inherit(config, run, learner, around, accept_versions=accept_versions)
             else:
                 restore(learner, checkpoint.state, f"checkpoint '{checkpoint.path}'")
                 point_latest(run.checkpoints, done)
             run.result_file.unlink(missing_ok=True)  # first, so that a death from here on leaves an unfinished run
+            run.stop_file.unlink(missing_ok=True)
             run.write_config(config)
             if not run.meta_file.exists():
                 write_json(run.meta_file, run_facts(config, learner))
             reporter.say(f"resuming {path} at update {done:,} of {config.updates:,}")
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
-            Loop(config, run, learner, done, reporter, make_envs, watch, history).train()
-    return Run(run.path)
-
-
-def run_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
-    """What meta.json holds."""
-    told = {**learner.source.describe(), **describe_data(config, learner.data)}
-    return {**describe_run(told), **identity(config), "config_sha256": config_digest(config)}
-
-
-def describe_data(config: RunConfig, data: Mapping[str, LoggedExperience]) -> dict[str, Any]:
-    """The datasets of a run, the main one first."""
-    told = {}
-    for role, experience in data.items():
-        path = Path(config.data_by_role[role].path)
-        corruption = corruption_facts(store_recipe(path)) if path.name and is_store(path) else {}
-        told[role] = {**experience.describe(), **corruption}
-    further = {role: facts for role, facts in told.items() if role != MAIN}
-    return {**({"dataset": told[MAIN]} if MAIN in told else {}), **({"datasets": further} if further else {})}
-
-
-def _record(run: RunDir, checkpoint: Checkpoint | None) -> Record | None:
-    """What the run was when it was last written down; None if it was killed while its birth was."""
-    if checkpoint is not None:
-        return _checkpoint_record(checkpoint)
-    return Record(f"run '{run.path}'", "meta.json", read_json(run.meta_file)) if run.meta_file.exists() else None
-
-
-def _checkpoint_record(checkpoint: Checkpoint) -> Record:
-    return Record(f"checkpoint '{checkpoint.path}'", "the checkpoint", checkpoint.facts)
-
-
-def _check_sealed(config: RunConfig, run: RunDir, record: Record | None) -> None:
-    """A file that was edited by hand may hold any number of updates; only the seal says which one was agreed."""
-    if run.config_file.read_text(encoding="utf-8").startswith(seal_line(config)):
-        return
-    changed = [] if record is None else record.differences(config).values()
-    raise RunError(
-        f"run '{run.path}'",
-        f"config.yaml was edited by hand: {'; '.join(changed) or 'the seal in its first line does not fit'}",
-        do=f"Restore config.yaml; to change updates: understudy resume {run.path} updates={config.updates}",
-    )
-
-
-def _with_updates(
-    config: RunConfig, updates: int | None, record: Record | None, done: int, reporter: Reporter
-) -> RunConfig:
-    planned = config.updates if record is None else record.updates
-    if updates is None or updates == planned == config.updates:
-        return config
-    if updates <= done:
-        raise ConfigError("updates", "not beyond what is already done", got=updates, expected=f"more than {done}")
-    reporter.say(
-        f"updates: {planned:,} → {updates:,}. Schedules (a falling learning rate) follow the new horizon from update "
-        f"{done:,} on, so this is not the run that {updates:,} updates from the start would have been."
-    )
-    return parse_config({**config.model_dump(mode="json"), "updates": updates})
+            heard = (around.callbacks, around.loggers)
+            Loop(config, run, learner, done, reporter, around.make_envs, *heard, history).train()
+    return Run(path)
 
 
 def _text(value: Any) -> str:
     """A Python value as the text a command line would carry; the one parser reads both."""
     try:
-        return value if isinstance(value, str) else json.dumps(value)
+        return value if isinstance(value, str) else json.dumps(plain_data(value))
     except (TypeError, ValueError) as error:  # a number of thousands of digits, or what no YAML file could say
         raise ConfigError("train", f"a setting that cannot be written down ({error})") from error

@@ -1,17 +1,95 @@
-"""Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl, TensorBoard and Weights & Biases."""
+"""Where numbers go: metrics.jsonl, eval.jsonl, timing.jsonl, TensorBoard, Weights & Biases and loggers of one's own."""
 
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Protocol, final, runtime_checkable
 
+from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import file_chunks, sync_directory
 from understudy.run.growing_file import GrowingFile
 from understudy.run.logs import EVALUATION, LogMark, restore_log
 from understudy.run.rundir import RunDir
-from understudy.run.wandb_sink import WandbSink
+
+
+@runtime_checkable
+class Logger(Protocol):
+    """A place of your own where a run's numbers go: `train(…, loggers=[MyLogger()])`."""
+
+    def begin(self, path: Path, config: Mapping[str, Any]) -> None:
+        """Before the first number of a run, or of one that goes on: its directory, and every setting of it."""
+
+    def log(self, updates: int, values: Mapping[str, float]) -> None:
+        """Metrics by name (`loss/critic`), and numbers of evaluations (`eval/return_mean`), as they come."""
+
+    def close(self) -> None:
+        """After the last number, however the run ends."""
+
+
+class Sink(Protocol):
+    """One more place where a run's numbers go; what goes wrong there must not touch training."""
+
+    def log(self, updates: int, values: dict[str, float]) -> None: ...
+
+    def sync(self) -> None:
+        """What was said is handed over: a checkpoint counts on it."""
+
+    def close(self) -> None: ...
+
+
+@final
+class OwnLogger:
+    """A user's logger. What goes wrong with it after its beginning is told once, and the run goes on without it."""
+
+    def __init__(self, logger: Logger, say: Callable[[str], None]) -> None:
+        self._logger, self._say, self._lost = logger, say, False
+
+    @classmethod
+    def begin(cls, logger: Logger, path: Path, config: Mapping[str, Any], say: Callable[[str], None]) -> "OwnLogger":
+        try:
+            logger.begin(path, config)
+        except Exception as error:
+            raise RunError(f"logger {type(logger).__name__}", f"cannot begin ({_told(error)})") from error
+        return cls(logger, say)
+
+    def log(self, updates: int, values: dict[str, float]) -> None:
+        self._tell(lambda logger: logger.log(updates, dict(values)))
+
+    def sync(self) -> None:
+        """It was handed everything at once."""
+
+    def close(self) -> None:
+        self._tell(lambda logger: logger.close())
+
+    def _tell(self, act: Callable[[Logger], None]) -> None:
+        if self._lost:
+            return
+        try:
+            act(self._logger)
+        except Exception as error:
+            self._lost = True
+            name = type(self._logger).__name__
+            self._say(f"logger {name} gets no more numbers ({_told(error)}); the run keeps them in its own logs")
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def check_loggers(given: object) -> tuple[Logger, ...]:
+    """Loggers as a user gives them."""
+    if not isinstance(given, (list, tuple)):
+        raise ConfigError("loggers", "not a list", got=type(given).__name__, expected="[logger, …]")
+    for logger in given:
+        if isinstance(logger, type) or not isinstance(logger, Logger):
+            name = logger.__name__ if isinstance(logger, type) else type(logger).__name__
+            do = f"Make one: {name}()." if isinstance(logger, type) else ""
+            raise ConfigError(
+                "loggers", "not a logger", got=name, expected="an object with begin, log and close", do=do
+            )
+    return tuple(given)
 
 
 @final
@@ -56,12 +134,18 @@ class Sinks:
     """All logs of a run, cut back to `updates` when opened; `marks` say what a checkpoint knows of them."""
 
     def __init__(
-        self, run: RunDir, updates: int, *, tensorboard: bool, marks: Mapping[str, LogMark] | None = None
+        self,
+        run: RunDir,
+        updates: int,
+        *,
+        tensorboard: bool,
+        marks: Mapping[str, LogMark] | None = None,
+        evaluated: tuple[str, ...] = EVALUATION,
     ) -> None:
         marks = marks or {}
         losses = [
             restore_log(run.metrics_file, updates, marks.get(run.metrics_file.name)),
-            restore_log(run.eval_file, updates, marks.get(run.eval_file.name), EVALUATION),
+            restore_log(run.eval_file, updates, marks.get(run.eval_file.name), evaluated),
             restore_log(run.timing_file, 2**63),  # nothing but a torn last line
         ]
         self.lost = [loss for loss in losses if loss]
@@ -79,11 +163,11 @@ class Sinks:
             from understudy.run.event_file import EventFile
 
             self._events = EventFile(run.tensorboard, updates)
-        self._wandb: WandbSink | None = None
+        self._others: list[Sink] = []
 
-    def add(self, wandb: WandbSink) -> None:
+    def add(self, sink: Sink) -> None:
         """From now on the numbers go there, too."""
-        self._wandb = wandb
+        self._others.append(sink)
 
     def log(self, updates: int, metrics: dict[str, float]) -> None:
         self._metrics.write({"updates": updates, **metrics})
@@ -101,8 +185,8 @@ class Sinks:
         self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")})
 
     def _scalars(self, updates: int, values: dict[str, float]) -> None:
-        if self._wandb is not None:
-            self._wandb.log(updates, values)
+        for sink in self._others:
+            sink.log(updates, values)
         if self.failure is not None:
             return
         try:
@@ -122,13 +206,13 @@ class Sinks:
         """What the next checkpoint counts as told is on disk."""
         self._metrics.sync()
         self._evaluations.sync()
-        if self._wandb is not None:
-            self._wandb.sync()
+        for sink in self._others:
+            sink.sync()
 
     def close(self) -> None:
         for log in (self._metrics, self._evaluations, self._timing):
             log.close()
         if self._events is not None:
             self._events.file.close()
-        if self._wandb is not None:
-            self._wandb.close()
+        for sink in self._others:
+            sink.close()

@@ -50,16 +50,17 @@ def check_same_world(given: Mapping[str, Any], wished: Mapping[str, Any], task: 
         )
 
 
-def check_complete(data: Mapping[str, Any], label: str, task: Task | None, *, needs_data: bool) -> None:
+def check_complete(
+    data: Mapping[str, Any], label: str, task: Task | None, *, needs_data: bool, needs_env: bool
+) -> None:
     """A preset lacks what a task and the command must give: say so, in one sentence."""
     env, origin = _group(data, "env"), _group(data, "data") if needs_data else {}
-    if "id" not in env:
-        tasks = "Give a task and its data, task=… data.path=… (see: understudy list tasks), or env.id=… data.path=…."
-        raise ConfigError(
-            f"config '{label}'", "names no environment", do=tasks if needs_data else "Give one: env.id=HalfCheetah-v5."
-        )
+    if needs_env and "id" not in env:
+        raise ConfigError(f"config '{label}'", "names no environment", do="Give one: env.id=HalfCheetah-v5.")
     if needs_data and not has_origin(origin):
-        hint = f"For task '{task.id}' that is {task.data_hint()}." if task is not None and task.data_hint() else ""
+        hint = "Without a simulator that is all; with one, also env.id=… or task=… (see: understudy list tasks)."
+        if task is not None or "id" in env:
+            hint = f"For task '{task.id}' that is {task.data_hint()}." if task is not None and task.data_hint() else ""
         raise ConfigError(f"config '{label}'", "names no data", do=f"Give it: data.path=…. {hint}".rstrip())
 
 
@@ -68,7 +69,7 @@ def has_origin(data: Mapping[str, Any]) -> bool:
 
 
 def _group(data: Mapping[str, Any], key: str) -> dict[str, Any]:
-    group = data.get(key, {})
+    group = {} if data.get(key) is None else data[key]
     if not isinstance(group, dict):
         raise ConfigError(key, "wrong value", got=repr(group), expected="a group of settings")
     return group

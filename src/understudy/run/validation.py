@@ -11,6 +11,7 @@ from understudy.core.protocols import Algorithm, Carry, Demand, Metrics
 from understudy.core.spec import ACTION_MASK
 from understudy.data.dataset import Dataset
 from understudy.nn.deployed import Deployed
+from understudy.run.config import ACTION_ERROR
 
 BLOCK = 4096
 
@@ -28,14 +29,14 @@ class Validation:
     def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
         policy = algorithm.policy
         assert isinstance(policy, Deployed)
-        return {"eval/validation_error": validation_error(policy, self.dataset)}
+        return {ACTION_ERROR: action_error(policy, self.dataset)}
 
     def warning(self, values: Mapping[str, float]) -> str:
         return ""
 
 
 @torch.no_grad()
-def validation_error(policy: Deployed, dataset: Dataset) -> float:
+def action_error(policy: Deployed, dataset: Dataset) -> float:
     """Mean squared difference over steps and dimensions, in policy units; of choices, the share that differ."""
     total = torch.zeros((), dtype=torch.float64)
     carry: Carry = ()

@@ -18,7 +18,7 @@ from understudy.sources import SourceInputs
 from understudy.sources.importance.row_weights import IMPORTANCE, RowWeights, row_weights
 from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.sampling.blocks import BlockSampler, batches_at_once
-from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw
+from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw, read_weights
 
 YIELDS = Transitions
 INTERVALS: dict[str, int] = {}
@@ -92,6 +92,7 @@ def needs(config: Config) -> SourceNeeds:
 def build(config: Config, inputs: SourceInputs) -> OfflineSource:
     data, demand, importance = inputs.data[MAIN], inputs.demand, config.importance
     check_batch(config.batch_size, data)
+    check_weights(data, demand)
     if importance.provider == "none":
         return OfflineSource(data, transition_sampler(config, data, demand, inputs.seed), ())
     if not demand.weighed:
@@ -117,6 +118,12 @@ def transition_sampler(config: Config, data: LoggedExperience, demand: Demand, s
         return data.rows(draw.indices(number), demand).split(config.batch_size)
 
     return BlockSampler(gather, batches)
+
+
+def check_weights(data: LoggedExperience, demand: Demand) -> None:
+    """A column by which rows count can serve as that."""
+    if demand.weights:
+        read_weights(data.dataset, demand.weights)
 
 
 def check_batch(rows: int, data: LoggedExperience) -> None:

@@ -19,7 +19,7 @@ from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.sources import SourceInputs
-from understudy.sources.offline import check_batch
+from understudy.sources.offline import check_batch, check_weights
 from understudy.sources.sampling.blocks import BlockSampler, batches_at_once
 from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw
 
@@ -90,6 +90,7 @@ def needs(config: Config) -> SourceNeeds:
 def build(config: Config, inputs: SourceInputs) -> SequenceSource:
     data, rows = inputs.data[MAIN], config.batch_size * config.length
     check_batch(rows, data)
+    check_weights(data, inputs.demand)
     among = torch.from_numpy(data.dataset.index.starts) if config.starts == "episode" else None
     batches = batches_at_once(rows * data.dataset.row_bytes)
     draw = choose_draw(

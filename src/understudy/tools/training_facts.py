@@ -43,13 +43,14 @@ def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
     updates = updates_behind(run, checkpoint)
     meta = BirthFacts.parse(read_json(run.meta_file) if run.meta_file.is_file() else {}, str(run.meta_file))
     config = run.config.model_dump(mode="json")
+    env = config["env"] or {}
     training = {
         "algorithm": config["algo"],
         "config": _config_name(meta.argv),
         "config_sha256": meta.config_sha256,
-        "env": config["env"]["id"],
-        "simulator": config["env"].get("simulator"),
-        "env_settings": config["env"].get("settings"),
+        "env": env.get("id"),
+        "simulator": env.get("simulator"),
+        "env_settings": env.get("settings"),
         "source": {name: value for name, value in config["source"].items() if not isinstance(value, dict)},
         "task": config.get("task"),
         "updates": updates,
@@ -74,6 +75,8 @@ def updates_behind(run: RunDir, checkpoint: str) -> int | None:
 
 def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     """Evaluations: the `best`, the `last`, and that of the policy itself (`this`) if there was one."""
+    if run.config.env is None:
+        return {}
     lines = [_score(EvaluationFacts.parse(line, str(run.eval_file))) for line in run.evaluations()]
     if not lines:
         return {}

@@ -8,9 +8,9 @@ from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation
-from understudy.run.loop import StoppedRunError
-from understudy.run.progress import SILENT, Reporter
-from understudy.run.session import Run, resolve_config, train
+from understudy.run.progress import Reporter
+from understudy.run.run import Run
+from understudy.run.session import resolve_config, train
 
 
 class Trial(Protocol):
@@ -30,7 +30,8 @@ def train_trial(
     config: str | Path | RunConfig,
     trial: Trial,
     *,
-    reporter: Reporter = SILENT,
+    progress: bool = True,
+    reporter: Reporter | None = None,
     make_envs: MakeEnvs | None = None,
     **settings: Any,
 ) -> Run:
@@ -45,14 +46,19 @@ def train_trial(
     out = resolved.out if "out" in settings else f"{resolved.out}-trial-{trial.number}"
     trial.set_user_attr("run", out)
 
-    def watch(updates: int, evaluation: Evaluation) -> bool:
-        trial.report(evaluation.mean, updates)
-        return trial.should_prune()
+    pruned = False
 
-    try:
-        return train(resolved.model_copy(update={"out": out}), reporter=reporter, make_envs=make_envs, watch=watch)
-    except StoppedRunError as error:
-        raise optuna.TrialPruned(str(error)) from error
+    def report(updates: int, evaluation: Evaluation) -> bool:
+        nonlocal pruned
+        trial.report(evaluation.mean, updates)
+        pruned = trial.should_prune()
+        return pruned
+
+    placed = resolved.model_copy(update={"out": out})
+    run = train(placed, callbacks=[report], progress=progress, reporter=reporter, make_envs=make_envs)
+    if pruned:
+        raise optuna.TrialPruned(f"pruned at update {run.result['updates']:,}; go on with: understudy resume {out}")
+    return run
 
 
 def _check_upward(optuna: Any, trial: Trial) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hdf5_makers import flat_columns, in_child, odd_episodes, write_columns
 
+from hdf5_makers import flat_columns, in_child, odd_episodes, write_columns
 from understudy.core.errors import DataError
 from understudy.core.spec import Box, Discrete
 from understudy.data.dataset import Dataset

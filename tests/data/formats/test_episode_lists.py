@@ -94,10 +94,12 @@ def test_groups_masks_and_further_columns() -> None:
 
 
 def test_the_final_observation() -> None:
-    assert "has 2 actions and 2 observations, expected 3. Was the final observation dropped?" in complaint(
-        plain(observations=[[0.0], [1.0]])
-    )
+    recording = episodes_from([plain(observations=[[0.0], [1.0]])])
+    assert not next(recording.episodes()).final_known
+    assert "final_known=False" in recording.notes[0]
     assert not load(plain(observations=[[0.0], [1.0]], final_known=False)).index.final_known.any()
+    told = "has 2 actions and 2 observations, expected 3. If the final one was not recorded, say final_known=False."
+    assert told in complaint(plain(observations=[[0.0], [1.0]], final_known=True))
     restored = load(plain(observations=[[0.0], [1.0]], next_observations=[[1.0], [7.0]]))
     assert restored.observations["state"].ravel().tolist() == [0, 1, 7]
 
@@ -133,9 +135,12 @@ def test_no_rewards() -> None:
         (plain(next_observations=[[1.0], [2.0]]), "next_observations: wrong shape"),
         (plain(observations=[[0.0], [1.0]], next_observations={"b": [[0.0]]}), "other groups"),
         (plain(extra=[1]), "extra: not a dict of arrays: got list"),
-        (plain(goal=[1, 2, 3]), "goal: does not match actions: got 3, expected 2"),
-        (dict([*plain().items(), (5, [1, 2])]), "not a usable name of a column: got 5"),
-        ({**plain(), "../x": [1, 2]}, "not a usable name of a column: got '../x'"),
+        (plain(extra={"goal": [1, 2, 3]}), "goal: does not match actions: got 3, expected 2"),
+        (plain(rewards=None, reward_=[1, 2]), "has no use for 'reward_'. Did you mean 'reward'?"),
+        (plain(goal=[1, 2]), "Further columns stand in a dict under 'extra'."),
+        (dict([*plain().items(), (5, [1, 2])]), "has no use for '5'"),
+        (plain(extra={5: [1, 2]}), "not a usable name of a column: got 5"),
+        (plain(extra={"../x": [1, 2]}), "not a usable name of a column: got '../x'"),
         (plain(actions=np.zeros((0, 1)), rewards=[], terminated=True, truncated=None), "has no steps"),
     ],
 )

@@ -11,11 +11,11 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from hdf5_makers import ESCAPED, PASSED, REFUSED, in_child
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from minari_makers import Nested, make_from, make_minari
 
+from hdf5_makers import ESCAPED, PASSED, REFUSED, in_child
+from minari_makers import Nested, make_from, make_minari
 from understudy.core.errors import DataError
 from understudy.data.formats.minari.metadata import read_description
 from understudy.data.formats.minari.reader import open_minari

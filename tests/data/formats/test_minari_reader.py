@@ -9,8 +9,8 @@ import minari  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from gymnasium import spaces
-from minari_makers import Nested, make_from, make_minari
 
+from minari_makers import Nested, make_from, make_minari
 from understudy.core.errors import DataError
 from understudy.core.spec import Box, Discrete
 from understudy.data.dataset import Dataset

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hdf5_makers import write_columns
 
+from hdf5_makers import write_columns
 from understudy.core.errors import DataError
 from understudy.core.spec import Box
 from understudy.data.dataset import Dataset

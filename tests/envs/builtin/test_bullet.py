@@ -154,7 +154,7 @@ def test_the_config_reads_a_file_of_d4rl_pybullet(tmp_path: Path) -> None:
         file["terminals"] = terminals.reshape(-1, 1)
     words = [f"data.path={tmp_path / 'medium.hdf5'}", "data.recipe=null"]
     config = us.load_config("ciql/halfcheetah-bullet", words)
-    dataset = resolve_dataset(config.logged, config.env.id).train
+    dataset = resolve_dataset(config.logged, config.world.id).train
     assert (dataset.episodes, dataset.steps) == (2, 2000)
     ends = [dataset.episode(number) for number in range(2)]
     assert [(end.terminated, end.truncated) for end in ends] == [(False, True)] * 2

@@ -70,11 +70,13 @@ def _write(dataset: Dataset, file: Any, sink: Sink, env: str) -> None:
     row = 0
     for block in _blocks(dataset):
         rows = _join([_columns(episode, number, single) for number, episode in block])
+        if not dataset.has_rewards:
+            del rows["rewards"]
         for name, values in rows.items():
             if row == 0:
                 file.create_dataset(name, (dataset.steps, *values.shape[1:]), values.dtype)
             file[name][row : row + len(values)] = values
-        row += len(rows["rewards"])
+        row += len(rows["actions"])
         sink.tell_trouble()
 
 

@@ -2,7 +2,8 @@
 
 A dict has `observations` (an array, or a dict of arrays) with n+1 rows, `actions` and `rewards` with n, and says how it
 ended: `terminated` and `truncated`, one bool each or a flag per step. If the final observation was not kept it has n
-observations and says `final_known=False`, or it has n `next_observations`. All else is a further column of n rows.
+observations (as `final_known=False` says, too), or it has n `next_observations`. Further columns of n rows stand under
+`extra`; a key that nobody knows is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,16 @@ import numpy as np
 from understudy.core.errors import DataError, did_you_mean
 from understudy.data.episode import COLUMN_NAME, Array, Episode, as_array, check_flags
 from understudy.data.formats.columns import NAMES, RENAMED
-from understudy.data.recording import Recording
+from understudy.data.recording import NO_REWARDS, Recording
 
 ROLES = ("observations", "next_observations", "actions", "rewards", "terminated", "truncated", "done", "mask")
 KNOWN = {name: role for role in ROLES for name in NAMES[role]}
 ENDS = ("terminated", "truncated", "done")
-NO_REWARDS = "No rewards in some episodes: they are read as 0, and only imitation makes sense."
+UNREWARDED = "No rewards in some episodes: they are read as 0, and only imitation makes sense."
+NO_FINAL = (
+    "As many observations as actions in some episodes: their final ones are taken as unknown (final_known=False), and "
+    "last steps that did not terminate are left out of bootstrapped losses."
+)
 DONE = "`done` does not say whether the world ended or the time ran out: read as terminal."
 NO_END = "Some episodes do not say how they ended: read as cut off, not as terminal."
 
@@ -32,7 +37,7 @@ def episodes_from(items: Sequence[Episode | Mapping[str, Any]], name: str = "epi
     episodes = [_episode(item, f"{where}, episode {number}", notes) for number, item in enumerate(items)]
     if not episodes:
         raise DataError(where, "has no episodes")
-    facts = {"rewards": "absent"} if NO_REWARDS in notes else {}
+    facts = NO_REWARDS if UNREWARDED in notes else {}
     steps = sum(len(episode) for episode in episodes)
     return Recording(name, steps, lambda: iter(episodes), layout="list", notes=tuple(notes), facts=facts)
 
@@ -49,7 +54,7 @@ def _episode(item: object, where: str, notes: dict[str, None]) -> Episode:
     observations = _with_final(observations, parts.get("next_observations"), steps, where)
     terminated, truncated = _ends(parts, steps, where, notes)
     if "rewards" not in parts:
-        notes[NO_REWARDS] = None
+        notes[UNREWARDED] = None
     rewards = parts.get("rewards", np.zeros(steps, np.float32))
     return Episode(
         observations,
@@ -57,7 +62,7 @@ def _episode(item: object, where: str, notes: dict[str, None]) -> Episode:
         _flat(as_array(rewards, f"{where}, rewards")),
         terminated,
         truncated,
-        _flag(item.get("final_known", True), 1, f"{where}, final_known"),
+        _final_known(item, observations, steps, where, notes),
         as_array(parts["mask"], f"{where}, mask") if "mask" in parts else None,
         _extra(item, where),
     )
@@ -76,6 +81,18 @@ def _parts(item: Mapping[str, Any], where: str) -> dict[str, Any]:
         if role not in parts:
             raise DataError(where, f"has no '{role}'", do=did_you_mean(role, map(str, item)))
     return parts
+
+
+def _final_known(
+    item: Mapping[str, Any], observations: Mapping[str, Array], steps: int, where: str, notes: dict[str, None]
+) -> bool:
+    """What the dict says; n observations of n actions say it, too."""
+    if "final_known" in item:
+        return _flag(item["final_known"], 1, f"{where}, final_known")
+    known = any(len(values) != steps for values in observations.values())
+    if not known:
+        notes[NO_FINAL] = None
+    return known
 
 
 def _flat(values: Array) -> Array:
@@ -137,11 +154,18 @@ def _flag(value: object, steps: int, where: str) -> bool:
 
 
 def _extra(item: Mapping[str, Any], where: str) -> dict[str, Array]:
-    """Everything else, a row per step."""
+    """What stands under `extra`, and a behaviour's log-probability under any of its names: a row per step."""
     extra = item.get("extra", {})
     if not isinstance(extra, Mapping):
         raise DataError(f"{where}, extra", "not a dict of arrays", got=type(extra).__name__)
     loose = {name: value for name, value in item.items() if name not in KNOWN and name not in {"extra", "final_known"}}
+    for name in loose:
+        if name not in {*RENAMED, *RENAMED.values()}:
+            raise DataError(
+                where,
+                f"has no use for '{name}'",
+                do=f"{did_you_mean(str(name), [*KNOWN, 'final_known'])} Further columns stand in a dict under 'extra'.",
+            )
     columns = {}
     for name, value in {**loose, **extra}.items():
         short = RENAMED.get(name, name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import DataError
 from understudy.data.episode import Array, Episode, check_flags
 from understudy.data.formats.columns import NAMES, FileColumn
-from understudy.data.recording import Recording
+from understudy.data.recording import NO_REWARDS, Recording
 
 CUTS = ("indices", "split")
 READ = {*NAMES["observations"], *NAMES["actions"], *NAMES["rewards"], *NAMES["terminated"], *CUTS}
@@ -50,7 +50,7 @@ def imitation_recording(columns: Mapping[str, FileColumn], name: str, where: str
         player.play,
         layout="imitation",
         notes=_notes(columns, terminal, missing),
-        facts={"rewards": "absent"} if missing else {},
+        facts=NO_REWARDS if missing else {},
     )
 
 

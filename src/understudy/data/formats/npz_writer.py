@@ -79,7 +79,9 @@ def _members(dataset: Dataset) -> dict[str, ArrayToWrite]:
         members[f"observations{tail}"] = at_slots(columns[f"observation.{group}"], 0)
         if known:
             members[f"next_observations{tail}"] = at_slots(columns[f"observation.{group}"], 1)
-    members |= {"actions": at_steps(columns["action"]), "rewards": at_steps(columns["reward"])}
+    members["actions"] = at_steps(columns["action"])
+    if dataset.has_rewards:
+        members["rewards"] = at_steps(columns["reward"])
     members |= {"terminals": at_ends(index.terminated, False), "timeouts": at_ends(index.truncated, False)}
     members["episode_id"] = at_steps(np.repeat(np.arange(dataset.episodes), index.lengths))
     if known:

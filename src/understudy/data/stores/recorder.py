@@ -20,7 +20,7 @@ from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import sync_directory
 from understudy.core.lock import LOCK, lock_folder, release
-from understudy.core.spec import ActionSpace
+from understudy.core.spec import ActionSpace, GivenSpace, as_action_space
 from understudy.data.assemble import check_action_bounds, check_same, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts
@@ -57,7 +57,7 @@ class Recorder:
     def __init__(
         self,
         path: Path | str,
-        space: ActionSpace,
+        space: GivenSpace,
         *,
         recipe: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
@@ -69,7 +69,9 @@ class Recorder:
         """What errors call the episodes that are added: where they come from, if that is another place."""
         self.env = env
         """The environment they come from, to be written down."""
-        self.space = space
+        self.has_rewards = True
+        """Whether rewards were recorded; zeros that stand for none are written down as such."""
+        self.space = as_action_space(space, f"recording '{path}'")
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
         self.steps = 0
@@ -226,7 +228,7 @@ class Recorder:
         for name, array in episode_index(self._entries).arrays().items():
             (self.path / f"{name}.npy").unlink(missing_ok=True)
             facts[name] = write_column(self.path / f"{name}.npy", array, [array])
-        write_manifest(self.path, layout.spec, facts, self.recipe, self.env)
+        write_manifest(self.path, layout.spec, facts, self.recipe, self.env, has_rewards=self.has_rewards)
         _clear(self.path)
 
     def __enter__(self) -> Self:
@@ -286,6 +288,7 @@ def record(
         new_folder(path) as draft,
         Recorder(draft, space, precision=precision, recipe=recipe, name=recording.name, env=recording.env) as recorder,
     ):
+        recorder.has_rewards = recording.has_rewards
         for episode in recording.episodes():
             recorder.add(episode)
             if on_steps is not None:

@@ -26,7 +26,7 @@ from understudy.data.dataset import Dataset, Pager
 from understudy.data.episode import COLUMN_NAME, Array
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex
-from understudy.data.recording import environment_name
+from understudy.data.recording import NO_REWARDS, environment_name
 from understudy.data.stores.npy import Judge, map_column, write_column
 
 FORMAT = 2
@@ -50,12 +50,18 @@ def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | 
             name: write_column(draft / f"{name}.npy", column, dataset.blocks(column))
             for name, column in dataset.columns().items()
         }
-        write_manifest(draft, dataset.spec, columns, recipe, dataset.env)
+        write_manifest(draft, dataset.spec, columns, recipe, dataset.env, has_rewards=dataset.has_rewards)
     return path
 
 
 def write_manifest(
-    folder: Path, spec: Spec, columns: Mapping[str, ColumnFacts], recipe: Mapping[str, Any] | None, env: str = ""
+    folder: Path,
+    spec: Spec,
+    columns: Mapping[str, ColumnFacts],
+    recipe: Mapping[str, Any] | None,
+    env: str = "",
+    *,
+    has_rewards: bool = True,
 ) -> None:
     """The last file of a store: what it holds, sealed."""
     content = {
@@ -69,6 +75,7 @@ def write_manifest(
         "fingerprint": fingerprint(spec, columns),
         "recipe": dict(recipe) if recipe is not None else {},
         "env": env,
+        **({} if has_rewards else NO_REWARDS),
     }
     write_bytes(folder / MANIFEST, seal(content))
 
@@ -110,7 +117,10 @@ def open_store(path: Path, *, verify: bool = True) -> Dataset:
     large = sum(column.nbytes for column in mapped.values()) > RESIDENT_BUDGET
     pager = FileRows(path, mapped) if large else None
     env = recorded_env(manifest)
-    return dataset_of(spec, columns, index, str(path), env=env, fingerprint=fingerprint(spec, facts), pager=pager)
+    found = fingerprint(spec, facts)
+    dataset = dataset_of(spec, columns, index, str(path), env=env, fingerprint=found, pager=pager)
+    dataset.has_rewards = manifest.get("rewards") != NO_REWARDS["rewards"]
+    return dataset
 
 
 def _judge(spec: Spec, name: str, where: str) -> Judge:

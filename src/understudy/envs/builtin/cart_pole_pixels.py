@@ -15,11 +15,15 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from numpy.typing import NDArray
 
+from understudy.envs.builtin.canvas import Frame
+
 Pixels = NDArray[np.uint8]
 Observation = dict[str, Pixels]
 HEIGHT, WIDTH = 24, 32
 AGE = 3
 """Steps between the two looks."""
+ENLARGED = 16
+"""Pixels of a picture for each of the camera's."""
 REACH = 2.4
 """Metres from the middle to where an episode ends; a little more is drawn."""
 METRE = WIDTH / (2 * REACH + 0.8)
@@ -57,8 +61,9 @@ def _covered(distance: NDArray[np.float32], half: float) -> NDArray[np.float32]:
 class CartPolePixels(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Its memory is the looks since the older one."""
 
-    def __init__(self) -> None:
-        super().__init__(CartPoleEnv())
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(CartPoleEnv(render_mode=render_mode))
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 50}
         self.observation_space = spaces.Dict({"pixels": spaces.Box(0, 255, (2, HEIGHT, WIDTH), np.uint8)})
         self._looks = np.zeros((AGE + 1, HEIGHT, WIDTH), np.uint8)
 
@@ -77,6 +82,10 @@ class CartPolePixels(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _seen(self) -> Observation:
         return {"pixels": self._looks[[0, -1]]}
+
+    def render(self) -> Frame:
+        """What the camera sees now, enlarged."""
+        return np.repeat(np.kron(self._looks[-1], np.ones((ENLARGED, ENLARGED), np.uint8))[:, :, None], 3, 2)
 
     def tell(self) -> dict[str, NDArray[Any]]:
         return {"looks": self._looks.copy()}

@@ -66,6 +66,6 @@ def _narrow(space: "gymnasium.Space[Any]", numbers: list[int], where: str) -> sp
     return spaces.Box(space.low[numbers], space.high[numbers], dtype=space.dtype.type)
 
 
-def keep_columns(env: str, columns: Columns) -> KeptColumns:
+def keep_columns(env: str, columns: Columns, render_mode: str | None = None) -> KeptColumns:
     """A registered environment, without its time limit, that shows only these columns: for Gymnasium's registry."""
-    return KeptColumns(gymnasium.make(env, disable_env_checker=True).unwrapped, columns)
+    return KeptColumns(gymnasium.make(env, disable_env_checker=True, render_mode=render_mode).unwrapped, columns)

@@ -18,6 +18,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from understudy.envs.builtin.canvas import FAINT, INK, PAPER, Canvas, Frame
+
 Observation = dict[str, NDArray[np.float32]]
 SECONDS = 0.1
 """Δ, of one step."""
@@ -28,16 +30,20 @@ START, WALL = 1.5, 3.0
 """How far from the origin along each axis it begins at most, and where walls stop it."""
 NOISE = 0.3
 """σ of the sensors."""
+SIDE, MARGIN = 320, 16
+"""Pixels of a picture, and of what is outside the walls."""
 
 
 @final
 class WindyPoint(gymnasium.Env[Any, NDArray[Any]]):
     """`thrusters`: two choices of three in place of a force."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
-    def __init__(self, thrusters: bool = False, noise: float = NOISE, wind: float = WIND) -> None:
-        self._noise, self._wind_limit = noise, wind
+    def __init__(
+        self, thrusters: bool = False, noise: float = NOISE, wind: float = WIND, render_mode: str | None = None
+    ) -> None:
+        self._noise, self._wind_limit, self.render_mode = noise, wind, render_mode
         self.observation_space = spaces.Dict(
             {
                 "state": spaces.Box(-np.inf, np.inf, (4,), np.float32),
@@ -74,6 +80,24 @@ class WindyPoint(gymnasium.Env[Any, NDArray[Any]]):
         seen = true + self._noise * self.np_random.standard_normal(4)
         privileged = np.concatenate([true, self._wind, [self._mass]])
         return {"state": seen.astype(np.float32), "privileged": privileged.astype(np.float32)}
+
+    def render(self) -> Frame:
+        """Walls, the origin, the puck (the larger the heavier) with its velocity, and the wind in a corner."""
+        canvas, scale = Canvas(SIDE, SIDE), (SIDE - 2 * MARGIN) / (2 * WALL)
+
+        def place(point: NDArray[Any]) -> tuple[float, float]:
+            return SIDE / 2 + scale * float(point[0]), SIDE / 2 - scale * float(point[1])
+
+        canvas.bar((MARGIN - 4, MARGIN - 4), (SIDE - MARGIN + 4, SIDE - MARGIN + 4), INK)
+        canvas.bar((MARGIN, MARGIN), (SIDE - MARGIN, SIDE - MARGIN), PAPER)
+        for radius in (8.0, 24.0):
+            canvas.ring(place(np.zeros(2)), radius, (47, 133, 90))
+        corner = np.array([-0.8 * WALL, 0.8 * WALL])
+        canvas.disc(place(corner), 4.0, FAINT)
+        canvas.line(place(corner), place(corner + 0.6 * self._wind), (43, 108, 176), 3.0)
+        canvas.line(place(self._position), place(self._position + self._velocity), (113, 128, 150), 3.0)
+        canvas.disc(place(self._position), 9.0 * self._mass ** (1 / 3), (192, 86, 33))
+        return canvas.frame()
 
     def tell(self) -> dict[str, NDArray[Any]]:
         """All but the generator."""

@@ -101,6 +101,21 @@ class Resumable(Protocol):
         ...
 
 
+@runtime_checkable
+class Restartable(Protocol):
+    """A world that may be unable to begin anew, whatever `reset` promises: then it serves once."""
+
+    @property
+    def restartable(self) -> bool: ...
+
+
+@runtime_checkable
+class KeepsExtras(Protocol):
+    """A world that can be asked which numbers of its infos `Step.extras` shall hold."""
+
+    def keep_extras(self, names: tuple[str, ...]) -> None: ...
+
+
 def environment_seeds(seed: int, count: int) -> list[int]:
     """One seed for each of N environments, the same in every adapter that can seed them singly."""
     return [simulator_seed(derived_seed(seed, "world", number)) for number in range(count)]

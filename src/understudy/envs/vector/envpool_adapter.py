@@ -49,6 +49,10 @@ class EnvPoolVectorEnv:
     def spec(self) -> Spec:
         return self._spec
 
+    def keep_extras(self, names: tuple[str, ...]) -> None:
+        """From the next reset on."""
+        self._extras = names
+
     def reset(self, seed: int) -> Obs:
         """A new pool: EnvPool takes its seed only there. Its environments derive theirs from it in EnvPool's way."""
         self.close()

@@ -83,6 +83,9 @@ class GymnasiumVectorEnv:
     def spec(self) -> Spec:
         return self._spec
 
+    def keep_extras(self, names: tuple[str, ...]) -> None:
+        self._extra_names = names
+
     def reset(self, seed: int) -> Obs:
         return self.begin(environment_seeds(seed, self.count))
 

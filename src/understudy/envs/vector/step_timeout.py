@@ -29,7 +29,7 @@ from understudy.core.errors import CheckpointError, ConfigError, RunError, Under
 from understudy.core.rng import simulator_seed
 from understudy.core.spec import Spec
 from understudy.envs.failures import raise_failure
-from understudy.envs.vector.contract import Resumable, Step, VectorEnv
+from understudy.envs.vector.contract import Restartable, Resumable, Step, VectorEnv
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -215,6 +215,11 @@ class TimedVectorEnv:
     @property
     def spec(self) -> Spec:
         return self._world.spec
+
+    @property
+    def restartable(self) -> bool:
+        """Whether it can be reset more than once."""
+        return not isinstance(self._world, Restartable) or self._world.restartable
 
     def reset(self, seed: int) -> Obs:
         return self._call("could not be reset", self._world.reset, simulator_seed(seed) if self._simulator else seed)

@@ -67,6 +67,11 @@ class TensorVectorEnv:
         self._device = next(iter(self._seen.values())).device
         self._warned: set[str] = set()
         self._stepped = False
+        self._kept: tuple[str, ...] = ()
+
+    def keep_extras(self, names: tuple[str, ...]) -> None:
+        """Beside the log's numbers, which are always told, these from `extras` itself."""
+        self._kept = names
 
     @property
     def count(self) -> int:
@@ -76,13 +81,19 @@ class TensorVectorEnv:
     def spec(self) -> Spec:
         return self._spec
 
+    @property
+    def restartable(self) -> bool:
+        return self._restart is not None
+
     def reset(self, seed: int) -> Obs:
         seed = simulator_seed(seed)
         self._log.begin([seed] * self.count)
         if self._restart is not None:
             self._call(partial(self._restart, seed), "could not be reset")
         elif self._stepped:
-            raise RunError(self._where, "cannot begin anew without being told how", do="Pass restart= to TensorWorld.")
+            raise RunError(
+                self._where, "cannot begin anew without being told how", do="Pass restart= to TensorVectorEnv."
+            )
         self._seen = self._checked(self._call(self._env.get_observations, "does not give observations"))
         return self._seen
 
@@ -179,9 +190,8 @@ class TensorVectorEnv:
     def _logged(self, extras: Mapping[str, Any]) -> dict[str, Tensor]:
         logs: Any = next((extras[name] for name in LOGS if name in extras), {})
         columns: dict[str, Tensor] = {}
-        if not isinstance(logs, Mapping):
-            return columns
-        for name, value in logs.items():
+        kept = {name: extras[name] for name in self._kept if name in extras}
+        for name, value in {**kept, **(logs if isinstance(logs, Mapping) else {})}.items():
             if not isinstance(value, (bool, int, float, Tensor)) or (isinstance(value, Tensor) and value.is_complex()):
                 continue
             numbers = torch.as_tensor(value, dtype=torch.float32, device=self._device).detach()

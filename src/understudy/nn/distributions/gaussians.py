@@ -38,8 +38,8 @@ class Limits(NamedTuple):
 
     low: float = -5.0
     high: float = 2.0
-    returning: bool = False
-    """Beyond them a gradient that leads back inside passes."""
+    returning: bool = True
+    """Beyond them a gradient that leads back inside passes; otherwise none does."""
 
     def hold(self, log_std: Tensor) -> Tensor:
         return (clamp_with_gradient if self.returning else torch.clamp)(log_std, self.low, self.high)

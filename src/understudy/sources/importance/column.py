@@ -6,7 +6,6 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.state import Static
 from understudy.data.dataset import Dataset
@@ -21,11 +20,7 @@ class Column:
     timing: Static[Literal["once"]] = "once"
 
     def __post_init__(self) -> None:
-        if not bool(self._read().any()):
-            raise DataError(f"dataset '{self.dataset.name}', column '{self.name}'", "no row has a weight above 0")
+        read_weights(self.dataset, self.name)
 
     def weigh(self, policy: Policy, number: int) -> Tensor:
-        return self._read()
-
-    def _read(self) -> Tensor:
         return torch.from_numpy(read_weights(self.dataset, self.name))

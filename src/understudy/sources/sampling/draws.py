@@ -207,18 +207,12 @@ def choose_draw(
         raise ConfigError(
             "source.replacement", BY_WEIGHT, got=f"weights={weights} and replacement=false", do="Leave one of them out."
         )
-    values = read_weights(dataset, weights)
-    if among is not None:
-        values = values[among.numpy()]
-    if not values.any():
-        raise DataError(
-            f"dataset '{dataset.name}', column '{weights}'", "no row that could be drawn has a weight above 0"
-        )
-    return Weighted.of(seed, values, size)
+    return Weighted.of(seed, read_weights(dataset, weights, among), size)
 
 
-def read_weights(dataset: Dataset, name: str) -> NDArray[np.float64]:
-    """The column `name` as weights of the steps [steps], or an error that says why it cannot serve."""
+def read_weights(dataset: Dataset, name: str, among: Tensor | None = None) -> NDArray[np.float64]:
+    """The column `name` as weights of the steps [steps], or of the steps `among` [count]; or an error that says why it
+    cannot serve."""
     where = f"dataset '{dataset.name}', column '{name}'"
     if name not in dataset.extra:
         raise DataError(where, "no such column to weigh rows by", do=did_you_mean(name, dataset.extra))
@@ -239,4 +233,7 @@ def read_weights(dataset: Dataset, name: str) -> NDArray[np.float64]:
             expected="a finite number, not below 0",
             do=f"{int(wrong.sum())} such rows here.",
         )
-    return weights
+    chosen = weights if among is None else weights[among.numpy()]
+    if not chosen.any():
+        raise DataError(where, "no row that could be drawn has a weight above 0")
+    return chosen

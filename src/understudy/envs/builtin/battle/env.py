@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK
+from understudy.envs.builtin.battle.picture import draw_battle
 from understudy.envs.builtin.battle.player import play_battle
 from understudy.envs.builtin.battle.rules import (
     ACTIONS,
@@ -35,6 +36,7 @@ from understudy.envs.builtin.battle.rules import (
     team_numbers,
 )
 from understudy.envs.builtin.battle.sight import STATE, see
+from understudy.envs.builtin.canvas import Frame
 
 Opponent = Literal["random", "scripted"]
 Observation = dict[str, NDArray[Any]]
@@ -47,9 +49,10 @@ LEAD = 20.0
 class BattleEnv(gymnasium.Env[Any, np.int64]):
     """Ours is side 0."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # noqa: RUF012
 
-    def __init__(self, opponent: Opponent = "random") -> None:
+    def __init__(self, opponent: Opponent = "random", render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
         self.observation_space = spaces.Dict(
             {"state": spaces.Box(-1.0, 1.0, (STATE,), np.float32), ACTION_MASK: spaces.MultiBinary(ACTIONS)}
         )
@@ -109,6 +112,9 @@ class BattleEnv(gymnasium.Env[Any, np.int64]):
         if self._opponent == "random":
             return int(self.np_random.choice(np.flatnonzero(seen[ACTION_MASK])))
         return int(play_battle(seen, 1.0))
+
+    def render(self) -> Frame:
+        return draw_battle(self.battle)
 
     def tell(self) -> Observation:
         """All but the generator, for those who put it back here."""

@@ -1,0 +1,179 @@
+"""A run directory, ready to be asked: its config, result, curves and policies."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import predict
+from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
+from understudy.run.environments import MakeEnvs
+from understudy.run.evaluate import Evaluation, Evaluator, headline
+from understudy.run.policies import load_policy
+from understudy.run.progress import Reporter, reporter_for
+from understudy.run.rundir import RunDir, State
+from understudy.run.video import LONGEST as LONGEST_FILM
+from understudy.run.video import Video, check_filmable, film
+
+
+class Curve(NamedTuple):
+    """One metric: its values [n] and the updates [n] after which they were measured."""
+
+    updates: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+@final
+class Run:
+    """A run directory, ready to be asked."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._dir = RunDir.open(path)
+        self.path = self._dir.path
+        self.config: RunConfig = self._dir.config
+
+    @property
+    def finished(self) -> bool:
+        return self._dir.finished
+
+    @property
+    def state(self) -> State:
+        """`finished`, `running` (in another process, or in a callback's eyes), `stopped`, or `killed`."""
+        return self._dir.state
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What came of it: the last evaluation, `updates`, and for one that did not reach its end why it `stopped`."""
+        return self._dir.result
+
+    def evaluations(self) -> list[dict[str, Any]]:
+        return self._dir.evaluations()
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return self._dir.metrics()
+
+    def policy(self, checkpoint: str | int = "last") -> Deployed:
+        return load_policy(self.path, checkpoint)
+
+    def evaluate(
+        self,
+        episodes: int | None = None,
+        *,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        progress: bool = True,
+        reporter: Reporter | None = None,
+        make_envs: MakeEnvs | None = None,
+        env: str | None = None,
+    ) -> Evaluation:
+        """Play episodes with a checkpoint's policy, always from the same start states, in the run's environment or in
+        another one, `env`."""
+        config = self.config if env is None else self.config.model_copy(update={"env": EnvSettings(id=env)})
+        if config.env is None:
+            raise RunError(
+                f"run '{self.path}'",
+                "was trained without an environment, so there is nothing to play in",
+                do="What held-out episodes say of it stands in eval.jsonl. To play, give an environment: --env ID "
+                "(from Python: env='ID').",
+            )
+        torch.set_num_threads(self.config.threads)
+        count = self.config.eval_episodes if episodes is None else episodes
+        if count < 1:
+            raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
+        if count > MOST_EPISODES:
+            raise ConfigError(
+                "episodes", "too many to play side by side", got=count, expected=f"at most {MOST_EPISODES}"
+            )
+        policy = self.policy(checkpoint)
+        with reporter_for(progress, reporter).task("evaluating", count, "episodes") as advance:
+
+            def told(done: int, total: int) -> None:
+                advance(done, "")
+
+            with closing(Evaluator(config, make_envs)) as evaluator:
+                return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
+
+    def video(
+        self,
+        out: Path | str = "",
+        *,
+        episodes: int = 1,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        fps: int | None = None,
+        max_steps: int = LONGEST_FILM,
+        progress: bool = True,
+        reporter: Reporter | None = None,
+    ) -> Video:
+        """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
+
+        In a notebook the result shows itself.
+        """
+        torch.set_num_threads(self.config.threads)
+        path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        check_filmable(self.config)
+        policy = self.policy(checkpoint)
+        wishes: dict[str, Any] = {"episodes": episodes, "greedy": greedy, "fps": fps, "max_steps": max_steps}
+        with reporter_for(progress, reporter).task("filming", episodes, "episodes") as advance:
+
+            def told(done: int, value: float) -> None:
+                advance(done, f"return {value:.1f}")
+
+            return film(self.config, policy, path, on_episode=told, **wishes)
+
+    def curves(self, *, frame: bool = False) -> Any:
+        """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
+
+        `frame=True`: one pandas DataFrame, a row per update and a column per metric, NaN where there is no number.
+        """
+        points: dict[str, dict[int, float]] = {}
+        for line in (*self.metrics(), *self.evaluations()):
+            for name, value in line.items():
+                if name != "updates" and isinstance(value, (int, float)):
+                    points.setdefault(name, {})[line["updates"]] = float(value)
+        curves = {
+            name: Curve(np.array(list(known), np.int64), np.array(list(known.values()), np.float64))
+            for name, known in points.items()
+        }
+        return _frame(curves) if frame else curves
+
+    def __repr__(self) -> str:
+        result, state = self.result, self.state
+        why = f" ({result['stopped']})" if state == "stopped" else ""
+        done = f"{self.config.algorithm}, {state}{why}, {result['updates']:,} of {self.config.updates:,} updates"
+        return f"Run('{self.path}': {done}, {headline(result)})"
+
+    def predict(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        *,
+        checkpoint: str | int = "last",
+        greedy: bool = True,
+        seed: int = 0,
+    ) -> NDArray[Any]:
+        """Actions in environment units for one observation or a batch of them."""
+        return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+
+
+def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:
+    """`Run.video` of a run directory."""
+    return (run if isinstance(run, Run) else Run(run)).video(out, **wishes)
+
+
+def _frame(curves: Mapping[str, Curve]) -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingPackageError(
+            "curves", f"a DataFrame needs pandas ({error})", do="Run: pip install 'understudy-rl[tables]'"
+        ) from error
+    columns = {name: pandas.Series(curve.values, index=curve.updates) for name, curve in curves.items()}
+    table = pandas.DataFrame(columns)
+    table.index.name = "updates"
+    return table.sort_index()

@@ -1,0 +1,135 @@
+"""Everybody who learns values by bootstrapping: n-step targets, the smallest of any number of critics, and both off."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from learners import Learning, differences, start, tiny_algorithm
+from understudy import Box, Dataset, Discrete, Episode
+from understudy.algorithms import find_algorithm
+from understudy.core.state import capture
+from understudy.data.experience import LoggedExperience
+from understudy.parts.value_learning import ValueLearningSettings
+from worlds import learning_from, takes_boxes
+
+LEARNERS = [name for name in learning_from("offline") if issubclass(find_algorithm(name).Config, ValueLearningSettings)]
+GAMMA, PENALTY, VALUE = 0.8, 0.3, 1.5
+LEVELS = (2.0, 3.0, -1.0, 0.5)
+"""What each target critic says of every state and action."""
+STILL: dict[str, dict[str, Any]] = {
+    "td3bc": {"target_noise": 0.0},
+    "rebrac": {"target_noise": 0.0, "critic_penalty": PENALTY},
+    "iact": {"target_noise": 0.0},
+    "iql": {"value_learning_rate": 1e-30},
+    "ciql": {"value_learning_rate": 1e-30},
+}
+"""Settings under which nothing moves or trembles before the targets are made."""
+
+
+def every_end(boxes: bool) -> Dataset:
+    """Episodes of one to five steps that terminate or are cut."""
+    rng = np.random.default_rng(0)
+    episodes = []
+    for steps in (1, 2, 3, 4, 5):
+        for terminated in (True, False):
+            seen = {"state": rng.standard_normal((steps + 1, 3)).astype(np.float32)}
+            action = rng.uniform(-1, 1, (steps, 2)).astype(np.float32) if boxes else rng.integers(0, 4, steps)
+            reward = rng.standard_normal(steps).astype(np.float32)
+            episodes.append(Episode(seen, action, reward, terminated, not terminated))
+    return Dataset.from_episodes(episodes, Box((-1.0,) * 2, (1.0,) * 2) if boxes else Discrete(4), name="every end")
+
+
+def says(network: Any, *levels: float) -> None:
+    """Whatever it is asked, member j answers with the j-th of these."""
+    output = network.trunk.layers()[-1]
+    output.weight.zero_()
+    output.bias.copy_(torch.tensor(levels).view(-1, *[1] * (output.bias.dim() - 1)).expand_as(output.bias))
+
+
+def standing(name: str, n_step: int, critics: int) -> Learning:
+    """Q ≡ 0, Q̄_j and V are known numbers, and π(s) = 0 where it is asked for its action."""
+    changes = {"gamma": GAMMA, "n_step": n_step, "critics": critics, **STILL.get(name, {})}
+    learning = start(tiny_algorithm(name, **changes), every_end(takes_boxes(name)))
+    networks: dict[str, nn.Module] = learning.algorithm.networks()
+    for role, network in networks.items():
+        if role.endswith("target_critic"):
+            says(network, *LEVELS[:critics])
+        elif role.endswith("critic"):
+            says(network, *[0.0] * critics)
+        elif role == "value":
+            says(network, VALUE)
+        elif role.endswith("target_policy"):
+            says(network, 0.0)
+    return learning
+
+
+def walked_targets(data: Dataset, n_step: int, bootstrap: float, penalty: float) -> Tensor:
+    """y of every row by walking: rewards of up to n steps, then what is expected after, unless the episode is over."""
+    targets = []
+    starts, ends = data.index.starts.tolist(), data.index.ends.tolist()
+    for first, end, terminated in zip(starts, ends, data.index.terminated.tolist(), strict=True):
+        for row in range(first, end):
+            y, factor, step = 0.0, 1.0, row
+            while step < end and step < row + n_step:
+                y += factor * float(data.rewards[step])
+                factor, step = factor * GAMMA, step + 1
+            if step < end or not terminated:
+                away = float(data.actions[step].square().sum()) if step < end and penalty else 0.0
+                y += factor * (bootstrap - penalty * away)
+            targets.append(y)
+    return torch.tensor(targets)
+
+
+def updated(name: str, n_step: int, critics: int) -> tuple[dict[str, Tensor], Dataset]:
+    """What one update on all rows says."""
+    learning = standing(name, n_step, critics)
+    data = learning.source.data.recorded
+    batch = LoggedExperience.of(data).rows(torch.arange(data.steps), learning.algorithm.demand)
+    return dict(learning.algorithm.update(batch).metrics), data
+
+
+def test_nobody_who_bootstraps_is_without() -> None:
+    assert {*learning_from("offline")} - {*LEARNERS} == {"bc"}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_targets_are_those_of_n_steps_and_of_the_smallest_critic(name: str) -> None:
+    """With Q ≡ 0 the loss of K critics is K·mean y², and y is found by walking."""
+    for n_step, critics in ((1, 2), (1, 1), (3, 2), (9, 3), (2, 4)):
+        metrics, data = updated(name, n_step, critics)
+        bootstrap = VALUE if "loss/value" in metrics else min(LEVELS[:critics])
+        targets = walked_targets(data, n_step, bootstrap, PENALTY if name == "rebrac" else 0.0)
+        (loss,) = [metrics[key] for key in ("loss/td", "loss/critic", "loss/critic_a") if key in metrics][:1]
+        assert float(loss) == pytest.approx(critics * float(targets.square().mean()), rel=1e-4), (n_step, critics)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNERS if "expectile" in find_algorithm(name).Config.model_fields])
+def test_values_of_states_follow_the_smallest_critic(name: str) -> None:
+    """V ≡ 1.5 against min_j Q̄_j: τ·x² where x is above 0, (1 − τ)·x² where it is below."""
+    for critics in (1, 2, 3, 4):
+        metrics, _ = updated(name, 1, critics)
+        gap = min(LEVELS[:critics]) - VALUE
+        assert float(metrics["loss/value"]) == pytest.approx((0.7 if gap > 0 else 0.3) * gap**2, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_one_step_and_two_critics_are_what_there_was(name: str) -> None:
+    plain, spelled_out = start(tiny_algorithm(name)), start(tiny_algorithm(name, n_step=1, critics=2))
+    for learning in (plain, spelled_out):
+        learning.update(4)
+    assert differences(capture(plain), capture(spelled_out)) == []
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_other_numbers_learn_finitely_and_differently(name: str) -> None:
+    plain = start(tiny_algorithm(name))
+    plain.update(4)
+    several: tuple[dict[str, Any], ...] = ({"n_step": 3}, {"critics": 5})
+    for knobs in several:
+        other = start(tiny_algorithm(name, **knobs))
+        metrics = other.update(4)
+        assert all(bool(value.isfinite()) for value in metrics.values())
+        assert differences(capture(plain.algorithm), capture(other.algorithm)) != []
