@@ -17,7 +17,7 @@ from understudy.data.recording import Recording
 from understudy.data.transforms import Mending, mend
 from understudy.envs.physics.agreement import Physics
 from understudy.envs.physics.poses import POSES
-from understudy.run.config import apply_override
+from understudy.run.overrides import apply_override
 from understudy.run.progress import SILENT, Reporter
 from understudy.tools.dataset.action_tally import BoxActions
 from understudy.tools.dataset.end_findings import end_findings, ends_are_settled, is_irregular, joints
