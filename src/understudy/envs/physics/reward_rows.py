@@ -40,9 +40,12 @@ def judge_rewards(
     exact: Flags,
     following: Floats,
     previous: Floats,
-    terminated: Flags,
+    ends: Flags,
 ) -> RewardRows:
-    """All [N]; `following` and `previous` are the recorded rewards of the rows beside, NaN where there is none."""
+    """All [N]; `following` and `previous` are the recorded rewards of the rows beside, NaN where there is none.
+
+    `ends`: rows after which the episode is over.
+    """
     judged = exact & np.isfinite(recorded) & np.isfinite(predicted)
     off = judged & ~agree(recorded, predicted)
     rows = np.flatnonzero(off)
@@ -56,7 +59,7 @@ def judge_rewards(
         pattern = "early"
     elif explains(recorded[rows], -predicted[rows]):
         pattern = "negated"
-    elif terminated[rows].all() and off.sum() >= EXPLAINED * (judged & terminated).sum() and judged.sum() > off.sum():
+    elif ends[rows].all() and off.sum() >= EXPLAINED * (judged & ends).sum() and judged.sum() > off.sum():
         pattern = "ends"
     elif len(rows) > 3 and _differ(predicted[rows]) and explains(recorded[rows], factor * predicted[rows] + shift):
         pattern = "affine"
