@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
     from understudy.run.callbacks import Callback
+    from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
@@ -44,6 +45,7 @@ HOMES = {
     "understudy.data.transforms": "Transforms",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
+    "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
@@ -86,6 +88,7 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "plot",
     "predict",
     "register_network",
     "resume",
