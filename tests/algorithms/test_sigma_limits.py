@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from learners import Learning, start, tiny_algorithm
+from understudy.core.errors import ConfigError
 
 BELOW = -7.0
 """The limit is −5."""
@@ -47,6 +48,13 @@ def test_a_hard_limit_is_kept_for_those_who_reproduce_others(name: str) -> None:
     learning = pushed_below(name, clamp="hard")
     learning.update(5)
     assert bool((log_std(learning) == BELOW).all())
+
+
+def test_co_teachers_have_limits_of_their_own() -> None:
+    wide = start(tiny_algorithm("iact", base="sac_bc", actor={"hidden": [8], "sigma": {"log_std_min": -9.0}}))
+    assert wide.algorithm.branches["a"].policy.settings.distribution.log_std_min == -9.0
+    with pytest.raises(ConfigError, match=r"actor\.sigma needs a policy with a density: use base=sac_bc"):
+        tiny_algorithm("iact", actor={"sigma": {"log_std_min": -9.0}})
 
 
 def test_inside_the_limits_both_learn_the_same_bits() -> None:

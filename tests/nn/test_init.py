@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Group, Spec
@@ -67,6 +68,22 @@ def test_small_outputs_start_near_zero_with_hidden_biases_of_a_tenth(members: in
         assert bool((layer.bias == torch.tensor(0.1)).all())
     for values in output:
         assert 0.9 * 3e-3 < float(values.abs().max()) <= 3e-3
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_xavier_outputs_are_torchs_with_a_gain(members: int | None) -> None:
+    """U(±gain·√(6/(inputs + outputs))) and no bias, behind hidden layers that are torch's own."""
+    settings = NetworkSettings(hidden=(64, 64), init="xavier_output", output_gain=0.01)
+    *hidden, output = MLP(16, 50, settings, stream(0, "init"), members=members).layers()
+    plain = MLP(16, 50, NetworkSettings(hidden=(64, 64), init="default"), stream(0, "init"), members=members)
+    for layer, other in zip(hidden, plain.layers(), strict=False):
+        assert torch.equal(layer.weight, other.weight)
+        assert torch.equal(layer.bias, other.bias)
+    known = nn.init.xavier_uniform_(torch.empty(50, 64), gain=0.01)
+    bound = 0.01 * math.sqrt(6 / (64 + 50))
+    assert float(known.abs().max()) <= bound
+    assert 0.98 * bound < float(output.weight.abs().max()) <= bound
+    assert not output.bias.any()
 
 
 def test_a_policy_with_small_outputs_starts_in_the_middle_of_its_range() -> None:

@@ -64,7 +64,7 @@ def test_every_preset_gets_what_suits_it(tmp_path: Path, monkeypatch: pytest.Mon
     dropping = {name for name in long if "dropout" in found[name][1][0]}
     assert compiled == long - dropping
     assert {"iql/corl-locomotion", "td3bc/corl-locomotion", "cql/paper-locomotion"} <= compiled
-    assert dropping == {"iql/corl-adroit", "iql/paper-adroit", "iql/paper-kitchen"}
+    assert dropping == {"iql/paper-adroit", "iql/paper-kitchen"}
     assert not long & {"bc/pendulum", "iql/pendulum"}, "make demo runs these"
 
 

@@ -9,7 +9,7 @@ import yaml
 from understudy.core.errors import ConfigError
 from understudy.run.config import RunConfig, load_config, read_resolved
 from understudy.run.packaged import config_names
-from understudy.run.suites import load_suite
+from understudy.run.suites import load_suite, suites
 
 COMMON = {
     "algo.weight_ceiling": 100.0,
@@ -23,6 +23,9 @@ COMMON = {
     "algo.actor.hidden": [256, 256],
     "algo.actor.layer_norm": False,
     "algo.actor.distribution.kind": "tanh_mean_gaussian",
+    "algo.actor.distribution.clamp": "hard",
+    "algo.actor.distribution.log_std_max": 2.0,
+    "algo.critics": 2,
     "algo.critic.hidden": [256, 256],
     "algo.critic.layer_norm": False,
     "algo.critic.dropout": 0.0,
@@ -30,11 +33,13 @@ COMMON = {
     "updates": 1_000_000,
 }
 PAPER = COMMON | {
+    "algo.actor.distribution.log_std_min": -5.0,
     "algo.actor.init": "orthogonal",
     "algo.critic.init": "orthogonal",
     "data.normalize_observations": False,
 }
 CORL = COMMON | {
+    "algo.actor.distribution.log_std_min": -20.0,
     "algo.actor.init": "default",
     "algo.critic.init": "default",
     "data.normalize_observations": True,
@@ -53,6 +58,8 @@ CORL_BC = {
     "eval_every": 5000,
 }
 CORL_TD3 = {
+    "algo.n_step": 1,
+    "algo.critics": 2,
     "algo.gamma": 0.99,
     "algo.polyak": 0.005,
     "algo.policy_delay": 2,
@@ -101,6 +108,8 @@ REBRAC_ANTMAZE = {
     "eval_every": 50_000,
     "eval_episodes": 100,
 }
+REBRAC_SMALL = {"algo.actor_learning_rate": 3e-4, "algo.critic_learning_rate": 3e-4, "source.batch_size": 256}
+REBRAC_MAZE2D = {"algo.actor_penalty": 0.003, "algo.critic_penalty": 0.001, "eval_episodes": 100}
 PENALTIES = {
     "halfcheetah-random-v2": (0.001, 0.1),
     "halfcheetah-medium-v2": (0.001, 0.01),
@@ -126,6 +135,18 @@ PENALTIES = {
     "antmaze-medium-diverse-v2": (0.001, 0.0),
     "antmaze-large-play-v2": (0.002, 0.001),
     "antmaze-large-diverse-v2": (0.002, 0.002),
+    "pen-human-v1": (0.1, 0.5),
+    "pen-cloned-v1": (0.05, 0.5),
+    "pen-expert-v1": (0.01, 0.01),
+    "door-human-v1": (0.1, 0.1),
+    "door-cloned-v1": (0.01, 0.1),
+    "door-expert-v1": (0.05, 0.01),
+    "hammer-human-v1": (0.01, 0.5),
+    "hammer-cloned-v1": (0.1, 0.5),
+    "hammer-expert-v1": (0.01, 0.01),
+    "relocate-human-v1": (0.1, 0.01),
+    "relocate-cloned-v1": (0.1, 0.01),
+    "relocate-expert-v1": (0.05, 0.01),
 }
 """β₁ and β₂ of ReBRAC for every set."""
 
@@ -157,15 +178,23 @@ CQL = {
     "algo.entropy_weight": 1.0,
     "algo.entropy_target": -1.0,
     "algo.actor.hidden": [256, 256, 256],
+    "algo.n_step": 1,
+    "algo.critics": 2,
     "algo.actor.distribution.kind": "tanh_gaussian",
-    "algo.actor.init": "default",
+    "algo.actor.distribution.log_std_min": -20.0,
+    "algo.actor.distribution.log_std_max": 2.0,
+    "algo.actor.distribution.clamp": "hard",
     "algo.critic.hidden": [256, 256, 256],
     "data.reward": "none",
     "source.batch_size": 256,
     "eval_every": 5000,
 }
 CORL_CQL = CQL | {
+    "algo.actor.init": "xavier_output",
+    "algo.actor.output_gain": 0.01,
+    "algo.actor.distribution.initial_std": 0.36787944,
     "algo.critic.init": "orthogonal",
+    "algo.critic.output_gain": 0.01,
     "algo.warm_start": 0,
     "algo.lagrange_form": "weight_outside",
     "algo.lagrange_start": 1.0,
@@ -184,6 +213,8 @@ def cql(weight: float, actor_rate: float, episodes: int) -> dict[str, Any]:
 
 
 PAPER_CQL = {
+    "algo.actor.init": "default",
+    "algo.actor.distribution.initial_std": 1.0,
     "algo.critic.init": "default",
     "algo.warm_start": 40_000,
     "algo.lagrange_form": "weight_inside",
@@ -199,6 +230,7 @@ ANTMAZE_CQL = {
     "algo.critic.hidden": [256, 256, 256, 256, 256],
     "data.reward": "antmaze_cql",
     "data.normalize_observations": False,
+    "eval_every": 50_000,
 }
 
 TABLE: dict[str, dict[str, Any]] = {
@@ -209,7 +241,7 @@ TABLE: dict[str, dict[str, Any]] = {
     "iql/corl-locomotion": CORL | iql(0.7, 3.0, 0.0, "none", 10),
     "iql/corl-antmaze": CORL | iql(0.9, 10.0, 0.0, "antmaze_iql", 100),
     "iql/corl-maze2d": CORL | iql(0.7, 3.0, 0.0, "none", 100),
-    "iql/corl-adroit": CORL | iql(0.8, 3.0, 0.1, "none", 10),
+    "iql/corl-adroit": CORL | iql(0.8, 3.0, 0.0, "none", 10),
     "cql/paper-locomotion": CQL | PAPER_CQL | cql(5.0, 1e-4, 10),
     "cql/corl-locomotion": CORL_CQL | cql(10.0, 3e-5, 10),
     "cql/corl-antmaze": CORL_CQL | cql(5.0, 1e-4, 100) | ANTMAZE_CQL,
@@ -220,10 +252,21 @@ TABLE: dict[str, dict[str, Any]] = {
     "bc/corl-maze2d": CORL_BC | {"eval_episodes": 100},
     "bc/corl-adroit": CORL_BC | {"eval_episodes": 10},
     "td3bc/corl-locomotion": CORL_TD3BC,
+    "td3bc/corl-antmaze": CORL_TD3BC | {"data.reward": "antmaze_iql", "eval_episodes": 100},
+    "td3bc/corl-maze2d": CORL_TD3BC | {"eval_episodes": 100},
+    "td3bc/corl-adroit": CORL_TD3BC,
     "rebrac/corl-locomotion": CORL_REBRAC,
     "rebrac/corl-antmaze": CORL_REBRAC | REBRAC_ANTMAZE,
+    "rebrac/corl-maze2d": CORL_REBRAC | REBRAC_SMALL | REBRAC_MAZE2D,
+    "rebrac/corl-adroit": CORL_REBRAC | REBRAC_SMALL,
 }
-SMALL_CHANGE = {"algo.polyak": 0.001, "algo.actor.distribution.kind": "deterministic", "data.reward": "iql_locomotion"}
+SMALL_CHANGE = {
+    "algo.polyak": 0.001,
+    "algo.actor.distribution.kind": "deterministic",
+    "algo.actor.distribution.log_std_min": -5.0,  # a point has no σ
+    "algo.actor.distribution.clamp": "returning",
+    "data.reward": "iql_locomotion",
+}
 CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     ("cql/corl-locomotion", "hopper-medium-v2"): {"data.reward": "iql_locomotion"},
     ("iql/corl-locomotion", "hopper-medium-v2"): SMALL_CHANGE,
@@ -231,8 +274,8 @@ CHANGES: dict[tuple[str, str], dict[str, Any]] = {
     ("iql/corl-locomotion", "hopper-medium-expert-v2"): {"algo.expectile": 0.5, "algo.beta": 6.0},
 }
 for rebrac_task, (beta_1, beta_2) in PENALTIES.items():
-    preset = "rebrac/corl-antmaze" if rebrac_task.startswith("antmaze") else "rebrac/corl-locomotion"
-    CHANGES[preset, rebrac_task] = {"algo.actor_penalty": beta_1, "algo.critic_penalty": beta_2}
+    (rebrac_suite,) = [suite.name for suite in suites() if any(task.id == rebrac_task for task in suite.tasks)]
+    CHANGES[f"rebrac/corl-{rebrac_suite}", rebrac_task] = {"algo.actor_penalty": beta_1, "algo.critic_penalty": beta_2}
 CASES = [(name, task.id) for name in TABLE for task in load_suite(name.split("-", maxsplit=1)[1]).tasks]
 
 
@@ -248,7 +291,7 @@ def flat(config: RunConfig) -> dict[str, Any]:
 
 
 def test_the_table_names_every_preset() -> None:
-    assert sorted(TABLE) == [name for name in config_names() if name.split("/")[1].startswith(("paper-", "corl-"))]
+    assert sorted(TABLE) == [name for name in config_names() if "/paper-" in name or "/corl-" in name]
 
 
 @pytest.mark.parametrize(("name", "task"), CASES)
@@ -261,7 +304,7 @@ def test_every_number_of_every_preset_on_every_task(name: str, task: str) -> Non
 
 
 def test_every_set_has_penalties_of_its_own() -> None:
-    tasks = {task.id for suite in ("locomotion", "antmaze") for task in load_suite(suite).tasks}
+    tasks = {task.id for suite in ("locomotion", "antmaze", "adroit") for task in load_suite(suite).tasks}
     assert tasks == PENALTIES.keys()
 
 

@@ -11,7 +11,7 @@ from understudy.data.formats.minari.published import minari_datasets
 from understudy.data.scores import episode_cap, reference
 from understudy.envs.gym import make_env
 from understudy.run.packaged import config_names, suite_names
-from understudy.run.suites import Suite, find_task, load_suite, suites, suites_of
+from understudy.run.suites import Suite, find_task, load_suite, published_score, suites, suites_of
 
 COUNTS = {"adroit": 12, "antmaze": 6, "bullet": 32, "kitchen": 3, "locomotion": 18, "maze2d": 8}
 TASKS = [(suite, task) for suite in suites() for task in suite.tasks]
@@ -86,13 +86,31 @@ def test_where_they_are_not_nothing_is_said(name: str) -> None:
 def test_every_preset_belongs_to_one_suite_of_its_algorithm() -> None:
     """Others' settings say whose they are; what is called as a suite is our own."""
     for name in config_names():
-        algorithm, short = name.split("/")
+        algorithm, _, short = name.partition("/")
         if short.startswith(("paper-", "corl-")) or short in suite_names():
             (suite,) = suites_of(name)
             assert suite.name == short.removeprefix("paper-").removeprefix("corl-")
             assert name in suite.presets[algorithm]
         else:
             assert suites_of(name) == []
+
+
+def test_presets_of_others_know_what_others_reached() -> None:
+    """Means over a suite as CORL's table has them, and a sentence for whoever checks a config."""
+    averages = {
+        "locomotion": {"bc": 50.40, "td3bc": 76.45, "cql": 78.28, "iql": 81.63, "rebrac": 89.74},
+        "maze2d": {"bc": 1.13, "td3bc": 61.99, "cql": 33.65, "iql": 46.23, "rebrac": 96.77},
+        "antmaze": {"bc": 17.21, "td3bc": 19.33, "cql": 50.71, "iql": 57.17, "rebrac": 78.42},
+        "adroit": {"bc": 48.18, "td3bc": 10.40, "cql": 1.53, "iql": 53.43, "rebrac": 59.39},
+    }
+    for name, expected in averages.items():
+        published = load_suite(name).published
+        means = {preset: [mean for mean, _ in scores.values()] for preset, scores in published.items()}
+        found = {preset.split("/")[0]: sum(each) / len(each) for preset, each in means.items()}
+        assert found == pytest.approx(expected, abs=0.01)
+    told = published_score("td3bc/corl-antmaze", "antmaze-umaze-v2")
+    assert told == "70.75 ± 39.18, CORL (tinkoff-ai/CORL, configs/offline/td3_bc)"
+    assert published_score("td3bc/corl-antmaze", "hopper-medium-v2") == published_score("td3bc/pendulum", "x") == ""
 
 
 def test_lookup_is_exact() -> None:
@@ -153,6 +171,11 @@ BAD = {
     "unknown preset": (own(presets={"iql": {"iql/papper-antmaze": "x"}}), "Did you mean 'iql/paper-antmaze'?"),
     "preset file": (own(presets={"iql": {"nowhere.yaml": "x"}}), "no config 'nowhere.yaml'"),
     "unknown algorithm": (own(presets={"iqll": {}}), "no algorithm 'iqll'. Did you mean 'iql'?"),
+    "published by nobody": (own(published={"iql/pendulum": {}}), "published: no preset 'iql/pendulum' here."),
+    "published of nothing": (
+        own(presets={"iql": {"iql/pendulum": "x"}}, published={"iql/pendulum": {"swin": [1, 2]}}),
+        "published.iql/pendulum: no task 'swin' here. Did you mean 'swing'?",
+    ),
     "no source": (own(presets={"iql": {"iql/pendulum": " "}}), "does not say where its numbers come from"),
     "path out": (changed(d4rl="../secret.hdf5"), "must be a path below the server's folder"),
     "url": (changed(d4rl="http://x/y.hdf5"), "must be a path below the server's folder"),

@@ -40,7 +40,6 @@ from understudy.losses.selection import row_factors
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
 from understudy.nn.actor import ActorSettings
 from understudy.nn.committee import Combination, Committee, CommitteeCriticSettings, CommitteeSettings
-from understudy.nn.distributions import DistributionSettings
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
 from understudy.parts.cloning import ClonedPolicy, CloningSettings, CloningWeight, believed, cloning_distance
@@ -81,6 +80,8 @@ class Config(TD3Settings):
             raise ValueError("cloning.kind=kl needs a policy with a density: use base=sac_bc")
         if self.base == "td3bc" and self.entropy_weight > 0:
             raise ValueError("entropy_weight needs a policy with a density: use base=sac_bc")
+        if self.base == "td3bc" and self.actor.sigma != BranchShape().sigma:
+            raise ValueError("actor.sigma needs a policy with a density: use base=sac_bc")
         adaptive = self.cloning.adaptive
         if self.base == "td3bc" and adaptive is not None and adaptive.target <= 0:
             raise ValueError(f"cloning.adaptive.target={adaptive.target} can never be reached: distances are above 0")
@@ -208,8 +209,7 @@ def needs(config: Config) -> Needs:
 
 
 def build(config: Config, context: BuildContext) -> IACT:
-    kind = "deterministic" if config.base == "td3bc" else "tanh_gaussian"
-    shape = ActorSettings(**dict(config.actor), distribution=DistributionSettings(kind=kind))
+    shape = config.actor.actor("deterministic" if config.base == "td3bc" else "tanh_gaussian")
     builder = NetworkBuilder.of(context)
     branches = {
         "a": _branch(config, shape, context, builder),

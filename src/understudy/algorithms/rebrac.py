@@ -59,7 +59,8 @@ class PolicySettings(DeterministicActorSettings):
     hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
-    """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default` or `orthogonal`."""
+    """`small_output` (biases of 0.1, last layer within ±1e-3, as the authors), `default`, `orthogonal`,
+    `xavier_output`."""
 
 
 class CriticSettings(TD3CriticSettings):
@@ -68,7 +69,8 @@ class CriticSettings(TD3CriticSettings):
     hidden: Widths = (256, 256, 256)
     """Units of each hidden layer."""
     init: Init = "small_output"
-    """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default` or `orthogonal`."""
+    """`small_output` (biases of 0.1, last layer within ±3e-3, as the authors), `default`, `orthogonal`,
+    `xavier_output`."""
     layer_norm: bool = True
     """Layer normalisation after each hidden layer: what keeps values of unseen actions from exploding."""
 

@@ -32,10 +32,16 @@ class NetworkSettings(Settings):
     dropout: float = Field(0.0, ge=0, lt=1)
     """Share of hidden units dropped while training."""
     init: Init = "orthogonal"
-    """`orthogonal` (gain √2, as official IQL), `default` (torch's Linear) or `small_output` (biases of 0.1 and a last
-    layer near 0, as ReBRAC)."""
+    """`orthogonal` (gain √2, as official IQL), `default` (torch's Linear), `small_output` (biases of 0.1 and a last
+    layer near 0, as ReBRAC) or `xavier_output` (torch's with a last layer after Xavier, as CORL's CQL)."""
     output_gain: float = Field(HIDDEN_GAIN, gt=0)
-    """Of the last layer where layers start orthogonal: √2 as official IQL; PPO: 0.01 for policies, 1 for values."""
+    """Of the last layer where layers start orthogonal or it starts after Xavier: √2 as official IQL; PPO: 0.01 for
+    policies, 1 for values."""
+
+
+def trunk_words(settings: NetworkSettings) -> str:
+    """256-256 relu."""
+    return f"{'-'.join(map(str, settings.hidden)) or 'linear'} {settings.activation}"
 
 
 class StackedLayerNorm(nn.Module):

@@ -6,14 +6,15 @@ would climb (`value_of`). A branch seeded as TD3+BC is TD3+BC's networks and noi
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
 
 from understudy.core.state import Static
-from understudy.nn.actor import Actor
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import QEnsemble
+from understudy.nn.distributions import DistributionSettings, SigmaSettings
 from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.dropout import eval_mode
 from understudy.nn.init import Init
@@ -28,8 +29,16 @@ from understudy.parts.td3 import TargetNoise, TD3Networks, smoothed_next
 class BranchShape(RoleSettings):
     """What a branch's policy sees, and its shape."""
 
+    sigma: SigmaSettings = SigmaSettings()
+    """Of a squashed Gaussian: where it starts, and between what it stays."""
+
     init: Init = "default"
-    """`default` (torch's Linear), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear), `orthogonal`, `small_output` or `xavier_output`."""
+
+    def actor(self, kind: Literal["deterministic", "tanh_gaussian"]) -> ActorSettings:
+        """The whole policy of this shape."""
+        seen = {name: value for name, value in self if name != "sigma"}
+        return ActorSettings(**seen, distribution=DistributionSettings(kind=kind, **dict(self.sigma)))
 
 
 @final

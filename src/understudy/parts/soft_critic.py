@@ -24,7 +24,7 @@ class TanhGaussianActorSettings(ActorSettings):
     distribution: TanhGaussianSettings = TanhGaussianSettings()
     """`tanh_gaussian`, or a group with its limits."""
     init: Init = "default"
-    """`default` (torch's Linear), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear), `orthogonal`, `small_output` or `xavier_output`."""
 
 
 BLOCK_ROWS = 512

@@ -34,14 +34,14 @@ class DeterministicActorSettings(ActorSettings):
     distribution: DeterministicSettings = DeterministicSettings()
     """`deterministic`: a = tanh(f(s))."""
     init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear, as the authors), `orthogonal`, `small_output` or `xavier_output`."""
 
 
 class TD3CriticSettings(CriticSettings):
     """What the critics see, and their shape."""
 
     init: Init = "default"
-    """`default` (torch's Linear, as the authors), `orthogonal` or `small_output`."""
+    """`default` (torch's Linear, as the authors), `orthogonal`, `small_output` or `xavier_output`."""
 
 
 class TD3Settings(ValueLearningSettings):

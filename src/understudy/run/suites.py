@@ -84,6 +84,9 @@ class Suite(Settings):
     """As a task's, for all of them."""
     presets: dict[str, dict[str, str]] = Field({})
     """Algorithm → config (by name, or a path to a YAML file) → where its numbers come from."""
+    published: dict[str, dict[str, tuple[float, float]]] = Field({})
+    """Preset → task → the score that its source published for it: mean and standard deviation over seeds, of the last
+    checkpoints and not of the best ones."""
     tasks: tuple[Task, ...] = Field(min_length=1)
     """What there is to learn."""
 
@@ -103,6 +106,20 @@ class Suite(Settings):
         repeated = sorted(name for name, count in counts.items() if count > 1)
         if repeated:
             raise ValueError(f"task given twice: {', '.join(repeated)}")
+        return self
+
+    @model_validator(mode="after")
+    def _published_for_what_is_here(self) -> Self:
+        presets, tasks = (
+            {name for configs in self.presets.values() for name in configs},
+            {task.id for task in self.tasks},
+        )
+        for preset, scores in self.published.items():
+            if preset not in presets:
+                raise ValueError(f"published: no preset '{preset}' here. {did_you_mean(preset, presets)}")
+            for task in scores:
+                if task not in tasks:
+                    raise ValueError(f"published.{preset}: no task '{task}' here. {did_you_mean(task, tasks)}")
         return self
 
     def difference(self, task: Task) -> str:
@@ -158,6 +175,16 @@ def find_task(name: str, suite: str = "") -> tuple[Suite, Task]:
         told = hint if hint.startswith("Did") else "See: understudy list tasks."
         raise ConfigError("task", f"no task '{name}'", do=told)
     return known[name]
+
+
+def published_score(config: str, task: str) -> str:
+    """What the source of a preset reached with it on a task, in words, or nothing."""
+    for suite in suites_of(config):
+        if task in suite.published.get(config, {}):
+            mean, deviation = suite.published[config][task]
+            source = next(configs[config] for configs in suite.presets.values() if config in configs)
+            return f"{mean:g} ± {deviation:g}, {source}"
+    return ""
 
 
 def suites_of(config: str) -> list[Suite]:

@@ -12,6 +12,7 @@ from typing import Any, final
 import torch
 from safetensors.torch import save as save_tensors
 
+from understudy.core.arguments import as_path
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
 from understudy.core.facts import Facts, Whole
@@ -29,6 +30,7 @@ from understudy.nn.deployed import Deployed
 from understudy.run.meta import versions
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
+from understudy.run.policy_file import check_policy
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
@@ -94,23 +96,28 @@ class Exported:
 
 
 def export_policy(
-    origin: str | Path | Run,
+    origin: str | Path | Run | Deployed,
     format: str = "onnx",
     checkpoint: str | int = "last",
     out: str | Path | None = None,
     *,
     reporter: Reporter = SILENT,
 ) -> Exported:
-    """Write a run's policy (`last`, `best`, or a number of updates) as `onnx` or `torchscript`, with a card.
+    """Write a policy, or that of a run (`last`, `best`, or a number of updates), as `onnx` or `torchscript`.
 
-    It goes to `out`, or to `export` inside the run directory. The file was loaded back and agrees with the live policy
-    to 1e-5 of the action's range; otherwise nothing is written.
+    It goes to `out` with its card, or to `export` inside the run directory. The file was loaded back and agrees with
+    the live policy to 1e-5 of the action's range; otherwise nothing is written.
     """
-    path = origin.path if isinstance(origin, Run) else Path(origin)
     find_format(format)
+    if not isinstance(origin, (str, Path, Run)):  # such as a policy of one's own loop
+        policy = check_policy(origin, "export_policy")
+        if out is None:
+            raise ConfigError("out", "is required where a policy is exported that lies in no run")
+        return write_export(policy, {"training": {}, "scores": {}}, format, as_path(out, "out"), reporter=reporter)
+    path = origin.path if isinstance(origin, Run) else as_path(origin, "export_policy")
     if out is None and (path / POLICY_CARD).is_file():
         raise ConfigError("out", "is required where a policy folder is exported: a better policy replaces that folder")
-    folder = path / "export" if out is None else Path(out)
+    folder = path / "export" if out is None else as_path(out, "out")
     if out is None:
         RunDir.open(path).check_contained()
     check_folder(folder)

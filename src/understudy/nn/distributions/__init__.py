@@ -16,7 +16,7 @@ or many environments over time [T, N]. Continuous actions are in policy space, w
 """
 
 import math
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, get_args
 
 import torch
 from pydantic import Field, model_validator
@@ -81,14 +81,9 @@ class ActionEvaluation(NamedTuple):
     """[..., F]: the whole distribution in these states, for `kl`."""
 
 
-class DistributionSettings(Settings):
-    """How continuous actions are drawn; choices are always drawn by their logits. A word is its kind."""
+class SigmaSettings(Settings):
+    """σ of a Gaussian: where it starts, and between what it stays."""
 
-    FORMER: ClassVar = {"min_std": "log_std_min", "max_std": "log_std_max"}
-
-    kind: ContinuousKind | ChoiceKind = "tanh_mean_gaussian"
-    """`gaussian`, `tanh_mean_gaussian`, `state_gaussian`, `tanh_gaussian`, `beta` or `deterministic`; of choices
-    `categorical` and `multi_categorical` whatever is said here."""
     initial_std: float = Field(1.0, gt=0)
     """σ of a Gaussian at the start, in policy space, where the action range is [-1, 1]."""
     log_std_min: float = -5.0
@@ -99,19 +94,29 @@ class DistributionSettings(Settings):
     """Beyond these limits log σ has only the gradient that leads back (`returning`), or none, so that what has crossed
     one stays there (`hard`, as the code of SAC's, IQL's and CQL's authors)."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _a_word_is_its_kind(cls, data: Any) -> Any:
-        return {"kind": data} if isinstance(data, str) else data
-
     @model_validator(mode="after")
-    def _ordered(self) -> "DistributionSettings":
+    def _ordered(self) -> Self:
         if not self.log_std_min <= math.log(self.initial_std) <= self.log_std_max:
             raise ValueError(
                 "σ must start between its limits: got "
                 f"{math.exp(self.log_std_min):g} ≤ {self.initial_std:g} ≤ {math.exp(self.log_std_max):g}"
             )
         return self
+
+
+class DistributionSettings(SigmaSettings):
+    """How continuous actions are drawn; choices are always drawn by their logits. A word is its kind."""
+
+    FORMER: ClassVar = {"min_std": "log_std_min", "max_std": "log_std_max"}
+
+    kind: ContinuousKind | ChoiceKind = "tanh_mean_gaussian"
+    """`gaussian`, `tanh_mean_gaussian`, `state_gaussian`, `tanh_gaussian`, `beta` or `deterministic`; of choices
+    `categorical` and `multi_categorical` whatever is said here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_word_is_its_kind(cls, data: Any) -> Any:
+        return {"kind": data} if isinstance(data, str) else data
 
 
 class OnPolicyDistributionSettings(DistributionSettings):
