@@ -160,10 +160,6 @@ class Foreign(Own):
     spec = spaces.Box(-1, 1, (2,))
 
 
-class HalfForeign(Own):
-    spec = us.Spec({"state": us.Group((2,), "float32")}, spaces.Box(-1, 1, (1,)))  # type: ignore[arg-type]
-
-
 def failing(count: int) -> us.VectorEnv:
     raise ValueError("no GPU")
 
@@ -175,7 +171,6 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "one environment": (lambda count: gymnasium.make("Pendulum-v1"), r"^make_envs: made a single environment"),
     "another count": (lambda count: plain(5), r"^make_envs: made another number of environments: got 5, expected 3"),
     "Gymnasium's spaces": (Foreign, r"the spec of what it made is not one of ours \(gymnasium's Box\).*us\.Spec\("),
-    "a foreign action": (HalfForeign, r"is not one of ours \(gymnasium's Box\)"),
     "nothing": (lambda count: None, r"^make_envs: made no vector of environments: got NoneType"),
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import gymnasium
 
 from understudy.core.errors import ConfigError, DataError
-from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+from understudy.core.spec import Spec
 from understudy.core.wording import counted
 from understudy.envs.failures import raise_failure
 from understudy.envs.gym import env_spec, make_env
@@ -95,8 +95,8 @@ def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:
             do=f"A simulator as rsl_rl's is wrapped: us.TensorVectorEnv({kind}(count), us.Box(low, high), '{name}').",
         )
     spec: object = made.spec
-    if not isinstance(spec, Spec) or not isinstance(spec.action, (Box, Discrete, MultiDiscrete)):
-        told = type(spec.action if isinstance(spec, Spec) else spec)
+    if not isinstance(spec, Spec):
+        told = type(spec)
         made.close()
         raise ConfigError(
             where,
