@@ -212,7 +212,7 @@ def test_nothing_in_a_folder_stops_a_list_or_a_picture(
             listed = understudy("runs", run.parent)
             assert (listed.code, listed.err) == (0, ""), (name, how)
             assert "\x1b" not in listed.out
-            whole = [] if name in DRAWN and how in ("link", "fifo", "digits", "infinite") else None
+            whole: list[Any] | None = [] if name in DRAWN and how in ("link", "fifo", "digits", "infinite") else None
             part = ["--metric", "loss/actor", "--out", tmp_path / "x.png"] if name in READ else None
             for words in (words for words in (whole, part) if words is not None):
                 spoken = understudy("plot", run, *words)
