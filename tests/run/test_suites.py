@@ -86,7 +86,7 @@ def test_where_they_are_not_nothing_is_said(name: str) -> None:
 def test_every_preset_belongs_to_one_suite_of_its_algorithm() -> None:
     """Others' settings say whose they are; what is called as a suite is our own."""
     for name in config_names():
-        algorithm, short = name.split("/")
+        algorithm, _, short = name.partition("/")
         if short.startswith(("paper-", "corl-")) or short in suite_names():
             (suite,) = suites_of(name)
             assert suite.name == short.removeprefix("paper-").removeprefix("corl-")

@@ -3,22 +3,30 @@
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.cli.learn import Quiet
-from understudy.core.errors import ConfigError
+from understudy.cli.streams import OUT, edge
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
 if TYPE_CHECKING:
     from understudy.tools.dataset.conversion import Converted
 
+PIPE_WIDTH = 100
+"""Of tables where nobody says how wide the screen is."""
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
 MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
+Columns = Annotated[
+    str,
+    typer.Option("--columns", help="What a table's columns are: obs=temp,humidity,action=valve,reward=r,episode=day."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 
 
@@ -41,6 +49,7 @@ def inspect(
     reference: Annotated[
         str, typer.Option("--reference", help="Scores on this id's scale (understudy list datasets), or LOW,HIGH.")
     ] = "",
+    columns: Columns = "",
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw histograms to this .png file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,14 +63,14 @@ def inspect(
     from understudy.tools.dataset.plots import draw_survey
 
     with stoppable(f"dataset '{data}'", "It was only read."):
-        recording = open_recording(data)
+        recording = open_recording(data, columns=columns)
         space, scale = space_of_env(env) if env else None, read_range(reference) if reference else None
         seen = inspect_recording(recording, space, scale)
     drawn = "" if plot is None else f"drawn: {draw_survey(seen.survey, plot)}"
     if as_json:
         print(json.dumps(seen.to_json(), allow_nan=False))
         return
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+    console = Console(file=sys.stdout, width=edge(OUT, PIPE_WIDTH), highlight=False)
     console.print(inspection_screen(seen, unicode=not console.options.ascii_only))
     if drawn:
         print(drawn)
@@ -73,10 +82,10 @@ def list_datasets() -> None:
     from understudy.data.formats.minari.reader import minari_root
 
     here = _local(minari_root())
-    print(f"{'dataset':<44} {'steps':>10} {'episodes':>9}  environment")
     for name, published in minari_datasets().items():
         mark = " (here)" if name in here else ""
-        print(f"{name + mark:<44} {published.steps:>10,} {published.episodes:>9,}  {published.env}")
+        size = f"{counted(published.steps, 'step')}, {counted(published.episodes, 'episode')}"
+        print(f"{name + mark:<32}  {size}, {published.env}")
     for name in sorted(here - minari_datasets().keys()):
         print(f"{name} (here)")
     for family in minari_families():
@@ -104,14 +113,28 @@ def check(
             "--env", help="The environment the data should come from; absent: what the file says, if anything."
         ),
     ] = "",
+    columns: Columns = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
+    """Check a dataset, and replay some of its steps in the environment.
+
+    Exit code 0: passed, 1: failed, 2: not checked (the command or the environment is wrong, or cannot be made here).
+    """
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.check import check_file
+    from understudy.tools.dataset.reference_env import open_world
 
+    if env:
+        try:
+            open_world(env)
+        except UnderstudyError as error:
+            if as_json:
+                print(json.dumps({"data": data, "env": env, "passed": None, "error": str(error)}))
+            else:
+                print(error, file=sys.stderr)
+            raise typer.Exit(2) from error
     with stoppable(f"dataset '{data}'", "It was only read."):
-        report = check_file(data, env, Reporter())
+        report = check_file(data, env, Reporter(), columns)
     if as_json:
         print(json.dumps(report.to_json(data), allow_nan=False))
     else:
@@ -119,12 +142,14 @@ def check(
 
         from understudy.cli.dataset_screens import by_hand, check_screen, verdict
 
-        console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
-        for line in check_screen(report, min(console.width, 100)):
+        console = Console(file=sys.stdout, width=edge(OUT, PIPE_WIDTH), highlight=False)
+        for line in check_screen(report, min(console.width, PIPE_WIDTH)):
             console.print(line, soft_wrap=True)
         if command := report.command(data):
             rest = by_hand(report)
             print(f"\nTo mend it{f' (but for {rest} that no setting mends)' if rest else ''}:\n  {command}")
+            if report.outcome is not None:
+                print(fill(report.outcome.sentence(), min(console.width, 100)))
         console.print()
         console.print(verdict(report))
     raise typer.Exit(0 if report.passed else 1)
@@ -135,8 +160,13 @@ def convert(
     target: Target,
     changes: Annotated[list[str] | None, typer.Argument(help="Transforms, as key=value.")] = None,
     env: Environment = "",
-    action_low: Annotated[float | None, typer.Option("--action-low", help="Without --env: least action.")] = None,
-    action_high: Annotated[float | None, typer.Option("--action-high", help="Without --env: greatest action.")] = None,
+    columns: Columns = "",
+    action_low: Annotated[
+        str, typer.Option("--action-low", help="Without --env: least action, or one for each dimension: 0,0.")
+    ] = "",
+    action_high: Annotated[
+        str, typer.Option("--action-high", help="Without --env: greatest action, or one for each dimension.")
+    ] = "",
     float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
     minari: MinariId = "",
     drop_unknown_finals: Annotated[
@@ -147,8 +177,8 @@ def convert(
 ) -> None:
     """Mend a dataset and write it anew. Example: understudy dataset convert old.hdf5 new time_limit=1000"""
     from understudy.data.transforms import Transforms
-    from understudy.run.config import apply_override
     from understudy.run.loading import box_of, space_of_env
+    from understudy.run.overrides import apply_override
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.conversion import convert_file
 
@@ -159,12 +189,14 @@ def convert(
         apply_override(words, change)
     with stoppable(f"dataset '{target}'", "Nothing was written."):
         transforms = Transforms.parse(words)
-        bounds = box_of(source, action_low, action_high, transforms.episode_steps)
+        low, high = _bound("--action-low", action_low), _bound("--action-high", action_high)
+        bounds = box_of(source, low, high, transforms.episode_steps, columns)
         done = convert_file(
             source,
             target,
             space=space_of_env(env) if env else bounds,
             transforms=transforms,
+            columns=columns,
             precision="float32" if float32 else "source",
             minari_id=minari,
             env=env,
@@ -173,6 +205,17 @@ def convert(
         )
     if not quiet:
         _tell_written(done)
+
+
+def _bound(name: str, text: str) -> tuple[float, ...] | float | None:
+    """`0,-1` is one for each dimension, `0` one for all."""
+    try:
+        numbers = tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError as error:
+        raise ConfigError(
+            name, "wrong value", got=repr(text), expected="a number, or one for each dimension"
+        ) from error
+    return (numbers if len(numbers) > 1 else numbers[0]) if numbers else None
 
 
 def download(
@@ -201,8 +244,8 @@ def corrupt(
     """
     from understudy.data.corruption import Corruption
     from understudy.data.transforms import Transforms
-    from understudy.run.config import apply_override
     from understudy.run.loading import space_of_env
+    from understudy.run.overrides import apply_override
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.conversion import corrupt_file
 

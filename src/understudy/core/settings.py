@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
@@ -67,6 +68,8 @@ class Settings(BaseModel):
         if not isinstance(data, dict):
             return data
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
+        whole = {name for name, field in cls.model_fields.items() if field.annotation is int}
+        data = {name: _whole(value) if name in whole else value for name, value in data.items()}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @model_validator(mode="after")
@@ -94,6 +97,14 @@ class _Truth:
 
     def __repr__(self) -> str:
         return repr(self._value)
+
+
+def _whole(value: Any) -> Any:
+    """`1e5` is a whole number, too, as people write them."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,18}(\.\d{0,18})?[eE]\+?\d{1,2}", value):
+        number = Decimal(value)
+        return int(number) if number == number.to_integral_value() else value
+    return value
 
 
 def _mark_truth(value: Any) -> Any:

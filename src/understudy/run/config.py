@@ -1,11 +1,12 @@
 """One run, in words: every setting with its default, from YAML and `key=value` alike."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import (
+    BaseModel,
     Field,
     SerializeAsAny,
     field_validator,
@@ -21,8 +22,9 @@ from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
+from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
-from understudy.run.parts import asked_roles, check_roles, parse_parts
+from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
@@ -32,6 +34,8 @@ from understudy.sources import find_source
 RETURN, ACTION_ERROR = "eval/return_mean", "eval/action_error"
 MOST_EPISODES = 10_000
 """Of one evaluation: they are played side by side, each in an environment of its own."""
+OWN = "own"
+"""What environments of the caller's own are called where no env.id says it."""
 MOST_THREADS = 1024
 """More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
 refuses threads, upon which torch ends the process."""
@@ -193,9 +197,11 @@ class RunConfig(Settings):
                 raise ValueError(
                     f"env: source.kind={self.source_kind} plays in environments, and there is none: env.id=…"
                 )
-            asked = "workers" if request.workers > 1 else "stagger_episodes" if request.stagger_episodes else ""
-            if asked and self.env.simulator != "gymnasium":
-                other = f"env.simulator={self.env.simulator}"
+            simulator = self.env.simulator
+            staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
+            asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
+            if asked and simulator != "gymnasium":
+                other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
 
@@ -282,16 +288,42 @@ class RunConfig(Settings):
         return dump_yaml(self.model_dump(mode="json"))
 
 
-def load_config(name_or_path: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """A config by name (`iql/pendulum`) or by path to a YAML file, with `key=value` changes."""
-    given, label = _read_named(name_or_path)
-    config = parse_config(_settled(given, list(overrides), label))
-    if config.out:
-        return config
-    return config.model_copy(update={"out": str(Path("runs", label, config.task, str(config.seed)))})
+ConfigLike = str | Path | Mapping[str, Any] | RunConfig
+"""What a run can be made from: a config's name, a YAML file, plain data, or a RunConfig."""
 
 
-def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[str, Any]:
+def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: bool = False) -> RunConfig:
+    """A config by name (`iql`, `iql/pendulum`), by path to a YAML file, as plain data or a RunConfig, with `key=value`
+    changes.
+
+    `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
+    """
+    given, label = _read(config)
+    words = list(overrides)
+    resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
+    if resolved.out:
+        return resolved
+    place = resolved.task or _place(given, resolved)
+    return resolved.model_copy(update={"out": str(Path("runs", label, place, str(resolved.seed)))})
+
+
+def _place(given: Mapping[str, Any], config: RunConfig) -> str:
+    """The environment and the data in a run's path, as far as the config that was named did not say them."""
+    parts = []
+    if config.env is not None and config.env.id != _said(given, "env").get("id"):
+        parts.append(config.env.id)
+    if config.data is not None and config.data.path and config.data.path != _said(given, "data").get("path"):
+        path = Path(config.data.path)
+        parts.append(path.stem if path.suffix and not path.is_dir() else path.name)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).strip(".-")
+
+
+def _said(given: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    found = given.get(group)
+    return found if isinstance(found, dict) else {}
+
+
+def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
     wished = _overridden(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
@@ -305,6 +337,8 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
         if name != given.get("task"):
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
+    if own_envs and isinstance(env := {} if data.get("env") is None else data["env"], dict):
+        data["env"] = {"id": OWN, "simulator": "custom", **env}
     if "algo" in data:  # without one it is no preset, and is told so
         roles = asked_roles(data)
         check_complete(data, label, chosen, needs_data=MAIN in roles.data, needs_env=roles.plays)
@@ -323,7 +357,19 @@ def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any
     return changed
 
 
-def _read_named(name: str) -> tuple[dict[str, Any], str]:
+def _read(config: ConfigLike) -> tuple[dict[str, Any], str]:
+    """Plain data, and what its runs are called."""
+    if isinstance(config, RunConfig):
+        return config.model_dump(mode="json"), config.algorithm
+    if isinstance(config, Mapping):
+        plain = plain_data(config)
+        algo = plain.get("algo")
+        return plain, str(algo.get("name", "run") if isinstance(algo, dict) else algo or "run")
+    if not isinstance(config, (str, Path)):
+        raise ConfigError(
+            "config", "not one", got=type(config).__name__, expected="a name, a .yaml file, a dict or a RunConfig"
+        )
+    name = str(config)
     if name.endswith((".yaml", ".yml")):
         return read_yaml(Path(name)), Path(name).stem
     known = config_names()
@@ -340,32 +386,29 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     place = f"{where}." if where else ""
     stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
     parts = parse_parts(data, place)
+    _check_top_level(data, parts, place)
     check_roles(data, parts, place)
     intervals = find_source(parts.kind).INTERVALS
     settled = {**intervals, **data, "algo": parts.algo, "source": parts.source, "stages": stages}
     return RunConfig.parse(settled, where)
 
 
+def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
+    """A setting of a group that stands at the top: say where it belongs."""
+    groups: dict[str, type[BaseModel]] = {
+        "algo": type(parts.algo),
+        "source": type(parts.source),
+        "data": DataSettings,
+        "env": EnvSettings,
+    }
+    for key in data:
+        if key in RunConfig.model_fields or key in RunConfig.FORMER:
+            continue
+        owners = [f"{group}.{key}" for group, model in groups.items() if key in model.model_fields]
+        if owners:
+            raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{' or '.join(owners)}'?")
+
+
 def read_resolved(path: Path) -> RunConfig:
     """The complete config a run directory keeps."""
     return parse_config(read_yaml(path))
-
-
-def apply_override(data: dict[str, Any], override: str) -> None:
-    """Set one dotted key in plain data; the field's type decides later what the text means."""
-    key, equals, text = override.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*", key):
-        raise ConfigError(f"'{override}'", "not a setting", expected="key=value", do="Example: algo.expectile=0.8")
-    *parents, last = key.split(".")
-    owner = data
-    for number, part in enumerate(parents):
-        child = owner.get(part)
-        if isinstance(child, str) and part == "algo":
-            child = {"name": child}
-        if child is None:
-            child = {}
-        if not isinstance(child, dict):
-            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
-        owner[part] = dict(child)
-        owner = owner[part]
-    owner[last] = parse_yaml(text, key) if text else ""

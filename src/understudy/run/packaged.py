@@ -1,9 +1,11 @@
-"""The YAML files that come with the library: run configs by `<algorithm>/<name>`, suites by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`, suites by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 SUITES = "suites"
+SUMMARY = "# In short: "
+"""How the line of a config begins that says what it does, what it needs and how long that takes."""
 
 
 def config_root() -> Traversable:
@@ -13,7 +15,8 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    return sorted(f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+    own = (f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+    return sorted((*_names(config_root()), *own))
 
 
 def suite_names() -> list[str]:
@@ -22,8 +25,14 @@ def suite_names() -> list[str]:
 
 
 def read_packaged(name: str) -> str:
-    """The text of a config (`iql/pendulum`) or of a suite (`suites/antmaze`)."""
+    """The text of a config (`iql`, `iql/pendulum`) or of a suite (`suites/antmaze`)."""
     return config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def config_summary(name: str) -> str:
+    """What a config does, needs and takes, in one line of its head; empty where it does not say."""
+    lines = (line for line in read_packaged(name).splitlines() if line.startswith(SUMMARY))
+    return next(lines, "").removeprefix(SUMMARY)
 
 
 def _names(folder: Traversable) -> list[str]:

@@ -17,7 +17,7 @@ from understudy.run.build import build_learner, settled_data
 from understudy.run.callbacks import Callbacks
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
-from understudy.run.config import RunConfig, load_config
+from understudy.run.config import ConfigLike, RunConfig, load_config
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import headline
 from understudy.run.history import recall
@@ -25,6 +25,7 @@ from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.loop import NOBODY, InterruptedRunError, Loop
+from understudy.run.overrides import plain_data
 from understudy.run.policies import find_checkpoint
 from understudy.run.preflight import preflight, shared_data, stage_runs
 from understudy.run.progress import Reporter, reporter_for
@@ -51,7 +52,7 @@ class Surroundings:
 
 
 def train(
-    config: str | Path | RunConfig,
+    config: ConfigLike,
     *,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
@@ -61,35 +62,45 @@ def train(
     make_envs: MakeEnvs | None = None,
     **settings: Any,
 ) -> Run:
-    """Train from a config's name, a YAML file or a RunConfig: `train("iql/pendulum", seed=1, **{"algo.beta": 1})`.
+    """Train from a config's name, a YAML file, a dict or a RunConfig: `train("iql", algo={"beta": 1}, seed=1)`.
 
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
     number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
-    environments of your own, `world(count)`, where the config says env.simulator=custom.
+    environments of your own, as many as it is asked for: `make_envs(count)`.
     """
     around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
-    resolved = resolve_config(config, settings)
+    resolved = resolve_config(config, settings, own_envs=make_envs is not None)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
     return begin(resolved, around, overwrite=overwrite)
 
 
-def resolve_config(config: str | Path | RunConfig, settings: Mapping[str, Any]) -> RunConfig:
-    """The config that is meant, complete and with a place of its own."""
-    if isinstance(config, (str, Path)):
-        return load_config(str(config), [f"{key}={_text(value)}" for key, value in settings.items()])
-    if settings:
-        raise ConfigError("train", "settings go into the RunConfig itself when one is given", got=sorted(settings))
-    if not config.out:
-        raise ConfigError("out", "is required when a RunConfig is given")
-    return config
+def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs: bool = False) -> RunConfig:
+    """The config that is meant, complete and with a place of its own. `own_envs`: the caller makes environments."""
+    if isinstance(config, RunConfig):
+        config = _of_own(config, own_envs)
+        if config.out and not settings:
+            return config
+    words = [f"{key}={_text(value)}" for key, value in settings.items()]
+    return _of_own(load_config(config, words, own_envs=own_envs), own_envs)
 
 
-def names_place(config: str | Path | RunConfig, settings: Iterable[str]) -> bool:
+def _of_own(config: RunConfig, own_envs: bool) -> RunConfig:
+    """The simulator is the caller's own where environments are given, unless the config says something else."""
+    if not own_envs or config.env is None or config.env.simulator == "custom":
+        return config
+    if "simulator" in config.env.model_fields_set:
+        raise ConfigError("env.simulator", "make_envs was given", got=config.env.simulator, expected="custom")
+    return config.model_copy(update={"env": config.env.model_copy(update={"simulator": "custom"})})
+
+
+def names_place(config: ConfigLike, settings: Iterable[str]) -> bool:
     """Somebody said where the run shall lie."""
-    if isinstance(config, RunConfig) or "out" in settings:
+    if "out" in settings:
         return True
+    if isinstance(config, (RunConfig, Mapping)):
+        return bool(config.out if isinstance(config, RunConfig) else config.get("out"))
     return str(config).endswith((".yaml", ".yml")) and bool(read_yaml(Path(config)).get("out"))
 
 
@@ -243,6 +254,6 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
 def _text(value: Any) -> str:
     """A Python value as the text a command line would carry; the one parser reads both."""
     try:
-        return value if isinstance(value, str) else json.dumps(value)
+        return value if isinstance(value, str) else json.dumps(plain_data(value))
     except (TypeError, ValueError) as error:  # a number of thousands of digits, or what no YAML file could say
         raise ConfigError("train", f"a setting that cannot be written down ({error})") from error

@@ -12,6 +12,7 @@ from typing import Any, final
 import torch
 from safetensors.torch import save as save_tensors
 
+from understudy.core.arguments import as_path
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
 from understudy.core.facts import Facts, Whole
@@ -30,6 +31,7 @@ from understudy.run.deployment import DeploymentSettings
 from understudy.run.meta import versions
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
+from understudy.run.policy_file import check_policy
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
@@ -95,7 +97,7 @@ class Exported:
 
 
 def export_policy(
-    origin: str | Path | Run,
+    origin: str | Path | Run | Deployed,
     format: str = "onnx",
     checkpoint: str | int = "last",
     out: str | Path | None = None,
@@ -103,18 +105,25 @@ def export_policy(
     deployment: Mapping[str, Any] | None = None,
     reporter: Reporter = SILENT,
 ) -> Exported:
-    """Write a run's policy (`last`, `best`, or a number of updates) as `onnx` or `torchscript`, with a card.
+    """Write a policy, or that of a run (`last`, `best`, or a number of updates), as `onnx` or `torchscript`.
 
-    It goes to `out`, or to `export` inside the run directory. `deployment` are facts of the machine for the card and
-    the ONNX file, in the place of those in the run's config: control_step, joint_names, joint_stiffness … The file was
-    loaded back and agrees with the live policy to 1e-5 of the action's range; otherwise nothing is written.
+    It goes to `out` with its card, or to `export` inside the run directory. `deployment` are facts of the machine for
+    the card and the ONNX file, in the place of those in the run's config: control_step, joint_names, joint_stiffness …
+    The file was loaded back and agrees with the live policy to 1e-5 of the action's range; otherwise nothing is
+    written.
     """
-    path = origin.path if isinstance(origin, Run) else Path(origin)
     find_format(format)
     said = None if deployment is None else DeploymentSettings.parse(deployment, "deployment")
+    if not isinstance(origin, (str, Path, Run)):  # such as a policy of one's own loop
+        policy = check_policy(origin, "export_policy")
+        if out is None:
+            raise ConfigError("out", "is required where a policy is exported that lies in no run")
+        facts = {"training": {}, "scores": {}, "deployment": {} if said is None else said.told()}
+        return write_export(policy, facts, format, as_path(out, "out"), reporter=reporter)
+    path = origin.path if isinstance(origin, Run) else as_path(origin, "export_policy")
     if out is None and (path / POLICY_CARD).is_file():
         raise ConfigError("out", "is required where a policy folder is exported: a better policy replaces that folder")
-    folder = path / "export" if out is None else Path(out)
+    folder = path / "export" if out is None else as_path(out, "out")
     if out is None:
         RunDir.open(path).check_contained()
     check_folder(folder)

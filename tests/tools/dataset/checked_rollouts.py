@@ -11,7 +11,7 @@ from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
 from understudy.data.transforms import Mending, mend
 from understudy.envs.gym import make_env
-from understudy.run.config import apply_override
+from understudy.run.overrides import apply_override
 from understudy.tools.dataset.check import Report, check_dataset
 from understudy.tools.dataset.reference_env import open_world, quiet_versions
 

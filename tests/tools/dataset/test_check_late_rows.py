@@ -10,7 +10,7 @@ from checked_rollouts import found, rollouts
 
 from understudy.core.spec import Box
 from understudy.data.transforms import Transforms
-from understudy.run.config import apply_override
+from understudy.run.overrides import apply_override
 from understudy.tools.dataset.check import check_file
 from understudy.tools.dataset.conversion import convert_file
 

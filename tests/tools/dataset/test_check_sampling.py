@@ -14,7 +14,7 @@ from understudy.core.errors import ConfigError, DataError, MissingPackageError
 from understudy.data.episode import Episode
 from understudy.data.recording import Recording
 from understudy.data.transforms import Mending
-from understudy.run.config import apply_override
+from understudy.run.overrides import apply_override
 from understudy.tools.dataset.check import Report, check_dataset
 from understudy.tools.dataset.findings import Finding
 from understudy.tools.dataset.physics_sample import SAMPLE, gather, wanted_steps

@@ -1,0 +1,72 @@
+"""Changes to a config's plain data: `key=value`, and whole groups, which are laid over what is there."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.core.errors import ConfigError
+from understudy.core.settings import Settings
+from understudy.run.tasks import ORIGINS
+from understudy.run.yaml_text import parse_yaml
+
+
+def plain_data(value: Any) -> Any:
+    """What a YAML file would hold of a Python value: text for paths, numbers for NumPy's, lists for tuples."""
+    if isinstance(value, Settings):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return {str(key): plain_data(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_data(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set one dotted key in plain data; the field's type decides later what the text means."""
+    key, equals, text = override.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*", key):
+        raise ConfigError(f"'{override}'", "not a setting", expected="key=value", do="Example: algo.expectile=0.8")
+    *parents, last = key.split(".")
+    owner = data
+    for number, part in enumerate(parents):
+        child = owner.get(part)
+        if isinstance(child, str) and part == "algo":
+            child = {"name": child}
+        if child is None:
+            child = {}
+        if not isinstance(child, dict):
+            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
+        owner[part] = dict(child)
+        owner = owner[part]
+    value = parse_yaml(text, key) if text else ""
+    owner[last] = _merged(owner.get(last), value)
+    if parents[:1] in (["data"], ["datasets"]):
+        _one_origin(owner, last)
+    elif isinstance(value, dict) and key == "data":
+        for origin in ORIGINS:
+            if value.get(origin):
+                _one_origin(owner[last], origin)
+
+
+def _merged(under: Any, value: Any) -> Any:
+    """A group given whole changes what it names; one of another algorithm, or of another kind, replaces it."""
+    if isinstance(under, str) and isinstance(value, dict) and "name" not in value:
+        under = {"name": under}  # `algo: iql`
+    if not isinstance(under, dict) or not isinstance(value, dict):
+        return value
+    for word in ("name", "kind"):
+        if word in value and word in under and str(value[word]) != str(under[word]):
+            return value
+    return {**under, **{key: _merged(under.get(key), inner) for key, inner in value.items()}}
+
+
+def _one_origin(data: dict[str, Any], given: str) -> None:
+    """Data comes from one place: the one that was given last."""
+    if given in ORIGINS and data.get(given):
+        for other in (*(origin for origin in ORIGINS if origin != given), "fingerprint"):
+            data.pop(other, None)
