@@ -87,7 +87,7 @@ class Pendulum(PendulumEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.steps = 0
-        return super().reset(seed=seed, options=options)
+        return super().reset(seed=seed, options=options)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         self.closed = True
