@@ -20,6 +20,7 @@ from understudy.core.settings import Decision, Options, Settings
 from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
@@ -140,6 +141,8 @@ class RunConfig(Settings):
     """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
+    deployment: DeploymentSettings = DeploymentSettings()
+    """Facts of the machine the policy is for (control step, joints, gains): for its card and its ONNX file."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     updates: int = Field(1_000_000, ge=1)
