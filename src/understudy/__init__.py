@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
-    from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+    from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from understudy.data.stores.recorder import Recorder
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
+    from understudy.envs.vector.contract import Step, VectorEnv
+    from understudy.envs.vector.tensor_adapter import TensorVectorEnv
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
     from understudy.nn.prediction import predict
     from understudy.run.callbacks import Callback
+    from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
@@ -34,7 +37,7 @@ __version__ = "0.1.0"
 HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
-    "understudy.core.spec": "Box Discrete MultiDiscrete Spec",
+    "understudy.core.spec": "Box Discrete Group MultiDiscrete Spec",
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
@@ -43,9 +46,12 @@ HOMES = {
     "understudy.data.stores.recorder": "Recorder",
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
+    "understudy.envs.vector.contract": "Step VectorEnv",
+    "understudy.envs.vector.tensor_adapter": "TensorVectorEnv",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
     "understudy.nn.prediction": "predict",
+    "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
@@ -70,6 +76,7 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Group",
     "Logger",
     "MultiDiscrete",
     "Recipe",
@@ -77,9 +84,12 @@ __all__ = [
     "Run",
     "RunConfig",
     "Spec",
+    "Step",
+    "TensorVectorEnv",
     "Transforms",
     "Transitions",
     "UnderstudyError",
+    "VectorEnv",
     "corrupt",
     "evaluate_policy",
     "export_policy",
@@ -88,6 +98,7 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "plot",
     "predict",
     "ratios",
     "register_network",

@@ -53,6 +53,10 @@ def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> No
 def test_returns_of_rollouts_are_those_of_whole_episodes(tmp_path: Path) -> None:
     run = train(tmp_path / "run", log_every=1)
     told = [line for line in run.metrics() if line["rollout/episodes"]]
+    assert "rollout/return_last_100" not in run.metrics()[0], "none has ended yet"
+    returns = [line["rollout/return_mean"] for line in told]
+    assert run.metrics()[-1]["rollout/return_last_100"] == pytest.approx(sum(returns) / len(returns))
+    assert run.metrics()[-1]["rollout/length_last_100"] == 10
     assert sum(line["rollout/episodes"] for line in run.metrics()) == 3 * (12 * 7 // 10)
     assert all(line["rollout/length_mean"] == 10 and line["rollout/return_mean"] < 0 for line in told)
 

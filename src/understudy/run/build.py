@@ -225,10 +225,12 @@ def _check_memory(request: EnvRequest, spec: Spec) -> None:
 
 def pick_device(name: str) -> torch.device:
     """The device that was asked for, or an error; never another one."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available[name]:
-        raise ConfigError("device", f"'{name}' is not available on this machine", do="Use device=cpu.")
-    return torch.device(name)
+    device = torch.device(name)
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}[device.type]
+    if count <= (device.index or 0):
+        others = f" (it has cuda:0 to cuda:{count - 1})" if count else ""
+        raise ConfigError("device", f"'{name}' is not available on this machine{others}", do="Use device=cpu.")
+    return device
 
 
 def settled_data(config: RunConfig) -> RunConfig:

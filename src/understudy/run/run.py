@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
+from understudy.run.comparison import Picture, plot
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, Evaluator, headline
@@ -126,6 +127,11 @@ class Run:
                 advance(done, f"return {value:.1f}")
 
             return film(self.config, policy, path, on_episode=told, **wishes)
+
+    def plot(self, metric: str = "", *, out: Path | str = "") -> Picture:
+        """Draw the run as it stands, or one metric of it; the first picture shows itself in a notebook."""
+        path = Path(out) if str(out) else self._dir.plots / f"{metric.replace('/', '_')}.png" if metric else ""
+        return plot(self.path, metric=metric, out=path)[0]
 
     def curves(self, *, frame: bool = False) -> Any:
         """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
