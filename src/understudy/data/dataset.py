@@ -171,7 +171,7 @@ class Dataset:
     def nbytes(self) -> int:
         """Bytes held, derived columns included."""
         stored = sum(column.nbytes for column in self.columns().values())
-        derived = (self._terminated, self._td_valid, self._episode_of)
+        derived = (self._terminated, self._td_valid, self._known_ends, self._episode_of)
         return stored + sum(column.nbytes for column in derived if column is not None)
 
     @cached_property
