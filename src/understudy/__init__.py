@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
-    from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+    from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from understudy.data.stores.recorder import Recorder
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
+    from understudy.envs.vector.contract import Step, VectorEnv
+    from understudy.envs.vector.tensor_adapter import TensorVectorEnv
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
     from understudy.nn.prediction import predict
@@ -34,7 +36,7 @@ __version__ = "0.1.0"
 HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
-    "understudy.core.spec": "Box Discrete MultiDiscrete Spec",
+    "understudy.core.spec": "Box Discrete Group MultiDiscrete Spec",
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
@@ -43,6 +45,8 @@ HOMES = {
     "understudy.data.stores.recorder": "Recorder",
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
+    "understudy.envs.vector.contract": "Step VectorEnv",
+    "understudy.envs.vector.tensor_adapter": "TensorVectorEnv",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
     "understudy.nn.prediction": "predict",
@@ -70,6 +74,7 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Group",
     "Logger",
     "MultiDiscrete",
     "Recipe",
@@ -77,9 +82,12 @@ __all__ = [
     "Run",
     "RunConfig",
     "Spec",
+    "Step",
+    "TensorVectorEnv",
     "Transforms",
     "Transitions",
     "UnderstudyError",
+    "VectorEnv",
     "corrupt",
     "evaluate_policy",
     "export_policy",
