@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from understudy.nn.own_encoder import register_network
     from understudy.nn.prediction import predict
     from understudy.run.callbacks import Callback
+    from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
@@ -50,6 +51,7 @@ HOMES = {
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
     "understudy.nn.prediction": "predict",
+    "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
@@ -96,6 +98,7 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "plot",
     "predict",
     "ratios",
     "register_network",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import gymnasium
 
 from understudy.core.errors import ConfigError, DataError
-from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+from understudy.core.spec import Spec
 from understudy.core.wording import counted
 from understudy.envs.failures import raise_failure
 from understudy.envs.gym import env_spec, make_env
@@ -49,7 +49,9 @@ def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_epis
         return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes)
     if make_envs is None:
         raise ConfigError(
-            "env.simulator", "no world was given", do="Pass one from Python: train(config, make_envs=lambda count: …)."
+            "env",
+            f"'{env.id}' is an environment of somebody's own, which no file can hold",
+            do="Hand it over again, from Python: us.resume(path, env=…), run.evaluate(env=…) or us.train(…, env=…).",
         )
     envs = _own_envs(make_envs, env.id, count)
     if stagger_episodes:
@@ -95,8 +97,8 @@ def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:
             do=f"A simulator as rsl_rl's is wrapped: us.TensorVectorEnv({kind}(count), us.Box(low, high), '{name}').",
         )
     spec: object = made.spec
-    if not isinstance(spec, Spec) or not isinstance(spec.action, (Box, Discrete, MultiDiscrete)):
-        told = type(spec.action if isinstance(spec, Spec) else spec)
+    if not isinstance(spec, Spec):
+        told = type(spec)
         made.close()
         raise ConfigError(
             where,
