@@ -20,13 +20,13 @@ MAKERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5),
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.1, momentum=0.5, centered=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1),
-    "adadelta": lambda p: torch.optim.Adadelta(p),
-    "adamax": lambda p: torch.optim.Adamax(p),
-    "nadam": lambda p: torch.optim.NAdam(p),
-    "radam": lambda p: torch.optim.RAdam(p),
-    "asgd": lambda p: torch.optim.ASGD(p),
-    "rprop": lambda p: torch.optim.Rprop(p),
-    "adafactor": lambda p: torch.optim.Adafactor(p),
+    "adadelta": torch.optim.Adadelta,
+    "adamax": torch.optim.Adamax,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "asgd": torch.optim.ASGD,
+    "rprop": torch.optim.Rprop,
+    "adafactor": torch.optim.Adafactor,
     "tensor rate": lambda p: torch.optim.Adam(p, lr=torch.tensor(0.1)),
 }
 
@@ -94,7 +94,7 @@ def test_a_learning_rate_that_was_changed_is_kept() -> None:
 
 
 def test_what_no_checkpoint_can_hold_is_refused_by_name() -> None:
-    held = learner(lambda p: torch.optim.LBFGS(p))
+    held = learner(torch.optim.LBFGS)
     held.optimizer.state[next(held.network.parameters())]["old_dirs"] = []
     with pytest.raises(InventoryError, match=r"LBFGS keeps a list for 'old_dirs'.*understudy\.parts\.optim\.Adam"):
         capture(held)
