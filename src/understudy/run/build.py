@@ -32,11 +32,12 @@ from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.strangers import build_source, strangers_of
 from understudy.run.validation import Validation
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
-from understudy.sources import SourceInputs, find_source
+from understudy.sources import SourceInputs
 from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
@@ -126,13 +127,13 @@ def _joined(
         recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
         policies=policies,
     )
-    source = find_source(config.source_kind).build(config.source, inputs)
+    source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
-    learner = Learner(algorithm, source, learn, probes, data, shared)
+    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
 
