@@ -286,7 +286,7 @@ class Dataset:
     @property
     def changes_rewards(self) -> bool:
         """`rows` carry other rewards than were recorded."""
-        return self._reward_map is not None
+        return bool(self._reward_maps)
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
