@@ -86,14 +86,14 @@ class Dataset:
         device = actions.device
         last = torch.from_numpy(index.ends - 1)
         self._ends = torch.from_numpy(index.ends).to(device)
-        # One past the last step whose successor is known, of each episode: where n-step windows end.
-        self._known_ends = torch.from_numpy(index.ends - ~(index.final_known | index.terminated)).to(device)
         # To search among the ends is a sixth of a batch from memory, and nothing beside a read from disk.
         self._episode_of = None if pager is not None else index.of_steps().to(device)
         self._terminated = torch.zeros(self.steps, dtype=torch.bool)
         self._terminated[last] = torch.from_numpy(index.terminated)
         self._td_valid = torch.ones(self.steps, dtype=torch.bool)
         self._td_valid[last] = torch.from_numpy(index.final_known | index.terminated)
+        # One past the last step whose successor is known, of each episode: where n-step windows end.
+        self._known_ends = (last + self._td_valid[last]).to(device)
         self._terminated, self._td_valid = self._terminated.to(device), self._td_valid.to(device)
 
     @classmethod
