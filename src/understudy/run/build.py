@@ -150,7 +150,7 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
     if MAIN not in data or not isinstance(policy, Monitored):
         return noise
     monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma),)
-    return (*noise, *monitors, *(Validation(dataset) for dataset in data[MAIN].held_out))
+    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out), *noise)
 
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
