@@ -3,13 +3,14 @@
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.cli.learn import Quiet
 from understudy.cli.streams import OUT, edge
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
@@ -115,10 +116,23 @@ def check(
     columns: Columns = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
+    """Check a dataset, and replay some of its steps in the environment.
+
+    Exit code 0: passed, 1: failed, 2: not checked (the command or the environment is wrong, or cannot be made here).
+    """
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.check import check_file
+    from understudy.tools.dataset.reference_env import open_world
 
+    if env:
+        try:
+            open_world(env)
+        except UnderstudyError as error:
+            if as_json:
+                print(json.dumps({"data": data, "env": env, "passed": None, "error": str(error)}))
+            else:
+                print(error, file=sys.stderr)
+            raise typer.Exit(2) from error
     with stoppable(f"dataset '{data}'", "It was only read."):
         report = check_file(data, env, Reporter(), columns)
     if as_json:
@@ -134,6 +148,8 @@ def check(
         if command := report.command(data):
             rest = by_hand(report)
             print(f"\nTo mend it{f' (but for {rest} that no setting mends)' if rest else ''}:\n  {command}")
+            if report.outcome is not None:
+                print(fill(report.outcome.sentence(), min(console.width, 100)))
         console.print()
         console.print(verdict(report))
     raise typer.Exit(0 if report.passed else 1)
