@@ -108,7 +108,7 @@ def test_critics_that_read_the_action_learn_what_critics_with_outputs_learn(name
     ]
     data = Dataset.from_episodes(episodes, Discrete(4), name="bandit")
     for form in ("heads", "onehot"):
-        plain = {} if name == "iql" else {"alpha": 0.0}
+        plain: dict[str, Any] = {} if name == "iql" else {"alpha": 0.0}
         config = tiny_algorithm(name, critic_learning_rate=1e-2, polyak=0.1, critic_input=form, **plain)
         learning = start(config, data)
         learning.update(500)
