@@ -263,6 +263,11 @@ class Dataset:
             if len(kept):
                 yield kept
 
+    @property
+    def changes_rewards(self) -> bool:
+        """`rows` carry other rewards than were recorded."""
+        return self._reward_map is not None
+
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
         inner = self._reward_map

@@ -20,6 +20,7 @@ from understudy.core.settings import Decision, Options, Settings
 from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
@@ -140,6 +141,8 @@ class RunConfig(Settings):
     """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
+    deployment: DeploymentSettings = DeploymentSettings()
+    """Facts of the machine the policy is for (control step, joints, gains): for its card and its ONNX file."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     updates: int = Field(1_000_000, ge=1)
@@ -166,8 +169,8 @@ class RunConfig(Settings):
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)
     """Newest checkpoints kept."""
-    device: Literal["cpu", "cuda", "mps"] = "cpu"
-    """Where tensors live. Tested, and exact on resume, on cpu; cuda and mps are untested."""
+    device: str = "cpu"
+    """Where tensors live: cpu, cuda, cuda:1 or mps. Tested, and exact on resume, on cpu; the others are untested."""
     threads: int = Field(1, ge=1, le=MOST_THREADS)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
     compile: Decision = "auto"
@@ -214,6 +217,13 @@ class RunConfig(Settings):
         if any(ord(character) < 32 for character in out):
             raise ValueError("control characters in a directory name")
         return out
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", device):
+            raise ValueError(f"no such device: got '{device}', expected cpu, cuda, cuda:0 (or another number) or mps")
+        return device
 
     @field_validator("wandb")
     @classmethod
