@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_fixes_that_make_it_worse_are_not_offered() -> None:
 
 def test_a_file_without_marks_that_no_clock_can_cut(tmp_path: Path) -> None:
     falls = rollouts("Hopper-v5", 60)
-    flat = {
+    flat: dict[str, Any] = {
         "observations": np.concatenate([e.observations["state"][:-1] for e in falls]),
         "actions": np.concatenate([e.actions for e in falls]),
         "rewards": np.concatenate([e.rewards for e in falls]),
