@@ -66,8 +66,7 @@ class Monitor:
             if entropies:
                 metrics["policy/entropy_on_data"] = torch.cat(entropies).mean()
             if critics := _critics(algorithm):
-                chosen = policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
-                metrics |= self._values(critics, seen, chosen)
+                metrics |= self._values(critics, seen, greedy_actions(policy, seen, mask))
         return metrics
 
     def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
@@ -97,6 +96,11 @@ class Monitor:
             "value/q_largest": largest,
             "alarm/diverging": (largest > self.bound).float(),
         }
+
+
+def greedy_actions(policy: Monitored, seen: Seen, mask: Tensor | None) -> Tensor:
+    """π(s) in policy space [B, …]."""
+    return policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
 
 
 def _critics(algorithm: Algorithm[Any]) -> list[Critic]:
