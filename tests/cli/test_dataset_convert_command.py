@@ -233,9 +233,10 @@ def test_what_is_done_while_learning_is_refused_even_as_its_default(word: str, t
     assert "is done while learning, not to files" in complaint(*words, code=2)
 
 
-def test_a_folder_of_logs_names_what_it_holds(tmp_path: Path) -> None:
+def test_a_folder_of_logs_is_one_dataset(tmp_path: Path) -> None:
     flat_file(tmp_path / "a b.npz")
-    assert "Give one of the files in it: a b.npz" in complaint("dataset", "inspect", tmp_path, code=1)
+    flat_file(tmp_path / "c.npz")
+    assert "2 episodes, 40 steps" in understudy("dataset", "inspect", tmp_path).out
 
 
 def test_nan_is_mended_by_the_command_that_check_prints(tmp_path: Path) -> None:
@@ -251,3 +252,23 @@ def test_nan_is_mended_by_the_command_that_check_prints(tmp_path: Path) -> None:
     words = ("--action-low", "-1", "--action-high", "1", "not_finite=drop")
     assert understudy("dataset", "convert", source, tmp_path / "store", *words).code == 0
     assert open_store(tmp_path / "store").episodes == 1
+
+
+def test_a_table_with_a_map_of_columns(tmp_path: Path) -> None:
+    """inspect, check and convert take the same words; bounds are one number or one for each dimension."""
+    rows = "\n".join(f"{row % 3},{row},{0.5 * row},{row // 3}" for row in range(9))
+    (tmp_path / "logs.csv").write_text(f"valve,temp,r,day\n{rows}\n")
+    words = ("--columns", "obs=temp,action=valve,temp,reward=r,episode=day")
+    assert "3 episodes, 9 steps" in understudy("dataset", "inspect", tmp_path / "logs.csv", *words).out
+    checked = understudy("dataset", "check", tmp_path / "logs.csv", *words)
+    assert "PASS: 0 errors" in checked.out
+    bounds = ("--action-low", "0,-1", "--action-high", "2,8.5")
+    done = understudy("dataset", "convert", tmp_path / "logs.csv", tmp_path / "store", *words, *bounds)
+    assert "3 episodes, 9 steps written" in done.out
+    assert open_store(tmp_path / "store").spec.action == Box((0.0, -1.0), (2.0, 8.5))
+    told = complaint("dataset", "inspect", tmp_path / "logs.csv", "--columns", "obs=tmp", code=1)
+    assert "no column 'tmp'. Did you mean 'temp'?" in told
+    told = complaint(
+        "dataset", "convert", tmp_path / "logs.csv", tmp_path / "again", *words, "--action-low", "x", code=2
+    )
+    assert "--action-low: wrong value: got 'x'" in told

@@ -15,6 +15,8 @@ from typing import Any
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import yaml
 from safetensors.torch import load_file, save_file
@@ -29,8 +31,10 @@ from understudy.core.state import capture
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
 from understudy.data.formats.d4rl import open_d4rl
+from understudy.data.formats.lerobot import open_lerobot
 from understudy.data.formats.minari.reader import open_minari
 from understudy.data.formats.npz import open_npz
+from understudy.data.formats.readers import open_recording
 from understudy.data.stores.journal import open_unfinished
 from understudy.data.stores.npy import read_array, write_column
 from understudy.data.stores.recorder import Recorder
@@ -399,6 +403,108 @@ def named_minari(path: Path, name: str) -> None:
     retold(data_format=name)(path)
 
 
+# Tables, and the formats of other libraries.
+
+
+def read_any(path: Path) -> str:
+    return Dataset.from_episodes(open_recording(path).episodes(), BOX, name=path.name).fingerprint
+
+
+def table_of(columns: dict[str, Array]) -> dict[str, Array]:
+    """One number to a column."""
+    table: dict[str, Array] = {}
+    for name, values in columns.items():
+        parts = values.reshape(len(values), -1)
+        table |= {f"{name}_{n}" if parts.shape[1] > 1 else name: parts[:, n] for n in range(parts.shape[1])}
+    return table
+
+
+def write_csv(path: Path, columns: dict[str, Array]) -> None:
+    table = table_of(columns)
+    rows = [
+        ",".join(table),
+        *(",".join(repr(float(cell)) for cell in row) for row in zip(*table.values(), strict=True)),
+    ]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def make_csv(folder: Path) -> Path:
+    write_csv(folder / "x.csv", flat_columns())
+    return folder / "x.csv"
+
+
+def write_parquet(path: Path, columns: dict[str, Array]) -> None:
+    pq.write_table(pa.table(table_of(columns)), path)
+
+
+def make_parquet(folder: Path) -> Path:
+    write_parquet(folder / "x.parquet", flat_columns())
+    return folder / "x.parquet"
+
+
+def many_equal_rows(path: Path) -> None:
+    """Ten million equal rows take some kilobytes."""
+    row = pa.table({name: pa.array(np.zeros(1 << 20, np.float32)) for name in ("obs", "action", "done")})
+    with pq.ParquetWriter(path, row.schema, compression="zstd") as writer:
+        for _ in range(10):
+            writer.write_table(row)
+
+
+def make_lerobot(folder: Path) -> Path:
+    path, columns = folder / "robot", flat_columns()
+    (path / "data" / "chunk-000").mkdir(parents=True)
+    (path / "meta").mkdir()
+    table: dict[str, Any] = {"observation.state": list(columns["observations"]), "action": list(columns["actions"])}
+    rows = len(columns["actions"])
+    table |= {"episode_index": np.arange(rows) // 4, "next.reward": columns["rewards"].reshape(-1)}
+    pq.write_table(pa.table(table), path / "data" / "chunk-000" / "file-000.parquet")
+    info = {"codebase_version": "v3.0", "total_frames": rows, "features": {"action": {"dtype": "float32"}}}
+    (path / "meta" / "info.json").write_text(json.dumps(info))
+    return path
+
+
+def read_lerobot(path: Path) -> str:
+    return Dataset.from_episodes(open_lerobot(path).episodes(), BOX, name=path.name).fingerprint
+
+
+def told_info(**changes: object) -> Spoil:
+    def spoil(path: Path) -> None:
+        card = path / "meta" / "info.json"
+        card.write_text(json.dumps({**json.loads(card.read_text()), **changes}))
+
+    return spoil
+
+
+def make_d3rlpy(folder: Path) -> Path:
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["num_episodes"] = 2
+        for number, episode in enumerate(random_episodes(2, steps=4)):
+            file[f"observations_{number}"] = next(iter(episode.observations.values()))[:4]
+            file[f"actions_{number}"], file[f"rewards_{number}"] = episode.actions, episode.rewards[:, None]
+            file[f"terminated_{number}"] = episode.terminated
+        file["version"] = "2.1"
+    return folder / "x.h5"
+
+
+def make_robomimic(folder: Path) -> Path:
+    with h5py.File(folder / "x.hdf5", "w") as file:
+        for number in range(2):
+            demo = file.create_group(f"data/demo_{number}")
+            demo["actions"], demo["rewards"] = np.zeros((4, 2)), np.arange(4.0)
+            demo["dones"] = np.array([0, 0, 0, 1])
+            demo["obs/a"] = demo["next_obs/a"] = np.ones((4, 2))
+    return folder / "x.hdf5"
+
+
+def told_dataset(name: str, value: object) -> Spoil:
+    def spoil(path: Path) -> None:
+        with h5py.File(path, "a") as file:
+            del file[name]
+            file[name] = value
+
+    return spoil
+
+
 # Settings.
 
 
@@ -534,6 +640,70 @@ FORMATS: dict[str, Format] = {
         )
         for storage in ("hdf5", "arrow")
     },
+    "csv": Format(
+        make_csv,
+        read_any,
+        same=False,
+        whole=False,
+        numbers=column_numbers(write_csv),
+        claims={
+            "a line without end": lambda path: path.write_text("observations,actions\n" + "1" * (3 << 20)),
+            "a cell of letters": lambda path: path.write_text(f"observations,actions,done\n{'x' * 100_000},1,1\n"),
+            "columns without end": lambda path: path.write_text("," * 900_000 + "\n" + "1," * 500_000),
+        },
+        without={**ONE_FILE, "path_names": NO_NAMES},
+    ),
+    "parquet": Format(
+        make_parquet,
+        read_any,
+        same=False,
+        numbers=column_numbers(write_parquet),
+        claims={
+            "rows without end": many_equal_rows,
+            "text": lambda path: pq.write_table(pa.table({"obs": ["a"], "action": [1.0], "done": [True]}), path),
+        },
+        without={**ONE_FILE, "path_names": NO_NAMES},
+    ),
+    "lerobot": Format(
+        make_lerobot,
+        read_lerobot,
+        cards=("meta/info.json",),
+        same=False,
+        links="refused",
+        claims={"no such version": told_info(codebase_version="v9.0"), "frames": told_info(total_frames=10**12)},
+        names=lambda path, name: told_info(codebase_version=name)(path),
+        without={"numbers_not_finite": "its rows are read as those of every Parquet file are"},
+    ),
+    "d3rlpy": Format(
+        make_d3rlpy,
+        read_any,
+        same=False,
+        claims={
+            "episodes without end": told_dataset("num_episodes", 10**12),
+            "minus one episode": told_dataset("num_episodes", -1),
+            "no flag": told_dataset("terminated_0", 7.0),
+        },
+        without={
+            **ONE_FILE,
+            "path_names": "a name with a slash is a group inside the file, by HDF5 itself",
+            "numbers_not_finite": "its episodes are checked as those of every recording are (hdf5, npz)",
+        },
+    ),
+    "robomimic": Format(
+        make_robomimic,
+        read_any,
+        same=False,
+        claims={
+            "no flag": told_dataset("data/demo_0/dones", np.full(4, 7)),
+            "other rows": told_dataset("data/demo_0/obs/a", np.zeros((3, 2))),
+            "a single number": told_dataset("data/demo_0/actions", 1.0),
+        },
+        without={
+            **ONE_FILE,
+            "path_names": "a name with a slash is a group inside the file, by HDF5 itself",
+            "numbers_not_finite": "its episodes are checked as those of every recording are (hdf5, npz)",
+        },
+    ),
     "config": Format(
         lambda folder: run_of("bc", folder) / "config.yaml",
         read_config,

@@ -40,7 +40,8 @@ def states(count: int) -> dict[str, Any]:
 
 def test_a_dropped_final_observation_is_guessed() -> None:
     assert complaint(episode(observations=states(STEPS))) == (
-        f"{WHERE}: has 4 actions and 4 observations, expected 5. Was the final observation dropped?"
+        f"{WHERE}: has 4 actions and 4 observations, expected 5. "
+        "If the final one was not recorded, say final_known=False."
     )
 
 

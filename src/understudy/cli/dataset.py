@@ -19,6 +19,10 @@ Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, o
 Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
 MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
+Columns = Annotated[
+    str,
+    typer.Option("--columns", help="What a table's columns are: obs=temp,humidity,action=valve,reward=r,episode=day."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 
 
@@ -41,6 +45,7 @@ def inspect(
     reference: Annotated[
         str, typer.Option("--reference", help="Scores on this id's scale (understudy list datasets), or LOW,HIGH.")
     ] = "",
+    columns: Columns = "",
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw histograms to this .png file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -54,7 +59,7 @@ def inspect(
     from understudy.tools.dataset.plots import draw_survey
 
     with stoppable(f"dataset '{data}'", "It was only read."):
-        recording = open_recording(data)
+        recording = open_recording(data, columns=columns)
         space, scale = space_of_env(env) if env else None, read_range(reference) if reference else None
         seen = inspect_recording(recording, space, scale)
     drawn = "" if plot is None else f"drawn: {draw_survey(seen.survey, plot)}"
@@ -104,6 +109,7 @@ def check(
             "--env", help="The environment the data should come from; absent: what the file says, if anything."
         ),
     ] = "",
+    columns: Columns = "",
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
@@ -111,7 +117,7 @@ def check(
     from understudy.tools.dataset.check import check_file
 
     with stoppable(f"dataset '{data}'", "It was only read."):
-        report = check_file(data, env, Reporter())
+        report = check_file(data, env, Reporter(), columns)
     if as_json:
         print(json.dumps(report.to_json(data), allow_nan=False))
     else:
@@ -135,8 +141,13 @@ def convert(
     target: Target,
     changes: Annotated[list[str] | None, typer.Argument(help="Transforms, as key=value.")] = None,
     env: Environment = "",
-    action_low: Annotated[float | None, typer.Option("--action-low", help="Without --env: least action.")] = None,
-    action_high: Annotated[float | None, typer.Option("--action-high", help="Without --env: greatest action.")] = None,
+    columns: Columns = "",
+    action_low: Annotated[
+        str, typer.Option("--action-low", help="Without --env: least action, or one for each dimension: 0,0.")
+    ] = "",
+    action_high: Annotated[
+        str, typer.Option("--action-high", help="Without --env: greatest action, or one for each dimension.")
+    ] = "",
     float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
     minari: MinariId = "",
     drop_unknown_finals: Annotated[
@@ -159,12 +170,14 @@ def convert(
         apply_override(words, change)
     with stoppable(f"dataset '{target}'", "Nothing was written."):
         transforms = Transforms.parse(words)
-        bounds = box_of(source, action_low, action_high, transforms.episode_steps)
+        low, high = _bound("--action-low", action_low), _bound("--action-high", action_high)
+        bounds = box_of(source, low, high, transforms.episode_steps, columns)
         done = convert_file(
             source,
             target,
             space=space_of_env(env) if env else bounds,
             transforms=transforms,
+            columns=columns,
             precision="float32" if float32 else "source",
             minari_id=minari,
             env=env,
@@ -173,6 +186,17 @@ def convert(
         )
     if not quiet:
         _tell_written(done)
+
+
+def _bound(name: str, text: str) -> tuple[float, ...] | float | None:
+    """`0,-1` is one for each dimension, `0` one for all."""
+    try:
+        numbers = tuple(float(word) for word in text.split(",")) if text else ()
+    except ValueError as error:
+        raise ConfigError(
+            name, "wrong value", got=repr(text), expected="a number, or one for each dimension"
+        ) from error
+    return (numbers if len(numbers) > 1 else numbers[0]) if numbers else None
 
 
 def download(

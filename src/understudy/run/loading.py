@@ -166,11 +166,18 @@ def space_of_env(env_id: str) -> ActionSpace:
         env.close()
 
 
-def box_of(origin: Origin, low: Bound | None, high: Bound | None, episode_steps: int | None = None) -> Box | None:
+def box_of(
+    origin: Origin,
+    low: Bound | None,
+    high: Bound | None,
+    episode_steps: int | None = None,
+    columns: ColumnMap = "",
+) -> Box | None:
     """Bounds given by hand for the actions of a file; None if none are given."""
     if low is None and high is None:
         return None
-    return given_box(open_recording(origin, episode_steps=episode_steps), low, high, "--action-low and --action-high")
+    recording = open_recording(origin, episode_steps=episode_steps, columns=columns)
+    return given_box(recording, low, high, "--action-low and --action-high")
 
 
 def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:

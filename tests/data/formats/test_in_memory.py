@@ -132,7 +132,7 @@ def test_a_dataset_knows_whether_it_has_rewards(tmp_path: Path) -> None:
         (None, "", "not something that holds experience"),
         (b"abc", "", "not something that holds experience"),
         (pd.DataFrame({"obs": []}), "", "has no rows"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "", "two columns have the same name: got a"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "", "two columns have the same name: got 'a'"),
         (pd.DataFrame({"obs": ["x"], "action": [0]}), "", "column 'obs': not numeric"),
         (pd.DataFrame({"temp": [1.0], "valve": [0]}), "", "no column is known to be the observations: got temp, valve"),
     ],

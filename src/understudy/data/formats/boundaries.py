@@ -35,7 +35,7 @@ class Boundaries:
 
 
 def find_boundaries(
-    table: Table, jumps: Callable[[], Flags], where: str, episode_steps: int | None = None
+    table: Table, jumps: Callable[[], Flags], where: str, episode_steps: int | None = None, one_episode: bool = False
 ) -> Boundaries:
     """`jumps()` [n]: rows whose successor is not the next row; asked only where nothing else marks time limits."""
     flags = {role: read_flags(table, role, where) for role in table.flags}
@@ -48,7 +48,8 @@ def find_boundaries(
         marked = _checked(starts, marked, "the next row is not marked as the start of one", where)
     elif not {"truncated", "last"} & flags.keys():
         marked = _with_jumps(marked, jumps(), notes) if table.successors else marked
-    if table.episode is None and "first" not in flags and not marked.any() and episode_steps is None:
+    endless = table.episode is None and "first" not in flags and not marked.any()
+    if endless and episode_steps is None and not one_episode:
         raise DataError(
             where,
             "has no episode boundary: no terminal, no timeout, no episode_id",

@@ -27,6 +27,8 @@ WIDE = ("observations", "next_observations", "actions", "mask", "next_mask")
 GROUPED = ("observations", "next_observations")
 PART = re.compile(r"(?P<name>.+)\[(?P<first>\d*)(?P<range>:?)(?P<stop>\d*)\]")
 SHOWN = 6
+MOST = 10_000
+"""Columns of a table; what is wider is an array of its own."""
 
 
 @final
@@ -92,6 +94,11 @@ class SideBySide:
 
 def plan_columns(words: ColumnMap, names: Sequence[str], where: str) -> ColumnPlan:
     """What each of a table's columns is for; whatever is not clear is an error or a sentence."""
+    if len(names) > MOST:
+        raise DataError(where, "too many columns", got=f"{len(names):,}", expected=f"at most {MOST:,}")
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise DataError(where, "two columns have the same name", got=repr(twice[:100]))
     parts = {role: _parts(role, told, names, where) for role, told in _said(words, where).items()}
     spoken = {role.split("/")[0] for role in parts}
     taken = {part.column for told in parts.values() for part in told}
@@ -111,7 +118,7 @@ def plan_columns(words: ColumnMap, names: Sequence[str], where: str) -> ColumnPl
 
 def _said(words: ColumnMap, where: str) -> dict[str, list[str]]:
     """Wanted columns by the name `sort_columns` has for their role."""
-    said = _split(words, where) if isinstance(words, str) else _listed_map(words, where)
+    said = split_map(words, where)
     roles: dict[str, list[str]] = {}
     plain = [word for word in said if WORDS.get(word) in GROUPED]
     named = {WORDS.get(word.split(".")[0]) for word in said if "." in word}
@@ -133,6 +140,19 @@ def _said(words: ColumnMap, where: str) -> dict[str, list[str]]:
                 raise DataError(f"{where}, columns", f"'{word}' is said twice")
             roles[name] = columns
     return roles
+
+
+def mapped(
+    columns: Mapping[str, FileColumn], words: ColumnMap, where: str
+) -> tuple[dict[str, FileColumn], tuple[str, ...]]:
+    """Columns that are there already, by the names of their roles, and what is to be said of them."""
+    plan = plan_columns(words, list(columns), where)
+    return plan.arrange(columns, where), plan.notes
+
+
+def split_map(words: ColumnMap, where: str) -> dict[str, list[str]]:
+    """The wanted columns by the word that was said for them."""
+    return _split(words, where) if isinstance(words, str) else _listed_map(words, where)
 
 
 def _split(words: str, where: str) -> dict[str, list[str]]:

@@ -1,8 +1,9 @@
 """What the columns of a flat file are called: one table of names for every role, and what is done with the rest."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "terminated": ("terminals", "terminal", "terminations", "terminated", "source_terminal"),
     "truncated": ("timeouts", "timeout", "truncations", "truncated"),
     "done": ("dones", "done"),
-    "last": ("episode_end", "episode_ends", "dones_float"),
+    "last": ("episode_end", "episode_ends", "episode_terminals", "dones_float"),
     "first": ("episode_starts", "episode_start"),
     "episode": ("episode_id", "episode_ids", "episode_index"),
     "final_known": ("final_known",),
@@ -33,6 +34,8 @@ RENAMED = dict.fromkeys(
 )
 """Further columns that are known under one name."""
 FOLDER = re.compile(r"(infos|extra)[/.]")
+MISSPELT = 0.85
+"""So alike are `reward_` and `reward`, and not `forward` and `reward`."""
 TOLD = 8
 """So many ignored columns are named in a note."""
 
@@ -83,6 +86,8 @@ def sort_columns(columns: Mapping[str, FileColumn], where: str) -> Table:
         unknown = [_shown(name) for name in columns if name not in used and name not in NAMES["mask"]]
         raise DataError(where, f"has no array '{missing}'", do=did_you_mean(missing, unknown) if unknown else "")
     used |= {name for part in groups.values() for name in part.values()}
+    if "rewards" not in taken:
+        _refuse_misspelt([name for name in columns if name not in used], where)
     first = next(iter(observations.values()))
     rows = _rows(columns[first], first, where)
     for name in observations.values():
@@ -104,6 +109,17 @@ def sort_columns(columns: Mapping[str, FileColumn], where: str) -> Table:
         extra,
         tuple(notes),
     )
+
+
+def _refuse_misspelt(others: Iterable[str], where: str) -> None:
+    """No rewards, but a column that is nearly called so: to read it as something else would make them all 0."""
+    near = [name for name in others if get_close_matches(name.lower(), NAMES["rewards"], n=1, cutoff=MISSPELT)]
+    if near:
+        raise DataError(
+            where,
+            f"has no rewards, but a column {_shown(near[0])}",
+            do=f"If these are the rewards, say columns=reward={_shown(near[0])}; if there are none, columns=reward=",
+        )
 
 
 def _roles(columns: Mapping[str, FileColumn]) -> dict[str, str]:

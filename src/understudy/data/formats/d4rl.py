@@ -15,6 +15,7 @@ from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace
 from understudy.data.episode import check_flags
 from understudy.data.formats.bullet import bullet_recording, is_bullet
+from understudy.data.formats.column_map import ColumnMap, mapped
 from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.d4rl_writer import MARK, OWN_INFOS, read_mark
 from understudy.data.formats.flat import flat_recording
@@ -23,6 +24,8 @@ from understudy.data.formats.hdf5_column import Hdf5Column
 from understudy.data.recording import Recording
 
 Layout = Literal["auto", "flat", "pybullet"]
+OLD_D3RLPY = "episode_terminals"
+"""A column of d3rlpy's MDPDataset, version 1, which has single values beside its columns."""
 PARTS = ("observations", "next_observations")
 KNOWN_BUGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -42,7 +45,14 @@ KNOWN_BUGS: tuple[tuple[re.Pattern[str], str], ...] = (
 """By file name; told, never mended behind anyone's back."""
 
 
-def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None = None) -> Recording:
+def open_d4rl(
+    path: Path,
+    *,
+    layout: Layout = "auto",
+    episode_steps: int | None = None,
+    columns: ColumnMap = "",
+    one_episode: bool = False,
+) -> Recording:
     """A flat HDF5 file as a recording.
 
     `episode_steps` is the transform of that name, which files without any end (HalfCheetah of version 0) need to be
@@ -52,22 +62,33 @@ def open_d4rl(path: Path, *, layout: Layout = "auto", episode_steps: int | None 
     if layout not in {"auto", "flat", "pybullet"}:
         raise DataError(where, "no such layout", got=layout, expected="auto, flat or pybullet")
     root = open_hdf5_root(path, where)
-    columns, notes = _columns(root)
-    if not columns:
+    found, notes = _columns(root)
+    if not found:
         raise DataError(
             where,
             "has no columns at its top",
             got=f"groups {', '.join(root.names()[:4])}"[:100] if root.names() else "nothing",
             expected="observations, actions, rewards, …",
-            do="Files with a group per episode: read them with h5py and give us.load_dataset a list of episodes.",
+            do="Files with a group per episode that are not robomimic's: read them with h5py and give us.load_dataset "
+            "a list of episodes.",
         )
     notes += [story for pattern, story in KNOWN_BUGS if pattern.search(path.name)]
     space, env = _marked(root)
-    if layout == "pybullet" or (layout == "auto" and is_bullet(columns, where)):
-        return bullet_recording(columns, path.name, where, tuple(notes))
-    notes += _cluster_notes(columns, where)
+    if columns:
+        found, said = mapped(found, columns, where)
+        notes += said
+    elif layout == "pybullet" or (layout == "auto" and OLD_D3RLPY not in root and is_bullet(found, where)):
+        return bullet_recording(found, path.name, where, tuple(notes))
+    notes += _cluster_notes(found, where)
     return flat_recording(
-        columns, path.name, where, space=space, env=env, notes=tuple(notes), episode_steps=episode_steps
+        found,
+        path.name,
+        where,
+        space=space,
+        env=env,
+        notes=tuple(notes),
+        episode_steps=episode_steps,
+        one_episode=one_episode,
     )
 
 
@@ -75,7 +96,10 @@ def _columns(root: Hdf5Group) -> tuple[dict[str, FileColumn], list[str]]:
     """What is read, checked; what is left, in sentences."""
     found: dict[str, FileColumn] = {}
     notes: list[str] = []
+    own = ("version", "discrete_action") if OLD_D3RLPY in root else ()
     for name in root.names():
+        if name in own:
+            continue
         if root.is_column(name):
             found[name] = root.column(name)
         elif name in PARTS:

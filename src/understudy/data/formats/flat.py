@@ -20,6 +20,7 @@ from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
 from understudy.data.formats.boundaries import Boundaries, Flags, find_boundaries, read_flags
 from understudy.data.formats.columns import FileColumn, Table, sort_columns
+from understudy.data.formats.env_axis import has_env_axis, without_env_axis
 from understudy.data.recording import NO_REWARDS, Recording
 
 BLOCK_BYTES = 16 << 20
@@ -42,14 +43,19 @@ def flat_recording(
     notes: tuple[str, ...] = (),
     facts: Mapping[str, Any] | None = None,
     episode_steps: int | None = None,
+    one_episode: bool = False,
 ) -> Recording:
     """The episodes in columns of n rows each; names as in `columns.NAMES`, groups as `observations/<group>`.
 
     Longer episodes are cut after `episode_steps`: only here can that be done to a file that marks no end at all.
+    `one_episode`: such a file is one, as one of many in a folder is.
     """
+    if has_env_axis(columns):
+        columns, told_axis = without_env_axis(columns)
+        notes = (*notes, *told_axis)
     with _in_memory(where):
         table = sort_columns(columns, where)
-        boundaries = find_boundaries(table, lambda: find_jumps(table), where, episode_steps)
+        boundaries = find_boundaries(table, lambda: find_jumps(table), where, episode_steps, one_episode)
         known = read_flags(table, "final_known", where) if "final_known" in table.flags else None
         reader = FlatReader(table, boundaries, known, where)
         own_notes = reader.notes()

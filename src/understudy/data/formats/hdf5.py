@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import DataError, MissingPackageError, did_you_mean
-from understudy.data.formats.hdf5_column import Hdf5ByteRows, Hdf5Column, Ledger, Told, unfold_limit
+from understudy.data.formats.hdf5_column import Hdf5ByteRows, Hdf5Column, Ledger, Told, read_words, unfold_limit
 from understudy.data.recording import open_at_once
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -107,6 +107,11 @@ class Hdf5Group:
         dataset = self._dataset(name)
         with Told(f"{self.where}, '{name}'"):
             return bool(dataset.get_type().get_class() == self._ledger.h5py.h5t.VLEN)
+
+    def words(self, name: str) -> list[str]:
+        """A checked list of short texts of one length, such as names of other members."""
+        dataset, h5t, where = self._dataset(name), self._ledger.h5py.h5t, f"{self.where}, '{name}'"
+        return read_words(dataset, where, self._ledger) if dataset.get_type().get_class() == h5t.STRING else []
 
     def columns(self) -> dict[str, "Hdf5Column"]:
         """Every dataset below here by its path, all of them checked."""

@@ -199,6 +199,21 @@ class Hdf5ByteRows:
             return bytes(np.asarray(self._data[number], np.uint8).data)
 
 
+def read_words(ident: Any, where: str, ledger: Ledger) -> list[str]:
+    """Texts of one length [n]; those of any length are refused, as reading them may take any memory."""
+    with Told(where):
+        _check_place(ident, where, ledger)
+        kind = ident.get_type()
+        if kind.is_variable_str() or ident.rank != 1:
+            raise DataError(where, "refused", got="texts of any length", expected="texts of one length")
+        _check_filters(ident, where, ledger)
+        _check_written(ident, ident.shape, kind.get_size(), where, ledger)
+        texts: Array = np.empty(ident.shape, f"S{kind.get_size()}")
+        if texts.size:
+            ident.read(ledger.h5py.h5s.ALL, ledger.h5py.h5s.ALL, texts)
+        return [bytes(text).decode("utf-8", "replace") for text in texts]
+
+
 def _check_place(ident: Any, where: str, ledger: Ledger) -> None:
     """The numbers lie in this file."""
     plan = ident.get_create_plist()

@@ -64,8 +64,6 @@ def _frame_recording(frame: "pd.DataFrame", words: ColumnMap, episode_steps: int
 
     where = f"dataset '{name}'"
     names = [str(column) for column in frame.columns]
-    if len(set(names)) < len(names):
-        raise DataError(where, "two columns have the same name", got=_first_twice(names))
     if not len(frame):
         raise DataError(where, "has no rows")
     plan = plan_columns(words, names, where)
@@ -89,10 +87,6 @@ def _numbers(series: "pd.Series[Any]", where: str) -> Array:
         return as_array(kept if kept.dtype.kind in "fiub" else series.to_numpy(np.float64, na_value=np.nan), where)
     except (ValueError, TypeError) as error:
         raise DataError(where, f"not numeric ({error})", got=series.dtype, expected="numbers") from error
-
-
-def _first_twice(names: Sequence[str]) -> str:
-    return next(name for name in names if names.count(name) > 1)
 
 
 def _dict_recording(data: Mapping[Any, Any], words: ColumnMap, episode_steps: int | None, name: str) -> Recording:

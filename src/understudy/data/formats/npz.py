@@ -21,6 +21,7 @@ from numpy.lib import format as npy_format
 from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, space_from
 from understudy.data.episode import Array
+from understudy.data.formats.column_map import ColumnMap, mapped
 from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
@@ -44,19 +45,34 @@ UNREADABLE = (
 """What zipfile and NumPy raise on damaged files."""
 
 
-def open_npz(path: Path, *, episode_steps: int | None = None) -> Recording:
+def open_npz(
+    path: Path, *, episode_steps: int | None = None, columns: ColumnMap = "", one_episode: bool = False
+) -> Recording:
     """The recording in an .npz file; its arrays are read as they are needed.
 
-    `episode_steps` is the transform of that name, which flat files without any end need to be read at all.
+    `episode_steps` is the transform of that name, which flat files without any end need to be read at all, unless the
+    file is `one_episode`. `columns` tells which array is what.
     """
     where = f"dataset '{path}'"
     members = _members(path, where)
     space, env = _about(members, where)
-    columns: dict[str, FileColumn] = {name: member for name, member in members.items() if name != ABOUT}
-    _refuse_strangers(columns, where)
-    if is_imitation(columns):
-        return imitation_recording(columns, path.name, where)
-    return flat_recording(columns, path.name, where, space=space, env=env, episode_steps=episode_steps)
+    arrays: dict[str, FileColumn] = {name: member for name, member in members.items() if name != ABOUT}
+    notes: tuple[str, ...] = ()
+    if columns:
+        arrays, notes = mapped(arrays, columns, where)
+    _refuse_strangers(arrays, where)
+    if is_imitation(arrays):
+        return imitation_recording(arrays, path.name, where)
+    return flat_recording(
+        arrays,
+        path.name,
+        where,
+        space=space,
+        env=env,
+        notes=notes,
+        episode_steps=episode_steps,
+        one_episode=one_episode,
+    )
 
 
 @final

@@ -1,7 +1,8 @@
 """Any file or folder of experience as a recording: the kind is read off the content, never off the name alone."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -11,11 +12,18 @@ from understudy.data.corruption import corruption_facts, corruptions_in
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.formats.column_map import ColumnMap
+from understudy.data.formats.csv_file import SUFFIXES as CSV
+from understudy.data.formats.csv_file import open_csv
+from understudy.data.formats.d3rlpy_file import is_d3rlpy, open_d3rlpy
 from understudy.data.formats.d4rl import open_d4rl
+from understudy.data.formats.hdf5 import open_hdf5_file
 from understudy.data.formats.in_memory import open_held
+from understudy.data.formats.lerobot import is_lerobot, open_lerobot
 from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_minari
 from understudy.data.formats.npz import open_npz
-from understudy.data.recording import Recording
+from understudy.data.formats.parquet_file import open_parquet
+from understudy.data.formats.robomimic import is_robomimic, open_robomimic
+from understudy.data.recording import Recording, open_at_once
 from understudy.data.stores.journal import is_unfinished, open_unfinished
 from understudy.data.stores.store import is_store, open_store, store_recipe
 
@@ -24,10 +32,27 @@ if TYPE_CHECKING:
 
 Origin = Union[str, Path, Dataset, "pd.DataFrame", Mapping[str, Any], Sequence[Episode | Mapping[str, Any]]]
 """Where experience comes from: a path or Minari id, or something in memory."""
-SHOWN = 5
-KNOWN = "an .npz file, an HDF5 file (D4RL), a Minari dataset, or a store folder"
-MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5"}
+KNOWN = (
+    "an .npz, CSV or Parquet file, an HDF5 file (D4RL, d3rlpy, robomimic), a Minari or LeRobot dataset, a store, or a "
+    "folder of such files"
+)
+MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5", b"PAR1": "parquet"}
+SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5", ".parquet": "parquet", **dict.fromkeys(CSV, "csv")}
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
+TENSORFLOW = (
+    "Nothing small reads it: load it where TensorFlow Datasets is, and save its arrays with numpy.savez, or convert it "
+    "to LeRobot's or Minari's format."
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a person said of a file."""
+
+    columns: ColumnMap = ""
+    episode_steps: int | None = None
+    one_episode: bool = False
+    """Of one of many files: what marks no end is an episode by itself."""
 
 
 def check_origin(origin: str) -> None:
@@ -45,16 +70,22 @@ def open_recording(origin: Origin, *, episode_steps: int | None = None, columns:
     if not isinstance(origin, (str, Path)):
         return open_held(origin, columns=columns, episode_steps=episode_steps)
     path = Path(origin)
+    reading = Reading(columns, episode_steps)
     if path.is_dir():
-        return _open_folder(path)
+        return _open_folder(path, reading)
     if path.is_file():
-        return _open_file(path, episode_steps)
+        return _open_file(path, reading)
     if MINARI_ID.fullmatch(str(origin)):
         return open_minari(str(origin))
     raise DataError(f"dataset '{origin}'", "no such file", expected=f"{KNOWN}, or a Minari id")
 
 
-def _open_folder(path: Path) -> Recording:
+def _open_folder(path: Path, reading: Reading) -> Recording:
+    if is_lerobot(path):
+        return open_lerobot(path, reading.columns)
+    own = is_store(path) or is_unfinished(path) or is_minari(path)
+    if own and reading.columns:
+        raise DataError(f"dataset '{path}'", "its columns have names already", do="Leave columns out.")
     if is_store(path):
         recording, recipe = open_store(path).recording(), store_recipe(path)
         notes = tuple(record.sentence() for record in corruptions_in(recipe))
@@ -65,13 +96,51 @@ def _open_folder(path: Path) -> Recording:
         return replace(dataset.recording(), layout="unfinished store", notes=(note,))
     if is_minari(path):
         return open_minari(path)
-    inside = [entry.name for entry in sorted(path.iterdir()) if entry.suffix in (".npz", ".hdf5", ".h5")]
-    do = f"Give one of the files in it: {', '.join(inside[:SHOWN])}{', …' if len(inside) > SHOWN else ''}"
-    raise DataError(f"dataset '{path}'", "a folder that holds no dataset", expected=KNOWN, do=do if inside else "")
+    return _open_many(path, reading)
 
 
-def _open_file(path: Path, episode_steps: int | None) -> Recording:
-    with path.open("rb") as file:
+def _open_many(path: Path, reading: Reading) -> Recording:
+    """Files of one kind in a folder, one behind the other; each is opened at its turn."""
+    where = f"dataset '{path}'"
+    files = sorted((entry for entry in path.iterdir() if entry.suffix in SUFFIXES), key=_in_order)
+    if (path / "dataset_info.json").is_file() and any(".tfrecord" in entry.name for entry in path.iterdir()):
+        raise DataError(where, "RLDS is not read", do=TENSORFLOW)
+    if not files:
+        raise DataError(where, "a folder that holds no dataset", expected=KNOWN)
+    kinds = sorted({SUFFIXES[file.suffix] for file in files})
+    if len(kinds) > 1:
+        raise DataError(where, "a folder of files of several kinds", got=", ".join(kinds), expected="files of one kind")
+    each = replace(reading, one_episode=True)
+    parts = [replace(_open_file(file, each), play=lambda: iter(())) for file in files]
+    if len({part.has_rewards for part in parts}) > 1:
+        bare = next(part.name for part in parts if not part.has_rewards)
+        raise DataError(where, "some files have rewards and some have none", got=f"none in {bare}")
+    spaces, envs = {part.space for part in parts}, {part.env for part in parts}
+
+    def play() -> Iterator[Episode]:
+        for file in files:
+            yield from _open_file(file, each).episodes()
+
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
+    return Recording(
+        path.name,
+        sum(part.steps for part in parts),
+        play,
+        spaces.pop() if len(spaces) == 1 else None,
+        f"{counted(len(files), 'file')}, {parts[0].layout}",
+        envs.pop() if len(envs) == 1 else "",
+        (f"{counted(len(files), 'file')} read as one dataset, by name.", *notes),
+        parts[0].facts,
+    )
+
+
+def _in_order(file: Path) -> list[tuple[int, str]]:
+    """`day2` comes before `day10`."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", file.name)]
+
+
+def _open_file(path: Path, reading: Reading) -> Recording:
+    with open(path, "rb", opener=open_at_once) as file:
         start = file.read(8)
     kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "")
     if path.suffix in PICKLES:
@@ -80,8 +149,28 @@ def _open_file(path: Path, episode_steps: int | None) -> Recording:
             "refused: a pickle may run any code when it is read",
             do="Where you trust it, load it and save its arrays with numpy.savez.",
         )
-    if kind == "npz" or path.suffix == ".npz":
-        return open_npz(path, episode_steps=episode_steps)
-    if kind == "hdf5" or path.suffix in (".hdf5", ".h5"):
-        return open_d4rl(path, episode_steps=episode_steps)
+    if ".tfrecord" in path.name:
+        raise DataError(f"dataset '{path}'", "TFRecord is not read", do=TENSORFLOW)
+    kind = kind or SUFFIXES.get(path.suffix, "")
+    steps, columns, one = reading.episode_steps, reading.columns, reading.one_episode
+    if kind == "npz":
+        return open_npz(path, episode_steps=steps, columns=columns, one_episode=one)
+    if kind == "csv":
+        return open_csv(path, columns, episode_steps=steps, one_episode=one)
+    if kind == "parquet":
+        return open_parquet(path, columns, episode_steps=steps, one_episode=one)
+    if kind == "hdf5":
+        return _open_hdf5(path, reading)
     raise DataError(f"dataset '{path}'", "unknown kind of file", got=repr(start), expected=KNOWN)
+
+
+def _open_hdf5(path: Path, reading: Reading) -> Recording:
+    with open_hdf5_file(path) as root:
+        d3rlpy, robomimic = is_d3rlpy(root), is_robomimic(root)
+    if robomimic:
+        return open_robomimic(path, reading.columns)
+    if d3rlpy:
+        return open_d3rlpy(path)
+    return open_d4rl(
+        path, episode_steps=reading.episode_steps, columns=reading.columns, one_episode=reading.one_episode
+    )

@@ -49,6 +49,8 @@ class Report:
     """Absent: the file could not be read at all."""
     fits: bool = True
     """False: made for another environment, which no setting mends."""
+    columns: str = ""
+    """What was said of its columns."""
 
     @property
     def passed(self) -> bool:
@@ -83,7 +85,8 @@ class Report:
         bounds = ["--action-low", "LOW", "--action-high", "HIGH"] if unknown and not self.env_id else []
         env = ["--env", self.env_id] if self.env_id else bounds
         target = Path(source).with_suffix("").name + "-mended"
-        return shlex.join(["understudy", "dataset", "convert", source, target, *env, *self.settings])
+        columns = ["--columns", self.columns] if self.columns else []
+        return shlex.join(["understudy", "dataset", "convert", source, target, *env, *columns, *self.settings])
 
     def to_json(self, source: str) -> dict[str, Any]:
         facts = self.survey
@@ -101,11 +104,11 @@ class Report:
         }
 
 
-def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT) -> Report:
+def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT, columns: str = "") -> Report:
     """Check anything that can be opened; what cannot be is an error like the others."""
     world = open_world(env_id) if env_id else None
     try:
-        return check_dataset(open_recording(source), world, reporter)
+        return replace(check_dataset(open_recording(source, columns=columns), world, reporter), columns=columns)
     except DataError as error:
         cut = _cut_by_the_clock(source, world, reporter)
         return cut or _unreadable(source, env_id, error)

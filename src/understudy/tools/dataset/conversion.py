@@ -14,6 +14,7 @@ from understudy.data import episode_cuts
 from understudy.data.corruption import ENTRY, Corruption, corrupted, corruption_facts
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode, Precision
+from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.d4rl_writer import write_d4rl
 from understudy.data.formats.minari.writer import write_minari
 from understudy.data.formats.npz_writer import write_npz
@@ -44,6 +45,7 @@ def convert_file(
     *,
     space: ActionSpace | None = None,
     transforms: Transforms | None = None,
+    columns: ColumnMap = "",
     precision: Precision = "source",
     minari_id: str = "",
     env: str = "",
@@ -57,7 +59,8 @@ def convert_file(
     """
     kind = target_kind(target, minari_id)
     transforms = transforms or Transforms()
-    recording = _chain(open_recording(source, episode_steps=transforms.episode_steps), space, transforms)
+    opened = open_recording(source, episode_steps=transforms.episode_steps, columns=columns)
+    recording = _chain(opened, space, transforms)
     recording = replace(recording, env=env or recording.env)
     if drop_unknown_finals:
         recording = replace(recording, play=_whole(recording))
