@@ -24,6 +24,7 @@ Differs from the paper in: masks; two critics, the smaller of which counts in th
 that α is twice the paper's; Polyak targets by default.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
@@ -130,6 +131,10 @@ class DiscreteCQL:
     def demand(self) -> Demand:
         masks = ("mask", "next_mask") if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+
+    @property
+    def largest_shift(self) -> float:
+        return math.inf if self.config.alpha > 0 or self.config.policy == "softmax" else 0.0
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}

@@ -151,6 +151,8 @@ class RunConfig(Settings):
     environment, eval/action_error of held-out episodes where there is none."""
     best_is: Literal["auto", "highest", "lowest"] = "auto"
     """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
+    patience: int = Field(0, ge=0)
+    """A run ends early after so many evaluations without a better one, as `best` says; 0: never."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
     eval_max_steps: int | None = Field(None, ge=1)
@@ -196,6 +198,13 @@ class RunConfig(Settings):
             if asked and self.env.simulator != "gymnasium":
                 other = f"env.simulator={self.env.simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _evaluations_to_judge_by(self) -> Self:
+        for name in ("best", "patience"):
+            if self.eval_every == 0 and self.__dict__[name]:
+                raise ValueError(f"{name} needs evaluations, and eval_every is 0")
         return self
 
     @model_validator(mode="after")

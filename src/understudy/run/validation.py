@@ -120,9 +120,7 @@ def state_values(policy: Monitored, learners: list[Judge], seen: Seen, mask: Ten
 
 
 @torch.no_grad()
-def value_errors(
-    policy: Monitored, learners: list[Judge], data: LoggedExperience, gamma: float
-) -> dict[str, float]:
+def value_errors(policy: Monitored, learners: list[Judge], data: LoggedExperience, gamma: float) -> dict[str, float]:
     """`eval/td_error`, `eval/q_data` and `eval/q_policy` over all rows; the first only of known successors."""
     masks = ("mask", "next_mask") if data.spec.masked else ()
     squares, of_data, of_policy = (torch.zeros((), dtype=torch.float64) for _ in range(3))
