@@ -5,7 +5,7 @@ if TYPE_CHECKING:
     from understudy import ratios as ratios
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
-    from understudy.core.spec import Box, Discrete, MultiDiscrete, Spec
+    from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from understudy.data.stores.recorder import Recorder
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
+    from understudy.envs.vector.contract import Step, VectorEnv
+    from understudy.envs.vector.tensor_adapter import TensorVectorEnv
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
+    from understudy.nn.prediction import predict
     from understudy.run.callbacks import Callback
+    from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
     from understudy.run.evaluate import Evaluation, evaluate_policy
     from understudy.run.loading import load_dataset, make_dataset
     from understudy.run.policies import load_policy
-    from understudy.run.prediction import predict
+    from understudy.run.policy_file import save_policy
     from understudy.run.run import Curve, Run, video
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
@@ -33,7 +37,7 @@ __version__ = "0.1.0"
 HOMES = {
     "understudy.core.batch": "Transitions",
     "understudy.core.errors": "UnderstudyError",
-    "understudy.core.spec": "Box Discrete MultiDiscrete Spec",
+    "understudy.core.spec": "Box Discrete Group MultiDiscrete Spec",
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
@@ -42,13 +46,17 @@ HOMES = {
     "understudy.data.stores.recorder": "Recorder",
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
+    "understudy.envs.vector.contract": "Step VectorEnv",
+    "understudy.envs.vector.tensor_adapter": "TensorVectorEnv",
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
+    "understudy.nn.prediction": "predict",
+    "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
     "understudy.run.evaluate": "Evaluation evaluate_policy",
     "understudy.run.policies": "load_policy",
-    "understudy.run.prediction": "predict",
+    "understudy.run.policy_file": "save_policy",
     "understudy.run.callbacks": "Callback",
     "understudy.run.run": "Curve Run video",
     "understudy.run.session": "resume train",
@@ -68,6 +76,7 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Group",
     "Logger",
     "MultiDiscrete",
     "Recipe",
@@ -75,9 +84,12 @@ __all__ = [
     "Run",
     "RunConfig",
     "Spec",
+    "Step",
+    "TensorVectorEnv",
     "Transforms",
     "Transitions",
     "UnderstudyError",
+    "VectorEnv",
     "corrupt",
     "evaluate_policy",
     "export_policy",
@@ -86,9 +98,12 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "plot",
     "predict",
+    "ratios",
     "register_network",
     "resume",
+    "save_policy",
     "train",
     "train_trial",
     "video",
@@ -109,4 +124,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What is public, and nothing else."""
+    return sorted([*__all__, "__version__"])

@@ -111,7 +111,8 @@ def test_numbers_of_the_real_recordings() -> None:
 @pytest.mark.parametrize("name", ["hopper_opolo_3500", "ant_opolo_5400"])
 def test_an_appended_time_feature_shows_without_an_environment(name: str) -> None:
     told = report(real_data(f"{name}.npz"))
-    assert kinds(told, "warning") == ["time-feature"]
+    assert "looks like a time feature" in message(told, "time-feature")
+    assert (told["warnings"], told["settings"]) == (0, [])
     assert "With --env ID" in message(told, "no-env")
 
 
@@ -198,5 +199,9 @@ def test_stores_are_checked_too(tmp_path: Path) -> None:
 def test_usage() -> None:
     assert "Did you mean 'Pendulum-v1'?" in complaint("dataset", "check", "x.npz", "--env", "Pendulun-v1", code=2)
     assert "not a registered environment id" in complaint("dataset", "check", "x.npz", "--env", "os:system", code=2)
-    assert "Try Hopper-v4 or Hopper-v5." in complaint("dataset", "check", "x.npz", "--env", "Hopper-v2", code=1)
+    assert "Try Hopper-v4 or Hopper-v5." in complaint("dataset", "check", "x.npz", "--env", "Hopper-v2", code=2)
+    spoken = check("x.npz", "--env", "Hopper-v2", "--json")
+    told = json.loads(spoken.out)
+    assert (spoken.code, spoken.err, told["passed"], told["env"]) == (2, "", None, "Hopper-v2")
+    assert "Try Hopper-v4 or Hopper-v5." in told["error"]
     assert check().code == 2

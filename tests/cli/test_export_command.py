@@ -49,6 +49,18 @@ def test_the_folder_is_the_runs_own_unless_told(run: Path) -> None:
     assert understudy("evaluate", run, "--episodes", "1", "-q").code == 0
 
 
+def test_facts_of_a_machine_come_from_a_file(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "robot.yaml").write_text("control_step: 0.02\njoint_names: [shoulder]\njoint_stiffness: [25.0]\n")
+    words = ("export", run, "--deployment", tmp_path / "robot.yaml", "--out", tmp_path / "out")
+    assert understudy(*words, "-q").code == 0
+    card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
+    assert card["deployment"] == {"control_step": 0.02, "joint_names": ["shoulder"], "joint_stiffness": [25.0]}
+    for text, told in (("control_step: 0\n", "deployment.control_step: wrong value"), ("- 1\n", "expected a mapping")):
+        (tmp_path / "robot.yaml").write_text(text)
+        assert told in complaint(*words, code=2)
+    assert "no such file" in complaint("export", run, "--deployment", tmp_path / "none.yaml", code=2)
+
+
 def test_no_such_run(tmp_path: Path) -> None:
     assert complaint("export", tmp_path / "nowhere", code=1) == f"run '{tmp_path / 'nowhere'}': no such directory.\n"
     assert "not a run directory" in complaint("export", tmp_path, code=1)

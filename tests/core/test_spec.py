@@ -73,7 +73,7 @@ def test_what_is_no_mapping_is_refused() -> None:
 def test_it_describes_itself() -> None:
     assert (
         SPEC.describe()
-        == "observation state [3] float32, image [2, 4] uint8; action [2] float32 from [-2, 0] to [2, 1]"
+        == "observation image [2, 4] uint8, state [3] float32; action [2] float32 from [-2, 0] to [2, 1]"
     )
 
 
@@ -99,3 +99,12 @@ def test_data_hold_no_choices_of_several_factors() -> None:
     assert recordable(SPEC.action) is SPEC.action
     with pytest.raises(ConfigError, match=r"not stored in datasets.* got one of 3 and one of 2"):
         recordable(FACTORS.action)
+
+
+def test_groups_stand_in_the_order_of_their_names_however_they_came() -> None:
+    """Networks join them in this order, and JSON files are written in the order of names: a policy that comes back from
+    one must see the same columns."""
+    one, other = ({name: Group((size,), "float32") for name, size in groups} for groups in ([("b", 2), ("a", 1)],) * 2)
+    specs = [Spec(one, Discrete(2)), Spec(dict(reversed(other.items())), Discrete(2))]
+    assert [list(spec.observation) for spec in specs] == [["a", "b"], ["a", "b"]]
+    assert specs[0] == specs[1] == Spec.from_json("file", specs[0].to_json())

@@ -21,11 +21,11 @@ from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee, CommitteeCriticSettings, CommitteeSettings
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import predict
 from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import save_policy
-from understudy.run.prediction import predict
 
 CARD, TENSORS = "policy.json", "policy.safetensors"
 GROUPS = {"state": Group((4,), "float32"), "camera": Group((1, 8, 8), "uint8")}

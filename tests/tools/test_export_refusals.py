@@ -79,7 +79,9 @@ def other_statistics(policy: Actor) -> Actor:
 def test_nothing_is_left_of_a_refused_export(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = explorer("visual", "lstm")
     writer = FORMATS[format].write
-    broken = dataclasses.replace(FORMATS[format], write=lambda portable: writer(Portable(other_statistics(policy))))
+    broken = dataclasses.replace(
+        FORMATS[format], write=lambda portable, told: writer(Portable(other_statistics(policy)), told)
+    )
     monkeypatch.setitem(FORMATS, format, broken)
     with pytest.raises(ExportError, match=rf"policy as {format}: the exported policy is not the live one: got a diff"):
         write_export(policy, NO_FACTS, format, tmp_path / "export")
@@ -91,7 +93,7 @@ def test_a_refused_export_leaves_the_one_before(tmp_path: Path, monkeypatch: pyt
     write_export(policy, NO_FACTS, "onnx", tmp_path / "export")
     before = {path.name: path.read_bytes() for path in (tmp_path / "export").iterdir()}
     other = Portable(other_statistics(policy))
-    broken = dataclasses.replace(FORMATS["onnx"], write=lambda portable: onnx_bytes(other))
+    broken = dataclasses.replace(FORMATS["onnx"], write=lambda portable, told: onnx_bytes(other, told))
     monkeypatch.setitem(FORMATS, "onnx", broken)
     with pytest.raises(ExportError):
         write_export(policy, NO_FACTS, "onnx", tmp_path / "export")

@@ -6,17 +6,22 @@ import io
 import json
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
 import pytest
 import torch
 from explorers import BOX, CONV, chooser, explorer
 
 import understudy
+from understudy.core.errors import ConfigError
 from understudy.core.spec import ACTION_MASK
+from understudy.envs.facts import control_facts
 from understudy.nn.actor import Actor
+from understudy.run.deployment import DeploymentSettings
 from understudy.tools.export import write_export
 from worlds import tiny_config
 
@@ -85,9 +90,14 @@ def test_what_a_policy_sees_does_and_remembers(tmp_path: Path) -> None:
     card = json.loads((tmp_path / "export" / "card.json").read_text(encoding="utf-8"))
     assert card == exported.card
     assert card["observation"] == {
-        "state": {"shape": [4], "recorded_as": "float32", "segments": {"body": [0, 2], "goal": [3, 4]}}
+        "state": {
+            "shape": [4],
+            "recorded_as": "float32",
+            "segments": [{"name": "body", "start": 0, "stop": 2}, {"name": "goal", "start": 3, "stop": 4}],
+        }
     }
-    assert card["action"] == {"low": list(BOX.low), "high": list(BOX.high), "dtype": "float32", "masked": False}
+    bounds = {"low": list(BOX.low), "high": list(BOX.high), "recorded_as": "float32"}
+    assert card["action"] == {**bounds, "dtype": "float32", "masked": False}
     assert card["memory"] == [
         {"input": f"carry_{number}", "output": f"next_carry_{number}", "initial": "zeros"} for number in (0, 1)
     ]
@@ -128,3 +138,80 @@ def test_a_policy_that_was_never_evaluated_has_no_scores_of_its_own(tmp_path: Pa
     card = understudy.export_policy(run, checkpoint=4).card
     assert card["training"]["updates"] == 4
     assert sorted(card["scores"]) == ["best", "last"]
+    page = (tmp_path / "run" / "export" / "card.md").read_text(encoding="utf-8")
+    assert "| best |" in page
+    assert "`this`" not in page, "there is no such row"
+
+
+def with_columns(policy: Actor, **columns: tuple[int, int]) -> Actor:
+    """The same policy of a state whose columns have these names."""
+    policy.spec = policy.spec.with_segments({"state": columns})
+    return policy
+
+
+def test_columns_stand_in_their_order_and_actions_have_one_type(tmp_path: Path) -> None:
+    """Also where names would be sorted otherwise, and where the environment's own actions are wider."""
+    policy = with_columns(explorer("vector"), wheel=(0, 1), gravity=(1, 3), arm=(3, 4))
+    policy.spec = replace(policy.spec, action=replace(BOX, dtype="float64"))
+    write_export(policy, NO_FACTS, "onnx", tmp_path / "export")
+    card = json.loads((tmp_path / "export" / "card.json").read_text(encoding="utf-8"))
+    assert [segment["name"] for segment in card["observation"]["state"]["segments"]] == ["wheel", "gravity", "arm"]
+    assert card["action"]["dtype"] == card["outputs"][0]["dtype"] == "float32"
+    assert card["action"]["recorded_as"] == "float64"
+    page = (tmp_path / "export" / "card.md").read_text(encoding="utf-8")
+    assert "`wheel` 0:1, `gravity` 1:3, `arm` 3:4" in page
+
+
+ARM = {
+    "control_step": 0.02,
+    "joint_names": ["hip", "knee"],
+    "joint_stiffness": [25.0, 20.0],
+    "joint_damping": [0.5, 0.4],
+}
+
+
+def test_the_machine_is_on_the_card_and_in_the_onnx_file(tmp_path: Path) -> None:
+    policy = with_columns(explorer("vector"), wheel=(0, 1), gravity=(1, 3))
+    machine = {**ARM, "notes": {"firmware": "7b"}}
+    exported = write_export(policy, {**NO_FACTS, "deployment": machine}, "onnx", tmp_path / "export")
+    session = onnxruntime.InferenceSession(str(exported.path), providers=["CPUExecutionProvider"])
+    assert session.get_modelmeta().custom_metadata_map == {
+        "policy_sha256": exported.card["policy"]["sha256"],
+        "observation_names": "state.wheel,state.gravity",
+        "control_step": "0.02",
+        "joint_names": "hip,knee",
+        "joint_stiffness": "25.0,20.0",
+        "joint_damping": "0.5,0.4",
+        "firmware": "7b",
+    }
+    assert exported.card["deployment"] == machine
+    page = (tmp_path / "export" / "card.md").read_text(encoding="utf-8")
+    for words in (
+        "## The machine",
+        "| `control_step` | 0.02 s |",
+        "| `joint_names` | hip,knee |",
+        "| `firmware` | 7b |",
+    ):
+        assert words in page
+
+
+def test_a_run_a_file_and_the_environment_may_each_tell_of_the_machine(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"updates": 3, "eval_every": 3, "save_every": 3, "eval_episodes": 1}
+    plain = understudy.train(tiny_config("bc", tmp_path / "plain", **settings))
+    assert understudy.export_policy(plain).card["deployment"] == {"control_step": 0.05}, "Pendulum's own"
+    said = understudy.train(tiny_config("bc", tmp_path / "said", deployment=ARM, **settings))
+    assert understudy.export_policy(said).card["deployment"] == ARM
+    other = understudy.export_policy(said, deployment={"control_step": 0.1}).card["deployment"]
+    assert other == {"control_step": 0.1}
+    with pytest.raises(ConfigError, match=r"deployment\.joint_name: no such setting. Did you mean 'joint_names'\?"):
+        understudy.export_policy(said, deployment={"joint_name": ["hip"]})
+    with pytest.raises(ConfigError, match="one for each joint: got 2 joint_names, 3 joint_damping"):
+        DeploymentSettings.parse({"joint_names": ["a", "b"], "joint_damping": [1, 2, 3]}, "deployment")
+
+
+def test_a_mujoco_environment_tells_its_step_and_its_joints_in_the_order_of_the_action() -> None:
+    pytest.importorskip("mujoco")
+    hopper = control_facts("Hopper-v5")
+    assert hopper["control_step"] == pytest.approx(0.008)
+    assert hopper["joint_names"] == ["thigh_joint", "leg_joint", "foot_joint"]
+    assert "joint_stiffness" not in hopper, "its motors are no servos"

@@ -4,19 +4,21 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, learn, looking
+from understudy.cli import dataset, describe, explain, learn, looking
 
 app = typer.Typer(
     name="understudy",
     help="Learn control policies from experience that others already had.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 learn.register(app)
 looking.register(app)
 describe.register(app)
+explain.register(app)
 dataset.register(app)
 
 

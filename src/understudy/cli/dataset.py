@@ -3,18 +3,22 @@
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.cli.learn import Quiet
-from understudy.core.errors import ConfigError
+from understudy.cli.streams import OUT, edge
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
 
 if TYPE_CHECKING:
     from understudy.tools.dataset.conversion import Converted
 
+PIPE_WIDTH = 100
+"""Of tables where nobody says how wide the screen is."""
 Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
 Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
@@ -66,7 +70,7 @@ def inspect(
     if as_json:
         print(json.dumps(seen.to_json(), allow_nan=False))
         return
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
+    console = Console(file=sys.stdout, width=edge(OUT, PIPE_WIDTH), highlight=False)
     console.print(inspection_screen(seen, unicode=not console.options.ascii_only))
     if drawn:
         print(drawn)
@@ -78,10 +82,10 @@ def list_datasets() -> None:
     from understudy.data.formats.minari.reader import minari_root
 
     here = _local(minari_root())
-    print(f"{'dataset':<44} {'steps':>10} {'episodes':>9}  environment")
     for name, published in minari_datasets().items():
         mark = " (here)" if name in here else ""
-        print(f"{name + mark:<44} {published.steps:>10,} {published.episodes:>9,}  {published.env}")
+        size = f"{counted(published.steps, 'step')}, {counted(published.episodes, 'episode')}"
+        print(f"{name + mark:<32}  {size}, {published.env}")
     for name in sorted(here - minari_datasets().keys()):
         print(f"{name} (here)")
     for family in minari_families():
@@ -112,10 +116,23 @@ def check(
     columns: Columns = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check a dataset, and replay some of its steps in the environment. Exit code 0: passed, 1: failed."""
+    """Check a dataset, and replay some of its steps in the environment.
+
+    Exit code 0: passed, 1: failed, 2: not checked (the command or the environment is wrong, or cannot be made here).
+    """
     from understudy.run.progress import Reporter
     from understudy.tools.dataset.check import check_file
+    from understudy.tools.dataset.reference_env import open_world
 
+    if env:
+        try:
+            open_world(env)
+        except UnderstudyError as error:
+            if as_json:
+                print(json.dumps({"data": data, "env": env, "passed": None, "error": str(error)}))
+            else:
+                print(error, file=sys.stderr)
+            raise typer.Exit(2) from error
     with stoppable(f"dataset '{data}'", "It was only read."):
         report = check_file(data, env, Reporter(), columns)
     if as_json:
@@ -125,12 +142,14 @@ def check(
 
         from understudy.cli.dataset_screens import by_hand, check_screen, verdict
 
-        console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 100, highlight=False)
-        for line in check_screen(report, min(console.width, 100)):
+        console = Console(file=sys.stdout, width=edge(OUT, PIPE_WIDTH), highlight=False)
+        for line in check_screen(report, min(console.width, PIPE_WIDTH)):
             console.print(line, soft_wrap=True)
         if command := report.command(data):
             rest = by_hand(report)
             print(f"\nTo mend it{f' (but for {rest} that no setting mends)' if rest else ''}:\n  {command}")
+            if report.outcome is not None:
+                print(fill(report.outcome.sentence(), min(console.width, 100)))
         console.print()
         console.print(verdict(report))
     raise typer.Exit(0 if report.passed else 1)

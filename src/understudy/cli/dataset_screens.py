@@ -6,15 +6,17 @@ with its remedy, and the verdict.
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from understudy.core.wording import counted
+from understudy.core.wording import counted, folded
 from understudy.tools.dataset.action_tally import BoxActions, DiscreteActions
 from understudy.tools.dataset.check import Report
 from understudy.tools.dataset.column_tally import ColumnSurvey
@@ -29,6 +31,8 @@ MOST_ROWS = 8
 """So many observation groups, action dimensions and further columns are shown; the rest is counted."""
 MOST_NOTES = 4
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+LEFT_OUT_FIRST = ("dtype", "picture", "shape", "low", "high", "std", "median", "at low", "at high", "max", "min")
+"""Columns of tables that are wider than the screen: a narrow one shows fewer, none of them cut."""
 
 
 def inspection_screen(inspection: Inspection, *, unicode: bool = True) -> RenderableType:
@@ -81,21 +85,44 @@ def _notes(facts: Survey) -> Iterator[RenderableType]:
         )
 
 
-def _columns(facts: Survey) -> Table:
-    table = _table("column", "shape", "dtype", "min", "max", "mean", "std", "remarks")
+@final
+class _Table:
+    """Rows under heads, as many of its columns as the screen is wide enough for."""
+
+    def __init__(self, *heads: str) -> None:
+        self.heads = heads
+        self.rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        left_out: set[str] = set()
+        for further in ("nothing", *LEFT_OUT_FIRST):
+            left_out.add(further)
+            table = self._drawn([number for number, head in enumerate(self.heads) if head not in left_out])
+            if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
+                break
+        yield table
+
+    def _drawn(self, kept: Sequence[int]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for number in kept:
+            head = self.heads[number]
+            left = head in ("column", "shape", "dtype", "remarks", "", "picture", "action")
+            table.add_column(head, justify="left" if left else "right", no_wrap=head != "remarks")
+        for row in self.rows:
+            table.add_row(*(row[number] for number in kept if number < len(row)))
+        return table
+
+
+def _columns(facts: Survey) -> _Table:
+    table = _Table("column", "shape", "dtype", "min", "max", "mean", "std", "remarks")
     shown = list(facts.columns.items())
     for name, column in shown[:MOST_ROWS]:
         table.add_row(name.removeprefix("observation."), _shape(column), "/".join(column.dtypes), *_numbers(column))
     if len(shown) > MOST_ROWS:
         table.add_row(f"… and {len(shown) - MOST_ROWS} more")
-    return table
-
-
-def _table(*heads: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for head in heads:
-        left = head in ("column", "shape", "dtype", "remarks", "", "picture", "action")
-        table.add_column(head, justify="left" if left else "right", no_wrap=head != "remarks", overflow="ellipsis")
     return table
 
 
@@ -122,9 +149,9 @@ def _numbers(column: ColumnSurvey) -> list[str]:
     ]
 
 
-def _episodes(inspection: Inspection, bars: str) -> Table:
+def _episodes(inspection: Inspection, bars: str) -> _Table:
     facts, score = inspection.survey, inspection.score
-    table = _table("", "min", "median", "mean", "std", "max", "picture")
+    table = _Table("", "min", "median", "mean", "std", "max", "picture")
     rows: list[tuple[str, NDArray[np.float64]]] = [("length", facts.lengths.astype(np.float64))]
     if facts.facts.get("rewards") != "absent":
         rows.insert(0, ("return", facts.returns))
@@ -154,7 +181,7 @@ def _actions(facts: Survey, bars: str) -> RenderableType:
 
 def _box(facts: Survey, actions: BoxActions, bars: str) -> RenderableType:
     bounds = ["low", "high"] if actions.declared else []
-    table = _table("action", *bounds, "min", "max", "mean", "std", "at low", "at high", "picture")
+    table = _Table("action", *bounds, "min", "max", "mean", "std", "at low", "at high", "picture")
     column, sample = facts.columns["action"], facts.sample["action"]
     numbers = [column.minimum, column.maximum, column.mean, column.std]
     if actions.declared:
@@ -256,22 +283,28 @@ def _without_name(finding: Finding, name: str) -> str:
 
 def check_screen(report: Report, width: int) -> Iterator[Text]:
     """The title and the findings, line by line; commands are printed apart, for they must not be wrapped."""
-    yield _check_title(report)
+    yield _check_title(report, width)
     indent = max((len(finding.level) for finding in report.findings), default=0) + 2
     for finding in report.findings:
         style = STYLES[finding.level]
-        for number, line in enumerate(wrap(_capitalised(finding, report.name), width - indent)):
+        for number, line in enumerate(_wrapped(_capitalised(finding, report.name), width - indent)):
             head = finding.level if number == 0 else ""
             yield Text(head.ljust(indent), style).append(line, "not bold default" if finding.level != "note" else style)
-        for line in wrap(remedy(finding), width - indent):
+        for line in _wrapped(remedy(finding), width - indent):
             yield Text(" " * indent).append(line, "cyan")
 
 
-def _check_title(report: Report) -> Text:
+def _wrapped(text: str, width: int) -> list[str]:
+    return wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def _check_title(report: Report, width: int) -> Text:
     against = f" against {report.env_id}" if report.env_id else ""
     facts = report.survey
     size = f": {counted(facts.episodes, 'episode')}, {counted(facts.steps, 'step')}" if facts is not None else ""
-    return Text(report.name, "bold").append(f"{against}{size}", "not bold")
+    title = Text(folded(f"{report.name}{against}{size}", width))
+    title.stylize("bold", 0, len(report.name))
+    return title
 
 
 def _capitalised(finding: Finding, name: str) -> str:

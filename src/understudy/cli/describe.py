@@ -1,14 +1,17 @@
-"""list, explain, check: what there is, what it means, whether a config is right."""
+"""list, check: what there is, and whether a config is right."""
 
-import inspect
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 
 from understudy.cli.learn import ConfigName, Overrides
+from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError
+from understudy.core.wording import folded
+
+NO_EDGE = 10_000
+"""A pipe has one line for each name, however long."""
 
 
 class Kind(StrEnum):
@@ -22,7 +25,6 @@ class Kind(StrEnum):
 
 def register(app: typer.Typer) -> None:
     app.command("list")(list_names)
-    app.command()(explain)
     app.command("check")(check_settings)
 
 
@@ -34,20 +36,7 @@ def list_names(
     if suite and kind is not Kind.tasks:
         raise ConfigError(f"list {kind}", "takes no more words", got=f"'{suite}'")
     for line in _tasks(suite) if kind is Kind.tasks else _names(kind):
-        print(line)
-
-
-def explain(
-    algorithm: Annotated[str, typer.Argument(help="An algorithm, such as iql.")],
-) -> None:
-    """An algorithm's equations and every setting with its default and meaning."""
-    from understudy.algorithms import find_algorithm
-
-    module = find_algorithm(algorithm)
-    print(inspect.cleandoc(module.__doc__ or "").strip())
-    print("\nSettings (change one with algo.<name>=<value>):")
-    for line in _settings(module.Config, "algo"):
-        print(line)
+        print(folded(line, edge(OUT, NO_EDGE), hang=4))
 
 
 def check_settings(config: ConfigName, overrides: Overrides = None) -> None:
@@ -69,11 +58,11 @@ def _names(kind: Kind) -> list[str]:
     if kind is Kind.algorithms:
         from understudy.algorithms import algorithm_names, find_algorithm
 
-        return [f"{name:<8} {_first_line(find_algorithm(name).__doc__)}" for name in sorted(algorithm_names())]
+        return [f"{name:<12}  {_first_line(find_algorithm(name).__doc__)}" for name in sorted(algorithm_names())]
     if kind is Kind.configs:
-        from understudy.run.packaged import config_names
+        from understudy.run.packaged import config_names, config_summary
 
-        return config_names()
+        return [f"{name}  {config_summary(name)}" for name in config_names()]
     if kind is Kind.suites:
         return _suites()
     if kind is Kind.envs:
@@ -82,9 +71,7 @@ def _names(kind: Kind) -> list[str]:
         return env_names()
     from understudy.data.scores import reference_scores
 
-    return [
-        f"{name:<36} low {low:>12.4f}  high {high:>12.4f}" for name, (low, high) in sorted(reference_scores().items())
-    ]
+    return [f"{name:<30} low {low:>9.2f} high {high:>9.2f}" for name, (low, high) in sorted(reference_scores().items())]
 
 
 def _suites() -> list[str]:
@@ -121,18 +108,3 @@ def _cautions(name: str) -> list[str]:
 
 def _first_line(text: str | None) -> str:
     return (text or "").strip().partition("\n")[0]
-
-
-def _settings(model: type[BaseModel], prefix: str) -> list[str]:
-    lines = []
-    for name, field in model.model_fields.items():
-        default: Any = field.get_default(call_default_factory=True)
-        if isinstance(default, BaseModel):
-            lines += _settings(type(default), f"{prefix}.{name}")
-        elif name != "name":
-            lines.append(f"  {f'{prefix}.{name}':<30} {_show(default):<12} {field.description or ''}")
-    return lines
-
-
-def _show(default: Any) -> str:
-    return str(list(default)) if isinstance(default, tuple) else str(default)

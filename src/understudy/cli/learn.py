@@ -128,14 +128,20 @@ def export(
     format: Annotated[str, typer.Option("--format", "-f", help="onnx or torchscript.")] = "onnx",
     checkpoint: CheckpointChoice = "last",
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write to; RUN/export if not given.")] = None,
+    deployment: Annotated[
+        Path | None,
+        typer.Option("--deployment", help="YAML with facts of the machine, as the config's group has them."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a run's policy, normaliser and memory inside, as ONNX or TorchScript with a card, checked against it."""
     from understudy.run.progress import Reporter
+    from understudy.run.yaml_text import read_yaml
     from understudy.tools.export import export_policy
 
     with stoppable(f"export of '{run}'", "The same command writes it anew."):
-        exported = export_policy(run, format, checkpoint, out, reporter=Reporter(quiet=quiet))
+        said = None if deployment is None else read_yaml(deployment)
+        exported = export_policy(run, format, checkpoint, out, deployment=said, reporter=Reporter(quiet=quiet))
     if not quiet:
         ins, outs = (", ".join(_port(port) for port in exported.card[side]) for side in ("inputs", "outputs"))
         worst, rows = exported.parity.difference, exported.parity.rows

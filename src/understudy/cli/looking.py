@@ -1,4 +1,4 @@
-"""video: what can be seen of a run."""
+"""video, plot, runs: what can be seen of runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from understudy.core.stopping import stoppable
 
 
 def register(app: typer.Typer) -> None:
-    for command in (video,):
+    for command in (video, plot, runs):
         app.command()(command)
 
 
@@ -45,3 +45,49 @@ def video(
         for number, (value, length) in enumerate(zip(filmed.returns, filmed.lengths, strict=True)):
             print(f"episode {number:>3}  return {value:>10.2f}  length {length:>5}")
     print(f"written to {filmed.path}")
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, or folders with runs below them.")],
+    metric: Annotated[
+        str, typer.Option("--metric", "-m", help="return, score, success, length, or any logged name: loss/critic.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="A .png; plot.png if several runs are drawn.")] = None,
+) -> None:
+    """Draw a run, also one that trains or was killed; or compare several in one picture, seeds as one curve."""
+    from understudy.run.comparison import plot as draw
+    from understudy.run.rundir import RunDir
+    from understudy.tools.runs import find_runs
+
+    found = [one for path in runs for one in (find_runs(path) or [RunDir.open(path).path])]
+    with stoppable("plot", "Runs were only read."):
+        pictures = draw(found, metric=metric, out=out or "")
+    for picture in pictures:
+        for path in picture.left_out:
+            print(f"left out, it has no such number: {path}")
+        print(f"written to {picture.path}")
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(help="A folder with runs somewhere below it.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
+) -> None:
+    """List runs: finished, running, stopped, failed or killed; how far they are and what they reached."""
+    import json
+    import shutil
+
+    from understudy.core.errors import RunError
+    from understudy.tools.runs import describe_run_folder, find_runs, runs_table
+
+    if not folder.is_dir():
+        raise RunError(f"folder '{folder}'", "no such directory")
+    rows = [describe_run_folder(path) for path in find_runs(folder)]
+    if as_json:
+        for row in rows:
+            print(json.dumps(row.to_json()))
+        return
+    if not rows:
+        print(f"no runs below {folder}")
+        return
+    for line in runs_table(rows, folder, shutil.get_terminal_size().columns):
+        print(line)

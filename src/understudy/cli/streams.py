@@ -1,4 +1,5 @@
-"""Standard output and standard error of the command: no letter stops it, and no listener that has gone.
+"""Standard output and standard error of the command: no letter stops it, and no listener that has gone. Where they have
+an edge, no line runs past it and no word is cut by it.
 
 What cannot be written to standard output is an error in one sentence; a reader that has gone needs none. What cannot be
 written to standard error is dropped: progress is no reason to end a run.
@@ -11,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from understudy.core.errors import UnderstudyError
+from understudy.core.wording import folded
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -47,6 +49,34 @@ class _Output(io.FileIO):
         return memoryview(content).nbytes
 
 
+class _Text(io.TextIOWrapper):
+    """Lines are folded where there is an edge. What moves the cursor knows where it is."""
+
+    _within_line = False
+
+    def write(self, text: str, /) -> int:
+        width = edge(self.fileno())
+        if width and "\x1b" not in text and "\r" not in text:
+            begun, *lines = text.split("\n")
+            first = begun if self._within_line else folded(begun, width)
+            super().write("\n".join([first, *(folded(line, width) for line in lines)]))
+        else:
+            super().write(text)
+        self._within_line = not text.endswith("\n") if text else self._within_line
+        return len(text)
+
+
+def edge(handle: int, otherwise: int = 0) -> int:
+    """Letters of a line there: as COLUMNS says, or the terminal; a pipe or a file has no edge."""
+    wished = os.environ.get("COLUMNS", "")
+    if wished.isdecimal() and int(wished) > 0:
+        return int(wished)
+    try:
+        return os.get_terminal_size(handle).columns or otherwise
+    except OSError:
+        return otherwise
+
+
 def open_streams() -> None:
     """Put ours in the place of Python's, unless somebody else's are there."""
     _hold_handles()
@@ -60,7 +90,7 @@ def _stream(handle: int, before: io.TextIOBase | object, errors: str) -> io.Text
     output = _Output(handle, "w", closefd=False)
     encoding = before.encoding if isinstance(before, io.TextIOWrapper) else "utf-8"
     lines = handle == ERR or output.isatty()
-    return io.TextIOWrapper(io.BufferedWriter(output), encoding, errors, line_buffering=lines)
+    return _Text(io.BufferedWriter(output), encoding, errors, line_buffering=lines)
 
 
 def _hold_handles() -> None:

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, UnderstudyError, did_you_mean, shown
+
+if TYPE_CHECKING:
+    import gymnasium
 
 ACTION_MASK = "action_mask"
 """The name under which an observation says which of the discrete actions are legal."""
@@ -17,8 +20,12 @@ AXES = 16
 """NumPy and Torch have limits of their own, and nothing in between was ever recorded."""
 LARGEST = 1 << 40
 """Numbers of an observation, and choices of an action, that a file may speak of."""
+FLOATS = ("float16", "float32", "float64")
 NUMBERS = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 """Kinds that NumPy and Torch both know."""
+
+SHOWN = 8
+"""Bounds of a box that are written out where people look at it."""
 
 Segments = Mapping[str, Mapping[str, tuple[int, int]]]
 """Names for columns of flat groups: {group: {segment: (first column, column after the last)}}."""
@@ -36,7 +43,7 @@ class Group:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Box:
     """A bounded continuous action vector in environment units."""
 
@@ -45,7 +52,7 @@ class Box:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        low, high = np.asarray(self.low), np.asarray(self.high)
+        low, high = (_bounds(values) for values in (self.low, self.high))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise DataError(
                 "action space", "not a vector", got=f"low {low.shape} and high {high.shape}", expected="(A,)"
@@ -57,6 +64,10 @@ class Box:
                 got=f"low {self.low}, high {self.high}",
                 do="Wrap the environment so that its actions are bounded.",
             )
+        for name, values in (("low", low), ("high", high)):  # arrays are welcome, and kept as plain numbers
+            object.__setattr__(self, name, tuple(map(float, values)))
+        if self.dtype not in FLOATS:
+            raise DataError("action space", "not floats of any kind", got=self.dtype, expected=" or ".join(FLOATS))
 
     @property
     def size(self) -> int:
@@ -70,9 +81,29 @@ class Box:
     def half_range(self) -> NDArray[np.float64]:
         return (np.asarray(self.high, np.float64) - np.asarray(self.low, np.float64)) / 2
 
+    def __repr__(self) -> str:
+        """Few words, however many dimensions: `Box([6] from -1 to 1)`."""
+        sides = [f"{values[0]:g}" if len(set(values)) == 1 else _listed(values) for values in (self.low, self.high)]
+        return f"Box([{self.size}] from {sides[0]} to {sides[1]})"
+
     def describe(self) -> str:
         low, high = (", ".join(f"{bound:g}" for bound in bounds) for bounds in (self.low, self.high))
         return f"[{self.size}] {self.dtype} from [{low}] to [{high}]"
+
+
+def _bounds(values: object) -> NDArray[Any]:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError("action space", f"bounds are no vector ({error})") from error
+    if array.dtype.kind not in "fiu":
+        raise DataError("action space", "bounds are not numbers", got=values, expected="one for each dimension")
+    return array
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    inside = ", ".join(f"{value:g}" for value in values[:SHOWN])
+    return f"[{inside}{', …' if len(values) > SHOWN else ''}]"
 
 
 @dataclass(frozen=True)
@@ -82,8 +113,7 @@ class Discrete:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise DataError("action space", "has no actions", got=self.count, expected="at least 1")
+        object.__setattr__(self, "count", _number_of_choices(self.count))
 
     def describe(self) -> str:
         return f"one of {self.count}"
@@ -96,10 +126,11 @@ class MultiDiscrete:
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.counts or min(self.counts) < 1:
+        if np.ndim(self.counts) != 1 or not len(self.counts) or min(self.counts) < 1:
             raise DataError(
-                "action space", "a factor has no actions", got=list(self.counts), expected="counts of at least 1"
+                "action space", "a factor has no actions", got=self.counts, expected="a count of at least 1 for each"
             )
+        object.__setattr__(self, "counts", tuple(map(_number_of_choices, self.counts)))
 
     @property
     def size(self) -> int:
@@ -110,18 +141,68 @@ class MultiDiscrete:
 
 
 ActionSpace = Box | Discrete | MultiDiscrete
+GivenSpace = Union[ActionSpace, "gymnasium.Space[Any]"]
+"""What a caller may give: ours, or Gymnasium's."""
 
 
-@dataclass(frozen=True)
+def _number_of_choices(count: object) -> int:
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
+        raise DataError("action space", "not a number of actions", got=repr(count), expected="a whole number")
+    if count < 1:
+        raise DataError("action space", "has no actions", got=count, expected="at least 1")
+    return int(count)
+
+
+def as_action_space(space: object, where: str = "action space") -> ActionSpace:
+    """One of ours; or Gymnasium's, where it is one that policies know."""
+    if isinstance(space, (Box, Discrete, MultiDiscrete)):
+        return space
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
+        return MultiDiscrete(tuple(map(int, space.nvec)))
+    if isinstance(space, spaces.Box) and len(space.shape) == 1 and np.dtype(space.dtype).kind == "f":
+        return Box(tuple(map(float, space.low)), tuple(map(float, space.high)), np.dtype(space.dtype).name)
+    raise ConfigError(
+        where,
+        "actions not supported",
+        got=space,
+        expected="Box(A,) of floats, Discrete from 0, or MultiDiscrete(A,) from 0",
+    )
+
+
+def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
+    """What a policy chose, as the environment wants it: inside the box and of its dtype, or whole numbers."""
+    if not isinstance(space, Box):
+        return values.astype(np.int64)
+    return np.asarray(np.clip(values, space.low, space.high), space.dtype)
+
+
+@dataclass(frozen=True, repr=False)
 class Spec:
     """The contract between data, environment and networks."""
 
     observation: Mapping[str, Group]
+    """By name, and in the order of names: networks join groups in this order, and files do not keep another."""
     action: ActionSpace
     masked: bool = False
     """Every observation comes with its legal actions, under the name `action_mask`."""
     segments: Segments = field(default_factory=dict)
     """What its columns are called, where somebody said so: `with_segments` checks it."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.observation, Mapping) or not all(
+            isinstance(name, str) and isinstance(group, Group) for name, group in self.observation.items()
+        ):
+            raise DataError("spec", "observations are not named groups", got=self.observation, expected="{name: Group}")
+        object.__setattr__(self, "observation", dict(sorted(self.observation.items())))
+        object.__setattr__(self, "action", as_action_space(self.action, "spec"))
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{name} {list(group.shape)} {group.dtype}" for name, group in self.observation.items())
+        return f"Spec({groups} → {self.action!r}{', masked' if self.masked else ''})"
 
     @property
     def box(self) -> Box:

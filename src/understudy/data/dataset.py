@@ -19,7 +19,8 @@ from torch import Tensor
 from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError, did_you_mean
 from understudy.core.protocols import Demand, Moments
-from understudy.core.spec import ActionSpace, Spec
+from understudy.core.spec import GivenSpace, Spec, as_action_space
+from understudy.core.wording import counted
 from understudy.data.assemble import check_action_bounds, check_same, join, join_masks, join_slots, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
@@ -97,7 +98,7 @@ class Dataset:
     def from_episodes(
         cls,
         episodes: Iterable[Episode],
-        action_space: ActionSpace,
+        action_space: GivenSpace,
         *,
         name: str = "episodes",
         env: str = "",
@@ -106,8 +107,9 @@ class Dataset:
     ) -> "Dataset":
         """Check every episode and lay them out as columns."""
         where = f"dataset '{name}'"
+        space = as_action_space(action_space, where)
         checked = [
-            check_episode(episode, f"{where}, episode {number}", action_space, precision)
+            check_episode(episode, f"{where}, episode {number}", space, precision)
             for number, episode in enumerate(episodes)
         ]
         if not checked:
@@ -115,8 +117,8 @@ class Dataset:
         for number, episode in enumerate(checked):
             check_same(episode, checked[0], f"{where}, episode {number}")
         actions = np.concatenate([episode.actions for episode in checked])
-        check_action_bounds(actions, action_space, where)
-        spec = spec_of_episode(checked[0], action_space)
+        check_action_bounds(actions, space, where)
+        spec = spec_of_episode(checked[0], space)
         return cls(
             spec,
             {group: join_slots(checked, group) for group in spec.observation},
@@ -137,6 +139,13 @@ class Dataset:
     @property
     def episodes(self) -> int:
         return len(self.index.lengths)
+
+    def __repr__(self) -> str:
+        size = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
+        if self._pager is None:  # of a store larger than memory they would take their time
+            returns = self.returns()
+            size += f", return {returns.mean():.4g} ({returns.min():.4g} to {returns.max():.4g})"
+        return f"Dataset('{self.name}': {size}; {self.spec!r})"
 
     @property
     def nbytes(self) -> int:

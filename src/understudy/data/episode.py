@@ -22,7 +22,7 @@ Precision = Literal["float32", "source"]
 """`float32` is what networks compute in; `source` keeps float64 columns as they were recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Episode:
     observations: Mapping[str, Array]
     """Each group [n+1, …]; [n, …] if the final observation is unknown."""
@@ -42,6 +42,12 @@ class Episode:
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    def __repr__(self) -> str:
+        seen = ", ".join(f"{name} {list(np.shape(values)[1:])}" for name, values in self.observations.items())
+        end = "terminated" if self.terminated else "truncated" if self.truncated else "not ended"
+        told = f"return {float(np.sum(self.rewards)):.4g}, {end}{'' if self.final_known else ', final unknown'}"
+        return f"Episode({len(self):,} steps, {told}; {seen} → {list(np.shape(self.actions)[1:])})"
 
 
 def check_episode(episode: Episode, where: str, space: ActionSpace, precision: Precision = "float32") -> Episode:

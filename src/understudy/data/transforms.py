@@ -37,7 +37,10 @@ class Mending(Settings):
     """What makes a recording fit its environment. A change here changes what the data is."""
 
     not_finite: Literal["refuse", "drop"] = "refuse"
-    """What to do with episodes that hold NaN or infinity; `drop` leaves them out."""
+    """What to do with episodes that hold NaN or infinity.
+
+    `drop` leaves them out, but for those where only the final observation is so: it counts as unknown.
+    """
     episode_steps: Annotated[int, Field(ge=1)] | None = None
     """Episodes that the file joins are cut after so many steps (D4RL version 0 marks no time limits)."""
     drop_columns: Columns = Field({})
@@ -106,14 +109,29 @@ def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recordin
     def play() -> Iterator[Episode]:
         limit, episodes = mending.episode_steps, recording.episodes()
         for number, episode in enumerate(episodes if limit is None else cut_episodes(episodes, limit)):
-            if mending.not_finite == "drop" and not is_finite(episode):
-                continue
+            if mending.not_finite == "drop":
+                episode = without_broken_final(episode)  # noqa: PLW2901
+                if not is_finite(episode):
+                    continue
             mended = mend_episode(episode, mending, space, f"dataset '{recording.name}', episode {number}")
             if len(mended):
                 yield mended
 
     notes = (*recording.notes, LATE) if mending.late_rewards else recording.notes
     return replace(recording, play=play, notes=notes)
+
+
+def without_broken_final(episode: Episode) -> Episode:
+    """A final observation that is not finite is unknown: the steps before it are as good as any."""
+    groups = episode.observations.values()
+    if not episode.final_known or all(bool(np.isfinite(np.asarray(group[-1:], np.float32)).all()) for group in groups):
+        return episode
+    return replace(
+        episode,
+        observations={name: values[:-1] for name, values in episode.observations.items()},
+        mask=None if episode.mask is None else episode.mask[:-1],
+        final_known=False,
+    )
 
 
 def is_finite(episode: Episode) -> bool:

@@ -1,5 +1,7 @@
-"""Facts of registered environments: how long an episode may last, whether it can end before that, and what observation
-columns earlier versions showed and a later one leaves out."""
+"""Facts of registered environments: how long an episode may last, whether it can end before that, what observation
+columns earlier versions showed and a later one leaves out, and what machine is in it."""
+
+from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
@@ -62,3 +64,34 @@ def former_columns(env_id: str, width: int) -> tuple[int, ...]:
     """The columns of a `width` wide observation that only earlier versions of this environment have."""
     former, gone = FORMER_COLUMNS.get(env_id, (0, ()))
     return gone if width == former else ()
+
+
+def control_facts(env_id: str) -> dict[str, Any]:
+    """What an environment tells of the machine in it: `control_step` in seconds, and of MuJoCo's `joint_names` in the
+    order of the action, with `joint_stiffness` and `joint_damping` where its actuators are servos."""
+    env = make_env(env_id)
+    try:
+        told = vars(env.unwrapped)
+        repeats = told.get("frame_skip", told.get("n_substeps"))
+        if "model" in told and isinstance(repeats, int):
+            model = told["model"]
+            return {"control_step": float(model.opt.timestep * repeats), **_joints(model)}
+        step = told.get("dt", told.get("tau"))
+        return {"control_step": step} if isinstance(step, float) and step > 0 else {}
+    finally:
+        env.close()
+
+
+def _joints(model: Any) -> dict[str, Any]:
+    """Of a MuJoCo model in which every actuator moves one joint."""
+    import mujoco  # type: ignore[import-untyped]
+
+    if not model.nu or set(model.actuator_trntype.tolist()) != {int(mujoco.mjtTrn.mjTRN_JOINT)}:
+        return {}
+    joints = [int(number) for number in model.actuator_trnid[:, 0]]
+    names = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, number) for number in joints]
+    if not all(names):
+        return {}
+    stiffness, damping = (-model.actuator_biasprm[:, column] for column in (1, 2))
+    servos = {"joint_stiffness": stiffness.tolist(), "joint_damping": damping.tolist()} if (stiffness > 0).all() else {}
+    return {"joint_names": names, **servos}

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError, MissingPackageError, did_you_mean
-from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, Group, MultiDiscrete, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Group, Spec, as_action_space
 from understudy.envs.failures import raise_failure
 
 Env = gymnasium.Env[Any, Any]
@@ -110,7 +110,7 @@ def env_spec(env: Env, name: str) -> Spec:
         observed, accepted = env.observation_space, env.action_space
     except BaseException as error:
         raise_failure(f"environment '{name}'", "does not tell its spaces", error, env)
-    groups, action = _groups(observed, name), _actions(accepted, name)
+    groups, action = _groups(observed, name), as_action_space(accepted, f"environment '{name}'")
     mask = groups.pop(ACTION_MASK, None)
     if mask is not None and (not isinstance(action, Discrete) or mask.shape != (action.count,)):
         raise ConfigError(
@@ -119,28 +119,6 @@ def env_spec(env: Env, name: str) -> Spec:
             got=f"shape {mask.shape} for action {action.describe()}",
         )
     return Spec(groups, action, masked=mask is not None)
-
-
-def _actions(space: "gymnasium.Space[Any]", name: str) -> ActionSpace:
-    if isinstance(space, spaces.Discrete) and space.start == 0:
-        return Discrete(int(space.n))
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1 and not space.start.any():
-        return MultiDiscrete(tuple(map(int, space.nvec)))
-    if isinstance(space, spaces.Box) and len(space.shape) == 1 and np.dtype(space.dtype).kind == "f":
-        return Box(tuple(map(float, space.low)), tuple(map(float, space.high)), np.dtype(space.dtype).name)
-    raise ConfigError(
-        f"environment '{name}'",
-        "actions not supported",
-        got=space,
-        expected="Box(A,) of floats, Discrete from 0, or MultiDiscrete(A,) from 0",
-    )
-
-
-def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
-    """What a policy chose, as the environment wants it: inside the box and of its dtype, or whole numbers."""
-    if not isinstance(space, Box):
-        return values.astype(np.int64)
-    return np.asarray(np.clip(values, space.low, space.high), space.dtype)
 
 
 def _groups(space: "gymnasium.Space[Any]", name: str) -> dict[str, Group]:

@@ -1,9 +1,11 @@
 """A policy: perception → trunk → distribution, acting in environment units from raw observations."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
@@ -19,8 +21,9 @@ from understudy.nn.distributions import (
 )
 from understudy.nn.distributions.gaussians import Gaussian
 from understudy.nn.dropout import eval_mode
-from understudy.nn.mlp import MLP
+from understudy.nn.mlp import MLP, trunk_words
 from understudy.nn.perception import Perception, RoleSettings
+from understudy.nn.prediction import predict, show_policy
 from understudy.nn.segments import Input
 
 OUTPUT_BOUND = 1e-3
@@ -75,6 +78,15 @@ class Actor(nn.Module):
     @property
     def inputs(self) -> tuple[Input, ...]:
         return self.perception.inputs
+
+    def forward(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
+        return predict(self, obs, greedy=greedy, seed=seed)
+
+    def __repr__(self) -> str:
+        memory = "" if self.perception.memory is None else f"{self.settings.memory.kind}, "
+        kind = self.settings.distribution.kind if isinstance(self.spec.action, Box) else "categorical"
+        return show_policy(self, "Actor", f"{kind}, {memory}{trunk_words(self.settings)}")
 
     def initial(self, count: int) -> Carry:
         return self.perception.initial(count)

@@ -1,9 +1,10 @@
 """A policy of two: both are asked, and one action comes out."""
 
-from collections.abc import Iterable
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, Self
 
 import torch
+from numpy.typing import ArrayLike, NDArray
 from pydantic import model_validator
 from torch import Tensor, nn
 
@@ -14,7 +15,9 @@ from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.dropout import eval_mode
+from understudy.nn.mlp import trunk_words
 from understudy.nn.perception import Perception, Seen, share_perception
+from understudy.nn.prediction import predict, show_policy
 from understudy.nn.segments import Input
 
 Combination = Literal["mean", "a", "b", "max_q"]
@@ -94,6 +97,13 @@ class Committee(nn.Module):
     @property
     def action_half_range(self) -> Tensor:
         return self.a.action_half_range
+
+    def forward(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
+        return predict(self, obs, greedy=greedy, seed=seed)
+
+    def __repr__(self) -> str:
+        return show_policy(self, "Committee", f"{self.settings.combine} of two, {trunk_words(self.settings)}")
 
     def initial(self, count: int) -> Carry:
         return ()

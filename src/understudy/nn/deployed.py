@@ -4,11 +4,12 @@ A file names the kind of its policy (`KINDS`), its settings and its spec; nothin
 them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
@@ -53,6 +54,9 @@ class Deployed(Protocol):
     def act(
         self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None
     ) -> tuple[Tensor, Carry]: ...
+
+    def __call__(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+        """Actions as NumPy for one observation or a batch of them."""
 
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """In policy space, in operations that can be traced: what is exported."""

@@ -39,6 +39,11 @@ class NetworkSettings(Settings):
     policies, 1 for values."""
 
 
+def trunk_words(settings: NetworkSettings) -> str:
+    """256-256 relu."""
+    return f"{'-'.join(map(str, settings.hidden)) or 'linear'} {settings.activation}"
+
+
 class StackedLayerNorm(nn.Module):
     """Layer normalisation [..., width], or [K, B, width] with a gain and a bias of its own for each member."""
 

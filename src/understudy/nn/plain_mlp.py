@@ -44,6 +44,8 @@ class Layout:
                 self.shapes += [(members, inputs, outputs), (members, 1, outputs)]
         self.padded = [-(-prod(shape) // ALIGNMENT) * ALIGNMENT for shape in self.shapes]
         self.size = sum(self.padded)
+        self.padding = self.size - sum(map(prod, self.shapes))
+        """Zeros between layers, which nobody learns."""
         ends = itertools.accumulate(self.padded)
         full = zip(self.shapes, self.padded, ends, strict=True)
         self._gaps = [slice(end - room + prod(shape), end) for shape, room, end in full if prod(shape) < room]

@@ -1,8 +1,10 @@
 """A policy that is greedy in values: its trunk is the critics, its logits their mean over T."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -14,7 +16,9 @@ from understudy.nn.actor import legal_actions
 from understudy.nn.critic import ActionValues, CriticSettings
 from understudy.nn.distributions.categorical import Categorical
 from understudy.nn.dropout import eval_mode
+from understudy.nn.mlp import trunk_words
 from understudy.nn.perception import Perception
+from understudy.nn.prediction import predict, show_policy
 from understudy.nn.segments import Input
 
 
@@ -56,6 +60,13 @@ class ValuePolicy(nn.Module):
     @property
     def inputs(self) -> tuple[Input, ...]:
         return self.perception.inputs
+
+    def forward(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
+        return predict(self, obs, greedy=greedy, seed=seed)
+
+    def __repr__(self) -> str:
+        return show_policy(self, "ValuePolicy", f"{self.settings.members} critics, {trunk_words(self.settings)}")
 
     def initial(self, count: int) -> Carry:
         return ()

@@ -20,6 +20,7 @@ from understudy.core.settings import Decision, Options, Settings
 from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
+from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
@@ -33,6 +34,8 @@ from understudy.sources import find_source
 RETURN, ACTION_ERROR = "eval/return_mean", "eval/action_error"
 MOST_EPISODES = 10_000
 """Of one evaluation: they are played side by side, each in an environment of its own."""
+OWN = "own"
+"""What environments of the caller's own are called where no env.id says it."""
 MOST_THREADS = 1024
 """More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
 refuses threads, upon which torch ends the process."""
@@ -138,6 +141,8 @@ class RunConfig(Settings):
     """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
+    deployment: DeploymentSettings = DeploymentSettings()
+    """Facts of the machine the policy is for (control step, joints, gains): for its card and its ONNX file."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Everything random in the run grows from it."""
     updates: int = Field(1_000_000, ge=1)
@@ -194,9 +199,11 @@ class RunConfig(Settings):
                 raise ValueError(
                     f"env: source.kind={self.source_kind} plays in environments, and there is none: env.id=…"
                 )
-            asked = "workers" if request.workers > 1 else "stagger_episodes" if request.stagger_episodes else ""
-            if asked and self.env.simulator != "gymnasium":
-                other = f"env.simulator={self.env.simulator}"
+            simulator = self.env.simulator
+            staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
+            asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
+            if asked and simulator != "gymnasium":
+                other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
 
@@ -294,12 +301,15 @@ ConfigLike = str | Path | Mapping[str, Any] | RunConfig
 """What a run can be made from: a config's name, a YAML file, plain data, or a RunConfig."""
 
 
-def load_config(config: ConfigLike, overrides: Iterable[str] = ()) -> RunConfig:
+def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: bool = False) -> RunConfig:
     """A config by name (`iql`, `iql/pendulum`), by path to a YAML file, as plain data or a RunConfig, with `key=value`
-    changes."""
+    changes.
+
+    `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
+    """
     given, label = _read(config)
     words = list(overrides)
-    resolved = parse_config(_settled(given, words, label))
+    resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
         return resolved
     place = resolved.task or _place(given, resolved)
@@ -322,7 +332,7 @@ def _said(given: Mapping[str, Any], group: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[str, Any]:
+def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
     wished = _overridden(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
@@ -336,6 +346,8 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str) -> dict[st
         if name != given.get("task"):
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)
+    if own_envs and isinstance(env := {} if data.get("env") is None else data["env"], dict):
+        data["env"] = {"id": OWN, "simulator": "custom", **env}
     if "algo" in data:  # without one it is no preset, and is told so
         roles = asked_roles(data)
         check_complete(data, label, chosen, needs_data=MAIN in roles.data, needs_env=roles.plays)

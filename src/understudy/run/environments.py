@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 
+import gymnasium
+
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Spec
+from understudy.core.wording import counted
+from understudy.envs.failures import raise_failure
 from understudy.envs.gym import env_spec, make_env
-from understudy.envs.vector.contract import KeepsExtras, VectorEnv
+from understudy.envs.vector.contract import KeepsExtras, Staggering, VectorEnv
 from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
+from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
 from understudy.run.config import EnvSettings, RunConfig
@@ -37,7 +42,7 @@ def make_vector_env(
 
 def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_episodes: bool, workers: int) -> VectorEnv:
     if make_envs is not None and env.simulator != "custom":
-        raise ConfigError("env.simulator", "a world was given", got=env.simulator, expected="custom")
+        raise ConfigError("env.simulator", "make_envs was given", got=env.simulator, expected="custom")
     if env.simulator == "envpool":
         return EnvPoolVectorEnv(env.id, count, settings=env.settings)
     if env.simulator == "gymnasium":
@@ -46,11 +51,63 @@ def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_epis
         raise ConfigError(
             "env.simulator", "no world was given", do="Pass one from Python: train(config, make_envs=lambda count: …)."
         )
-    envs = make_envs(count)
-    if envs.count != count:
-        envs.close()
-        raise ConfigError("world", "has another number of environments", got=envs.count, expected=count)
+    envs = _own_envs(make_envs, env.id, count)
+    if stagger_episodes:
+        if not isinstance(envs, Staggering):
+            envs.close()
+            raise ConfigError("source.stagger_episodes", f"{type(envs).__name__} cannot let episodes end one by one")
+        envs.stagger_episodes()
     return envs
+
+
+def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:
+    """What the owner's code makes, or a sentence about what it makes instead."""
+    where = "make_envs"
+    given: object = make_envs
+    if not callable(given):
+        raise ConfigError(
+            where,
+            "is called with a number of environments, once to learn and once to evaluate",
+            got=f"a {type(given).__name__}",
+            expected="a function",
+            do="Write: make_envs=lambda count: …",
+        )
+    try:
+        made: object = given(count)
+    except BaseException as error:
+        raise_failure(where, f"failed when asked for {counted(count, 'environment')}", error)
+    if isinstance(made, gymnasium.vector.VectorEnv):
+        made = GymnasiumVectorEnv(made, name)
+    kind = type(made).__name__
+    if isinstance(made, gymnasium.Env):
+        raise ConfigError(
+            where,
+            "made a single environment",
+            got=kind,
+            do="Register it and give its id as env.id; a gymnasium.vector.VectorEnv serves as well.",
+        )
+    if not isinstance(made, VectorEnv):
+        raise ConfigError(
+            where,
+            "made no vector of environments",
+            got=kind if not isinstance(made, type) else f"the class {made.__name__}",
+            expected="count, spec, reset, step and close",
+            do=f"A simulator as rsl_rl's is wrapped: us.TensorVectorEnv({kind}(count), us.Box(low, high), '{name}').",
+        )
+    spec: object = made.spec
+    if not isinstance(spec, Spec):
+        told = type(spec)
+        made.close()
+        raise ConfigError(
+            where,
+            f"the spec of what it made is not one of ours ({told.__module__.partition('.')[0]}'s {told.__name__})",
+            expected="us.Spec({'state': us.Group((3,), 'float32')}, us.Box((-1.0,), (1.0,)))",
+        )
+    if made.count != count:
+        found = made.count
+        made.close()
+        raise ConfigError(where, "made another number of environments", got=found, expected=count)
+    return made
 
 
 def spec_of(env: EnvSettings) -> Spec:

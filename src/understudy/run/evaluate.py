@@ -19,9 +19,9 @@ from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
-from understudy.core.spec import Spec
+from understudy.core.spec import Spec, as_actions
+from understudy.core.wording import counted
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.envs.gym import as_actions
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
@@ -34,8 +34,10 @@ RESAMPLES = 2000
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
+    """What a policy earned: a return and a length for every episode."""
+
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     reference: str | tuple[float, float] | None = None
@@ -71,6 +73,16 @@ class Evaluation:
     def steps_per_second(self) -> float:
         """Steps of environments."""
         return sum(self.lengths) / max(self.seconds, 1e-9)
+
+    def __repr__(self) -> str:
+        if not self.returns:
+            told = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in self.metrics.items())
+            return f"Evaluation(on held-out episodes: {told})"
+        low, high = self.interval
+        score = "" if self.score is None else f", score {self.score:.1f}"
+        success = "" if self.success_rate is None else f", success {self.success_rate:.0%}"
+        count = counted(len(self.returns), "episode")
+        return f"Evaluation(return {self.mean:.4g} over {count}, 95 % {low:.4g} to {high:.4g}{score}{success})"
 
     def notes(self) -> Iterator[str]:
         """What there is to say beside the return, one line each."""

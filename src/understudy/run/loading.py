@@ -10,7 +10,7 @@ import torch
 
 from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
-from understudy.core.spec import ActionSpace, Box, Discrete, Spec
+from understudy.core.spec import ActionSpace, Box, Discrete, GivenSpace, Spec, as_action_space
 from understudy.core.wording import counted
 from understudy.data.action_bounds import Bound, given_box, measured_box
 from understudy.data.dataset import Dataset
@@ -49,7 +49,7 @@ def load_dataset(
     *,
     columns: ColumnMap = "",
     env: str | None = None,
-    action_space: ActionSpace | None = None,
+    action_space: GivenSpace | None = None,
     transforms: Transforms | None = None,
     precision: Precision = "float32",
     reporter: Reporter = SILENT,
@@ -60,7 +60,8 @@ def load_dataset(
     `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r,episode=day`, or a dict. The
     action space is that of `env`, or `action_space`, or what the data itself says.
     """
-    space = space_of_env(env) if env is not None else action_space
+    space = None if action_space is None else as_action_space(action_space, "action_space")
+    space = space_of_env(env) if env is not None else space
     return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
 

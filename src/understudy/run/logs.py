@@ -15,6 +15,8 @@ from understudy.core.files import read_bytes, sha256_bytes, write_bytes
 from understudy.core.settings import Settings
 from understudy.core.wording import counted
 
+LARGEST = 1 << 30
+"""Bytes of a log that is read whole: a line for each of a million updates has a third of it."""
 MOST_TOLD = 5
 """Of so many damaged lines the numbers are told."""
 METRICS = ("updates",)
@@ -39,7 +41,7 @@ def read_lines(path: Path, names: tuple[str, ...] = METRICS) -> list[dict[str, A
     if not path.exists():
         return []
     lines = []
-    for number, text in enumerate(read_bytes(path).split(b"\n")[:-1], 1):
+    for number, text in enumerate(read_bytes(path, LARGEST).split(b"\n")[:-1], 1):
         line = _parsed(text, names)
         if line is None:
             raise RunError(f"{path}, line {number}", "not readable: the file is damaged", do="Restore it, or the line.")

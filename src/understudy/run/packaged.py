@@ -4,6 +4,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 SUITES = "suites"
+SUMMARY = "# In short: "
+"""How the line of a config begins that says what it does, what it needs and how long that takes."""
 
 
 def config_root() -> Traversable:
@@ -25,6 +27,12 @@ def suite_names() -> list[str]:
 def read_packaged(name: str) -> str:
     """The text of a config (`iql`, `iql/pendulum`) or of a suite (`suites/antmaze`)."""
     return config_root().joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def config_summary(name: str) -> str:
+    """What a config does, needs and takes, in one line of its head; empty where it does not say."""
+    lines = (line for line in read_packaged(name).splitlines() if line.startswith(SUMMARY))
+    return next(lines, "").removeprefix(SUMMARY)
 
 
 def _names(folder: Traversable) -> list[str]:

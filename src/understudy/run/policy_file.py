@@ -1,5 +1,6 @@
 """A deployable policy: `policy.safetensors` and a sealed `policy.json` that says how to rebuild it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import torch
 from pydantic import Field
 from safetensors.torch import save as save_tensors
 
-from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.arguments import as_path, kind_of
+from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.core.facts import Facts, SealedFacts, Whole, count_values
 from understudy.core.files import discard, replace_directory, seal, sha256_bytes, write_new
 from understudy.core.rng import stream
@@ -47,12 +49,17 @@ class PolicyCard(SealedFacts):
     facts: dict[str, Any]
 
 
-def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
-    """Replace the policy at `path`; a reader finds a whole policy, or for an instant none, never half of one.
+def save_policy(policy: Deployed, path: str | Path, facts: Mapping[str, Any] | None = None) -> str:
+    """Write a policy as a folder that `load_policy` reads, or replace the one that is there; its sha256 comes back.
 
-    Returns the sha256 of its tensors.
+    `facts` are told on its card: `updates`, `env`, …. A reader finds a whole policy, or for an instant none, never half
+    of one.
     """
-    path.parent.mkdir(exist_ok=True)
+    check_policy(policy, "save_policy")
+    path = as_path(path, "save_policy")
+    if path.is_symlink() or (path.exists() and not (path / CARD).is_file()):
+        raise CheckpointError(f"folder '{path}'", "exists already and holds no policy", do="Choose another name.")
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
     discard(draft)
     draft.mkdir()
@@ -62,11 +69,20 @@ def save_policy(policy: Deployed, path: Path, facts: dict[str, Any]) -> str:
         "format": FORMAT,
         **describe_policy(policy),
         "sha256": {TENSORS: sha256_bytes(tensors)},
-        "facts": facts,
+        "facts": dict(facts or {}),
     }
     write_new(draft / CARD, seal(card))
     replace_directory(draft, path)
     return sha256_bytes(tensors)
+
+
+def check_policy(policy: object, where: str) -> Deployed:
+    """A policy that can be saved, exported and called."""
+    if isinstance(policy, type) or not isinstance(policy, Deployed):
+        raise ConfigError(
+            where, "not a policy", got=kind_of(policy), expected="what `load_policy` or `algorithm.policy` gives"
+        )
+    return policy
 
 
 def describe_policy(policy: Deployed) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from understudy.core.wording import folded
+
 LINE_SECONDS = 10.0
 """On a plain stream, at most one line per this many seconds."""
 SHOWN_PER_SECOND = 4
@@ -130,6 +132,8 @@ class Reporter:
 
     def say(self, text: str) -> None:
         if not self.quiet:
+            if self._console.is_terminal:
+                text = "\n".join(folded(line, self._console.width) for line in text.split("\n"))
             self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager

@@ -11,11 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import predict
+from understudy.run.comparison import Picture, plot
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator
+from understudy.run.evaluate import Evaluation, Evaluator, headline
 from understudy.run.policies import load_policy
-from understudy.run.prediction import predict
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
 from understudy.run.video import LONGEST as LONGEST_FILM
@@ -127,6 +128,11 @@ class Run:
 
             return film(self.config, policy, path, on_episode=told, **wishes)
 
+    def plot(self, metric: str = "", *, out: Path | str = "") -> Picture:
+        """Draw the run as it stands, or one metric of it; the first picture shows itself in a notebook."""
+        path = Path(out) if str(out) else self._dir.plots / f"{metric.replace('/', '_')}.png" if metric else ""
+        return plot(self.path, metric=metric, out=path)[0]
+
     def curves(self, *, frame: bool = False) -> Any:
         """Every metric over updates, by name: `Curve(updates, values)`, two arrays that `plt.plot(*curve)` takes.
 
@@ -145,10 +151,9 @@ class Run:
 
     def __repr__(self) -> str:
         result, state = self.result, self.state
-        mean = result.get("eval/return_mean")
         why = f" ({result['stopped']})" if state == "stopped" else ""
         done = f"{self.config.algorithm}, {state}{why}, {result['updates']:,} of {self.config.updates:,} updates"
-        return f"Run('{self.path}': {done}{'' if mean is None else f', return {mean:.4g}'})"
+        return f"Run('{self.path}': {done}, {headline(result)})"
 
     def predict(
         self,

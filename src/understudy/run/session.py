@@ -67,20 +67,32 @@ def train(
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
     number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
-    environments of your own, `world(count)`, where the config says env.simulator=custom.
+    environments of your own, as many as it is asked for: `make_envs(count)`.
     """
     around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
-    resolved = resolve_config(config, settings)
+    resolved = resolve_config(config, settings, own_envs=make_envs is not None)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
     return begin(resolved, around, overwrite=overwrite)
 
 
-def resolve_config(config: ConfigLike, settings: Mapping[str, Any]) -> RunConfig:
-    """The config that is meant, complete and with a place of its own."""
-    if isinstance(config, RunConfig) and config.out and not settings:
+def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs: bool = False) -> RunConfig:
+    """The config that is meant, complete and with a place of its own. `own_envs`: the caller makes environments."""
+    if isinstance(config, RunConfig):
+        config = _of_own(config, own_envs)
+        if config.out and not settings:
+            return config
+    words = [f"{key}={_text(value)}" for key, value in settings.items()]
+    return _of_own(load_config(config, words, own_envs=own_envs), own_envs)
+
+
+def _of_own(config: RunConfig, own_envs: bool) -> RunConfig:
+    """The simulator is the caller's own where environments are given, unless the config says something else."""
+    if not own_envs or config.env is None or config.env.simulator == "custom":
         return config
-    return load_config(config, [f"{key}={_text(value)}" for key, value in settings.items()])
+    if "simulator" in config.env.model_fields_set:
+        raise ConfigError("env.simulator", "make_envs was given", got=config.env.simulator, expected="custom")
+    return config.model_copy(update={"env": config.env.model_copy(update={"simulator": "custom"})})
 
 
 def names_place(config: ConfigLike, settings: Iterable[str]) -> bool:

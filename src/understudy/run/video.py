@@ -22,8 +22,8 @@ from understudy.core.drafts import new_file
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
+from understudy.core.spec import as_actions
 from understudy.envs.filmed_env import Frame, check_renders, frames_per_second, make_filmed, render_frame
-from understudy.envs.gym import as_actions
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig

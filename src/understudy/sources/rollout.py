@@ -19,7 +19,7 @@ from understudy.core.protocols import Carry, EnvRequest, ExplorationPolicy, Metr
 from understudy.core.rng import derived_seed, stream
 from understudy.core.settings import Count, Settings
 from understudy.core.state import Static
-from understudy.envs.vector.contract import Resumable, Step, VectorEnv
+from understudy.envs.vector.contract import Resumable, Step, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
@@ -67,8 +67,9 @@ class RolloutSource:
 
     What a resume means depends on the simulator. One that can tell where it stands (`Resumable`, such as a
     `LocalVectorEnv` of classic control or MuJoCo environments) is put back there: the next rollout is the same to the
-    bit. Any other starts new episodes, from a seed that depends on the run's seed and on how many rollouts were played:
-    what follows is repeatable, but not what would have followed, and the unfinished episodes are not counted.
+    bit. Any other is given back what it could tell, such as counters, and starts new episodes, from a seed that depends
+    on the run's seed and on how many rollouts were played: what follows is repeatable, but not what would have
+    followed, and the unfinished episodes are not counted.
     """
 
     envs: Static[VectorEnv]
@@ -80,7 +81,7 @@ class RolloutSource:
     carry: Carry
     explore: torch.Generator
     env_state: dict[str, Tensor]
-    """Where the simulators stand; empty if they cannot tell."""
+    """Where the simulators stand, or what they could tell of it; empty if they cannot tell."""
     log: EpisodeLog
     rollouts: int = 0
     env_steps: int = 0
@@ -164,7 +165,7 @@ class RolloutSource:
     @property
     def exact(self) -> bool:
         """Simulators that cannot say where they stand begin new episodes after a resume."""
-        return bool(self.env_state)
+        return bool(self.env_state) and resumes_exactly(self.envs)
 
     def envs_moved(self) -> None:
         """Put the environments back, or begin new episodes, before the next rollout."""
@@ -234,7 +235,8 @@ class RolloutSource:
         """
         if isinstance(self.envs, Resumable) and self.env_state:
             self.obs = _copied(self.envs.load(self.env_state), self.device)
-            return False
+            if self.exact:
+                return False
         self.obs = _copied(self.envs.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
         self.carry = _detached(policy.initial(self.envs.count), self.device)
         self._begin_recording()

@@ -9,7 +9,7 @@ from understudy.core.spec import ACTION_MASK, Box, space_json
 from understudy.tools.portable import Port, Portable
 
 KIND = "understudy exported policy"
-FORMAT = 1
+FORMAT = 2
 CARD, PAGE = "card.json", "card.md"
 NORMALISER = "Inside: give raw observations, as the environment emits them."
 
@@ -19,7 +19,6 @@ def make_card(
 ) -> dict[str, Any]:
     """Everything there is to know of an exported policy; `files` by their names."""
     policy = portable.policy
-    segments = policy.spec.to_json().get("segments", {})
     return {
         "kind": KIND,
         "format": FORMAT,
@@ -32,17 +31,48 @@ def make_card(
         "inputs": [port.to_json() for port in portable.inputs],
         "outputs": [port.to_json() for port in portable.outputs],
         "observation": {
-            name: {"shape": list(group.shape), "recorded_as": group.dtype, "segments": segments.get(name, {})}
+            name: {"shape": list(group.shape), "recorded_as": group.dtype, "segments": _segments(portable, name)}
             for name, group in portable.groups.items()
         },
-        "action": {**space_json(policy.spec.action), "masked": policy.spec.masked},
+        "action": _action(portable),
         "memory": [
             {"input": f"carry_{number}", "output": f"next_carry_{number}", "initial": _initial(part)}
             for number, part in enumerate(portable.carried)
         ],
         "normaliser": NORMALISER,
+        "deployment": {},
         **facts,
     }
+
+
+def _segments(portable: Portable, group: str) -> list[dict[str, Any]]:
+    """The named columns of a group, from the left to the right: a JSON object has no order."""
+    named = portable.policy.spec.segments.get(group, {})
+    ordered = sorted(named.items(), key=lambda entry: entry[1])
+    return [{"name": name, "start": start, "stop": stop} for name, (start, stop) in ordered]
+
+
+def _action(portable: Portable) -> dict[str, Any]:
+    """The space; `dtype` is what the file gives, whatever the environment calls its own."""
+    space = portable.policy.spec.action
+    recorded = {"recorded_as": space.dtype} if isinstance(space, Box) else {}
+    return {**space_json(space), **recorded, "dtype": portable.outputs[0].dtype, "masked": portable.policy.spec.masked}
+
+
+def onnx_metadata(portable: Portable, digest: str, deployment: Mapping[str, Any]) -> dict[str, str]:
+    """What an ONNX file says of itself: names in order, and facts of the machine; several of one kind with commas."""
+    names = [
+        f"{group}.{segment['name']}"
+        for group in portable.groups
+        for segment in _segments(portable, group) or [{"name": ""}]
+    ]
+    told = {"policy_sha256": digest, "observation_names": [name.removesuffix(".") for name in names]}
+    machine = {name: value for name, value in deployment.items() if name != "notes"}
+    return {name: _plain(value) for name, value in {**told, **machine, **deployment.get("notes", {})}.items()}
+
+
+def _plain(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _initial(part: Tensor) -> object:
@@ -63,6 +93,7 @@ def card_page(card: Mapping[str, Any], portable: Portable) -> str:
         "of the action's range.",
         "## Inputs and outputs\n\n" + _ports(portable),
         _notes(card, portable),
+        _machine(card["deployment"]),
         "## How to run it\n\n" + "\n\n".join(_how_to(card, portable)),
         "## Training\n\n" + _table(("what", "value"), _training_rows(training)),
         _scores(card["scores"]),
@@ -120,7 +151,7 @@ def _notes(card: Mapping[str, Any], portable: Portable) -> str:
         told = part["initial"] if part["initial"] == "zeros" else "the values in card.json"
         notes.append(f"- Memory. `{part['input']}` starts each episode with {told}.")
     for group, told in card["observation"].items():
-        named = [f"`{name}` {start}:{stop}" for name, (start, stop) in told["segments"].items()]
+        named = [f"`{one['name']}` {one['start']}:{one['stop']}" for one in told["segments"]]
         notes += [f"- Columns of `{group}`: {', '.join(named)}."] if named else []
     if portable.policy.spec.masked:
         notes.append("- Masks. In each row at least one action must be legal: a file cannot refuse, it answers anyhow.")
@@ -131,6 +162,16 @@ def _how_to(card: Mapping[str, Any], portable: Portable) -> list[str]:
     written = {told["format"]: name for name, told in card["files"].items()}
     makers = {"onnx": onnx_snippet, "torchscript": torchscript_snippet}
     return [f"```python\n{makers[kind](name, portable)}```" for kind, name in sorted(written.items())]
+
+
+def _machine(deployment: Mapping[str, Any]) -> str:
+    """What is known of the machine."""
+    if not deployment:
+        return ""
+    units = {"control_step": " s"}
+    known = {**deployment, **deployment.get("notes", {})}
+    rows = [(f"`{name}`", f"{_plain(value)}{units.get(name, '')}") for name, value in known.items() if name != "notes"]
+    return "## The machine\n\n" + _table(("what", "value"), rows)
 
 
 def _training_rows(training: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -158,7 +199,8 @@ def _scores(scores: Mapping[str, Mapping[str, Any]]) -> str:
         for name, line in scores.items()
     ]
     heads = ("evaluation", "updates", "mean return", "95 % interval", "episodes", "score")
-    return "## Scores\n\n" + _table(heads, rows) + "\n\n`this` is the exported policy."
+    mine = "\n\n`this` is the exported policy." if "this" in scores else ""
+    return "## Scores\n\n" + _table(heads, rows) + mine
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, final
 import torch
 from safetensors.torch import save as save_tensors
 
+from understudy.core.arguments import as_path
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
 from understudy.core.facts import Facts, Whole
@@ -26,13 +27,15 @@ from understudy.core.files import (
 )
 from understudy.core.state import capture
 from understudy.nn.deployed import Deployed
+from understudy.run.deployment import DeploymentSettings
 from understudy.run.meta import versions
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
+from understudy.run.policy_file import check_policy
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
-from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card
+from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card, onnx_metadata
 from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
 from understudy.tools.parity import ExportError, Parity, Runner, measure_parity
 from understudy.tools.portable import Portable
@@ -45,7 +48,7 @@ class Format:
     """A kind of file: what it is called, how it is written, and how it is read back."""
 
     file: str
-    write: Callable[[Portable], bytes]
+    write: Callable[[Portable, Mapping[str, str]], bytes]
     load: Callable[[bytes, Portable], Runner]
     facts: Callable[[], dict[str, Any]]
 
@@ -94,41 +97,52 @@ class Exported:
 
 
 def export_policy(
-    origin: str | Path | Run,
+    origin: str | Path | Run | Deployed,
     format: str = "onnx",
     checkpoint: str | int = "last",
     out: str | Path | None = None,
     *,
+    deployment: Mapping[str, Any] | None = None,
     reporter: Reporter = SILENT,
 ) -> Exported:
-    """Write a run's policy (`last`, `best`, or a number of updates) as `onnx` or `torchscript`, with a card.
+    """Write a policy, or that of a run (`last`, `best`, or a number of updates), as `onnx` or `torchscript`.
 
-    It goes to `out`, or to `export` inside the run directory. The file was loaded back and agrees with the live policy
-    to 1e-5 of the action's range; otherwise nothing is written.
+    It goes to `out` with its card, or to `export` inside the run directory. `deployment` are facts of the machine for
+    the card and the ONNX file, in the place of those in the run's config: control_step, joint_names, joint_stiffness …
+    The file was loaded back and agrees with the live policy to 1e-5 of the action's range; otherwise nothing is
+    written.
     """
-    path = origin.path if isinstance(origin, Run) else Path(origin)
     find_format(format)
+    said = None if deployment is None else DeploymentSettings.parse(deployment, "deployment")
+    if not isinstance(origin, (str, Path, Run)):  # such as a policy of one's own loop
+        policy = check_policy(origin, "export_policy")
+        if out is None:
+            raise ConfigError("out", "is required where a policy is exported that lies in no run")
+        facts = {"training": {}, "scores": {}, "deployment": {} if said is None else said.told()}
+        return write_export(policy, facts, format, as_path(out, "out"), reporter=reporter)
+    path = origin.path if isinstance(origin, Run) else as_path(origin, "export_policy")
     if out is None and (path / POLICY_CARD).is_file():
         raise ConfigError("out", "is required where a policy folder is exported: a better policy replaces that folder")
-    folder = path / "export" if out is None else Path(out)
+    folder = path / "export" if out is None else as_path(out, "out")
     if out is None:
         RunDir.open(path).check_contained()
     check_folder(folder)
     policy = load_policy(path, checkpoint)
-    return write_export(policy, training_facts(path, str(checkpoint)), format, folder, reporter=reporter)
+    return write_export(policy, training_facts(path, str(checkpoint), said), format, folder, reporter=reporter)
 
 
 def write_export(
     policy: Deployed, facts: Mapping[str, Any], format: str, folder: Path, *, reporter: Reporter = SILENT
 ) -> Exported:
-    """Write any policy; `facts` are a card's `training` and `scores`."""
+    """Write any policy; `facts` are a card's `training`, `scores` and, if there are any, `deployment`."""
     kind = find_format(format)
     check_folder(folder)
     portable = Portable(policy)
     digest = policy_digest(policy)
     with working_folder(folder, "draft") as drafts:
         draft = drafts / kind.file
-        write_new(draft, _content(kind, portable, f"policy as {format}"))
+        metadata = onnx_metadata(portable, digest, facts.get("deployment", {}))
+        write_new(draft, _content(kind, portable, metadata, f"policy as {format}"))
         parity = measure_parity(policy, portable, kind.load(draft.read_bytes(), portable), f"policy as {format}")
         told = {"format": format, "bytes": draft.stat().st_size, "sha256": sha256_file(draft), **kind.facts()}
         told |= {"check": parity.to_json(), "torch": versions()["torch"], "understudy": versions()["understudy"]}
@@ -166,9 +180,9 @@ def policy_digest(policy: Deployed) -> str:
     return sha256_bytes(save_tensors(tensors))
 
 
-def _content(kind: Format, portable: Portable, where: str) -> bytes:
+def _content(kind: Format, portable: Portable, metadata: Mapping[str, str], where: str) -> bytes:
     try:
-        return kind.write(portable)
+        return kind.write(portable, metadata)
     except (RuntimeError, TypeError, ValueError) as error:
         told = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ExportError(where, f"torch cannot write it ({told})") from error

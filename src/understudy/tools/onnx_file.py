@@ -6,6 +6,7 @@ single operators, and leaves the batch size open for everything a policy here is
 
 import io
 import warnings
+from collections.abc import Mapping
 from types import ModuleType
 
 import torch
@@ -20,8 +21,8 @@ OPSET = 17
 """ONNX 1.12, of 2022: old enough for most runtimes."""
 
 
-def onnx_bytes(portable: Portable) -> bytes:
-    """The policy as the content of an ONNX file, valid by ONNX's own checker."""
+def onnx_bytes(portable: Portable, metadata: Mapping[str, str]) -> bytes:
+    """The policy as the content of an ONNX file, valid by ONNX's own checker, with what it says of itself."""
     onnx, _ = onnx_packages()
     names, outputs = ([port.name for port in ports] for ports in (portable.inputs, portable.outputs))
     content = io.BytesIO()
@@ -38,8 +39,10 @@ def onnx_bytes(portable: Portable) -> bytes:
             opset_version=OPSET,
         )
     model = onnx.load_from_string(content.getvalue())
+    onnx.helper.set_model_props(model, dict(metadata))
     onnx.checker.check_model(model, full_check=True)
-    return content.getvalue()
+    told: bytes = model.SerializeToString()
+    return told
 
 
 def run_onnx(content: bytes, portable: Portable) -> Runner:
@@ -65,6 +68,7 @@ def onnx_packages() -> tuple[ModuleType, ModuleType]:
     try:
         import onnx
         import onnx.checker
+        import onnx.helper
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingPackageError(

@@ -6,6 +6,7 @@ episodes (empty without memory).
 
 import io
 import warnings
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ EXAMPLE = 3
 """Rows of the example a policy is traced with; any number fits the result."""
 
 
-def torchscript_bytes(portable: Portable) -> bytes:
-    """The policy as the content of a TorchScript file."""
+def torchscript_bytes(portable: Portable, metadata: Mapping[str, str]) -> bytes:
+    """The policy as the content of a TorchScript file; what it says of itself stands on the card alone."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # that shapes are compared while tracing, and that TorchScript is old
         traced = torch.jit.trace(portable, example(portable), check_trace=False)  # type: ignore[no-untyped-call]

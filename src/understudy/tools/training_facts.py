@@ -8,6 +8,7 @@ from pydantic import Field
 from understudy.core.facts import Facts, Whole
 from understudy.core.files import read_json
 from understudy.run.checkpoint import list_checkpoints
+from understudy.run.deployment import DeploymentSettings, deployment_facts
 from understudy.run.policies import updates_named, updates_of
 from understudy.run.policy_file import CARD, read_card
 from understudy.run.rundir import RunDir
@@ -35,10 +36,13 @@ class EvaluationFacts(Facts):
     returns: list[float]
 
 
-def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
-    """`training` and `scores` of a card; of a policy folder, what its own card says."""
+def training_facts(path: Path, checkpoint: str, said: DeploymentSettings | None = None) -> dict[str, Any]:
+    """`training`, `scores` and `deployment` of a card; of a policy folder, what its own card says.
+
+    What is `said` of the machine stands in the place of what the run's config says of it.
+    """
     if (path / CARD).is_file():
-        return {"training": read_card(path).facts, "scores": {}}
+        return {"training": read_card(path).facts, "scores": {}, "deployment": {} if said is None else said.told()}
     run = RunDir.open(path)
     updates = updates_behind(run, checkpoint)
     meta = BirthFacts.parse(read_json(run.meta_file) if run.meta_file.is_file() else {}, str(run.meta_file))
@@ -62,7 +66,10 @@ def training_facts(path: Path, checkpoint: str) -> dict[str, Any]:
         "versions": meta.versions,
     }
     known = {name: value for name, value in training.items() if value} | {"seed": config["seed"]}
-    return {"training": known, "scores": scores(run, updates)}
+    world = run.config.env
+    env_id = world.id if world is not None and world.simulator == "gymnasium" else ""
+    machine = deployment_facts(run.config.deployment if said is None else said, env_id)
+    return {"training": known, "scores": scores(run, updates), "deployment": machine}
 
 
 def updates_behind(run: RunDir, checkpoint: str) -> int | None:

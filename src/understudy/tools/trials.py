@@ -42,7 +42,7 @@ def train_trial(
     """
     optuna = _import_optuna()
     _check_upward(optuna, trial)
-    resolved = resolve_config(config, settings)
+    resolved = resolve_config(config, settings, own_envs=make_envs is not None)
     out = resolved.out if "out" in settings else f"{resolved.out}-trial-{trial.number}"
     trial.set_user_attr("run", out)
 

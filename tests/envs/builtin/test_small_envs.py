@@ -12,11 +12,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.spec import Box, Group, MultiDiscrete
+from understudy.core.spec import Box, Group, MultiDiscrete, as_actions
 from understudy.envs.builtin.cart_pole_pixels import HEIGHT, METRE, WIDTH, draw
 from understudy.envs.builtin.kept_columns import KeptColumns
 from understudy.envs.builtin.windy_point import MASSES, NOISE, SECONDS, WALL, WIND
-from understudy.envs.gym import Env, as_actions, env_spec, make_env
+from understudy.envs.gym import Env, env_spec, make_env
 from understudy.envs.vector.local import LocalVectorEnv
 from vector_cases import WORLDS, Fact, action_table, play, play_single
 

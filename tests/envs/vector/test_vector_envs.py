@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import Tensor
 
 from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
-from understudy.core.spec import ACTION_MASK, Box, Discrete
+from understudy.core.spec import ACTION_MASK, Discrete
 from understudy.envs.gym import Env, make_env
 from understudy.envs.vector.contract import VectorEnv, environment_seeds
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
@@ -334,18 +334,6 @@ def test_a_tensor_world_names_what_changes() -> None:
     batch.rows["state"] = torch.zeros(2, 5)
     with pytest.raises(DataError, match="group 'state' has another shape"):
         world.reset(0)
-    with pytest.raises(ConfigError, match="a tuple"):
-        TensorVectorEnv(Old(), Box((-1.0,), (1.0,)), "old")
-
-
-class Old(TensorBatch):
-    """Observations as rsl_rl knew them before version 3."""
-
-    def __init__(self) -> None:
-        super().__init__(PENDULUM, 1)
-
-    def get_observations(self) -> Any:
-        return self.rows["state"], {}
 
 
 def test_first_episodes_can_be_spread() -> None:

@@ -66,7 +66,7 @@ def test_other_breaks_are_still_told(pendulum: list[Episode]) -> None:
         log.observations["state"][row] = [0.0, -1.0, 7.5]
     report = check([log], "Pendulum-v1")
     assert "longer-than-limit" in found(report, "error")
-    assert "The first: episode 0, row " in found(report, "warning")["breaks"]
+    assert "The first: episode 0, row " in found(report, "error")["wrong-observations"]
 
 
 @pytest.mark.parametrize(("truncated", "level"), [(False, "error"), (True, "warning")])

@@ -124,10 +124,9 @@ def test_a_step_that_leads_elsewhere_is_named_and_no_error(pendulum: list[Episod
     broken = [pendulum[0], replace(episode, observations={"state": state}), pendulum[2]]
     report = check(broken, "Pendulum-v1")
     assert report.passed
-    message = found(report, "warning")["breaks"]
-    assert "leads elsewhere than to the observation stored next (1 at the end of an episode). The first: " in message
-    assert message.endswith("episode 1, row 199.")
-    assert "1 replayed step of " in message
+    message = found(report, "warning")["wrong-finals"]
+    assert "final observations are not those of their steps: 0.2% of the steps do not follow" in message
+    assert message.endswith("The first: episode 1, row 199.")
     assert report.physics is not None
     assert report.physics.grade == "exact"
 
@@ -140,7 +139,7 @@ def test_lost_ends_everywhere_leave_the_physics_exact(pendulum: list[Episode]) -
     report = check(short, "Pendulum-v1")
     assert report.physics is not None
     assert report.physics.grade == "exact"
-    assert "breaks" in found(report, "warning")
+    assert "10.0% of the steps do not follow" in found(report, "error")["wrong-finals"]
 
 
 # Ends.
@@ -171,8 +170,9 @@ def test_terminals_that_physics_deny(hopper: list[Episode]) -> None:
 
 def test_terminals_that_are_missing(hopper: list[Episode]) -> None:
     report = check([replace(e, terminated=False, truncated=True) for e in hopper], "Hopper-v5")
-    assert report.passed
-    assert "Hopper-v5 ends after" in found(report, "warning")["missed-terminals"]
+    ended = sum(episode.terminated for episode in hopper)
+    message = found(report, "error")["missed-terminals"]
+    assert f"{ended} of {ended} episodes that Hopper-v5 ended, of those looked at, are marked as cut off" in message
 
 
 @pytest.mark.parametrize(("at_limit", "level"), [(1, "warning"), (2, "error")])
@@ -201,7 +201,7 @@ def test_a_time_feature_goes_by_its_group(pendulum: list[Episode]) -> None:
         clock = 1 - np.arange(len(state)) / 200
         timed.append(replace(episode, observations={"state": np.column_stack([state[:, :1], clock, state[:, 1:]])}))
     report = check(timed, "Pendulum-v1")
-    assert "column 1 is an appended time feature" in found(report, "error")["time-feature"]
+    assert "column 1 looks like an appended time feature" in found(report, "error")["time-feature"]
     assert report.settings == ["drop_columns={state: [1]}"]
     assert report.physics is not None
     assert report.physics.grade == "exact"

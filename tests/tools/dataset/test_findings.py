@@ -236,7 +236,9 @@ def test_a_time_feature() -> None:
         )
         for episode in random_episodes()
     ]
-    assert only(found(episodes), "time-feature", "warning").fix == "drop_columns={state: [3]}"
+    told = only(found(episodes), "time-feature", "note")
+    assert told.message.endswith("looks like a time feature: it only counts the steps of an episode.")
+    assert told.fix.startswith("drop_columns={state: [3]}, if it was appended")
 
 
 def test_precision() -> None:
@@ -278,7 +280,7 @@ REAL: dict[str, tuple[ActionSpace | None, set[str]]] = {
     "pendulum_expert.npz": (PENDULUM, {"action-scale"}),
     "pendulum_expert_imitation.npz": (PENDULUM, {"time-limit-as-terminal"}),
     "halfcheetah_cs285.npz": (Box((-1.0,) * 6, (1.0,) * 6), {"time-limit-as-terminal", "out-of-range"}),
-    "hopper_opolo_3500.npz": (Box((-1.0,) * 3, (1.0,) * 3), {"time-feature"}),
+    "hopper_opolo_3500.npz": (Box((-1.0,) * 3, (1.0,) * 3), set()),
     "hopper_csc2541.npz": (None, {"no-rewards"}),
     "cartpole_rllib.npz": (Discrete(2), {"time-limit-as-terminal"}),
     "cartpole_expert_sb2.npz": (Discrete(2), set()),
@@ -299,7 +301,7 @@ def test_numbers_of_real_recordings() -> None:
     assert "8,995" in told("pendulum_out_of_range.npz", PENDULUM)["out-of-range"].message
     assert "8,995" in told("pendulum_out_of_range.npz", None)["large-actions"].message
     assert told("halfcheetah_cs285.npz", None)["time-limit-as-terminal"].fix == "time_limit=1000"
-    assert told("hopper_opolo_3500.npz", None)["time-feature"].fix == "drop_columns={state: [11]}"
+    assert told("hopper_opolo_3500.npz", None)["time-feature"].settings == {"drop_columns": {"state": [11]}}
 
 
 @pytest.mark.parametrize("kind", ["float64", "int64"])

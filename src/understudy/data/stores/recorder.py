@@ -20,7 +20,7 @@ from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import sync_directory
 from understudy.core.lock import LOCK, lock_folder, release
-from understudy.core.spec import ActionSpace
+from understudy.core.spec import ActionSpace, GivenSpace, as_action_space
 from understudy.data.assemble import check_action_bounds, check_same, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts
@@ -57,7 +57,7 @@ class Recorder:
     def __init__(
         self,
         path: Path | str,
-        space: ActionSpace,
+        space: GivenSpace,
         *,
         recipe: Mapping[str, Any] | None = None,
         precision: Precision = "float32",
@@ -71,7 +71,7 @@ class Recorder:
         """The environment they come from, to be written down."""
         self.has_rewards = True
         """Whether rewards were recorded; zeros that stand for none are written down as such."""
-        self.space = space
+        self.space = as_action_space(space, f"recording '{path}'")
         self.recipe: dict[str, Any] = json.loads(json.dumps(dict(recipe or {})))
         self.precision: Precision = precision
         self.steps = 0

@@ -32,6 +32,15 @@ CLOSE = 0.05
 """The same physics in another version of a simulator is off by 1 % of a step, the wrong action scale by 20 %."""
 MUCH = 10.0
 """A reading overrules the plain one when its error is this many times smaller."""
+BROKEN = 100.0
+"""So many tolerances off, a step does not follow where others repeat: of clean files one row in a thousand, at most."""
+FAR = 0.1 / TOLERANCE
+"""The same where steps are only close: off by a tenth of all there is."""
+REPEATING = 0.1
+"""Where this share of the moving steps repeats exactly, the environment is the right one, and what does not is wrong.
+
+No step of another simulator version, model or gravity does, but for those of a walker that touches nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Steps:
     following_rewards: NDArray[Any] | None = None
     """The reward of the row after, NaN after the last row of an episode: what a late reward is compared with."""
     terminated: NDArray[Any] | None = None
+    previous_rewards: NDArray[Any] | None = None
+    """The reward of the row before, NaN at the first row of an episode: what an early one is compared with."""
 
     def __post_init__(self) -> None:
         lengths = {name: len(column) for name, column in vars(self).items() if column is not None}
@@ -108,6 +119,9 @@ class Terminals:
     """Stored as terminal where the environment goes on: a time limit, most likely."""
     missed: int
     """The environment ends where the data go on."""
+    denied_rows: tuple[int, ...] = ()
+    """Which of the given steps are denied."""
+    missed_rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,9 @@ class Physics:
     rewards: Literal["recorded", "late", "different", "unknown"]
     terminals: Terminals | None
     breaks: tuple[int, ...]
-    """Which of the given steps do not follow at all where the others do: an episode boundary that was lost."""
+    """Which of the given steps do not follow where others do."""
+    limit: float
+    """How far off a step must be to be one of them."""
     columns: tuple[float, ...]
     """Median error of each observation column under the best reading."""
 
@@ -150,7 +166,7 @@ def compare_physics(stepper: Stepper, steps: Steps) -> Physics | None:
     if not replayed.any():
         return None
     scale = _Scale.of(steps, stepper.columns)
-    readings = {name: _reading(steps, predictions) for name, predictions in played.items()}
+    readings = {name: _reading(steps, made) for name, made in played.items() if made.replayed.any()}
     best: Name = "recorded"
     for name, reading in readings.items():
         if _explains_better(reading, readings[best], scale):
@@ -159,12 +175,14 @@ def compare_physics(stepper: Stepper, steps: Steps) -> Physics | None:
     reach = 1.0 if best == "unit" else None
     if grade != "exact" and (fitted := _fitted(stepper, steps)) is not None:
         again = _play(stepper, steps, mapped(_flat(steps.actions), fitted, _box(stepper)))
-        reading = _reading(steps, again)
+        reading = _reading(steps, again) if again.replayed.any() else readings[best]
         fit = _grade(reading.observation, scale.tolerance, scale.step)
         if fit != "different" and _explains_better(reading, readings[best], scale):
             played["scaled"], readings["scaled"] = again, reading
             best, grade, reach = "scaled", fit, fitted
     known = grade in {"exact", "close"}
+    limit = scale.tolerance * (BROKEN if _repeats(steps, played[best], scale) else FAR if known else np.inf)
+    breaks = _breaks(steps, played[best], limit)
     return Physics(
         env_id=stepper.env_id,
         rows=len(steps.observations),
@@ -177,8 +195,9 @@ def compare_physics(stepper: Stepper, steps: Steps) -> Physics | None:
         grade=grade,
         cutting=_cutting(stepper, steps, played.get("clipped"), scale),
         rewards=_judge_rewards(readings[best], scale) if known else "unknown",
-        terminals=_terminals(steps, played[best]) if known else None,
-        breaks=_breaks(steps, played[best], scale, grade),
+        terminals=_terminals(stepper, steps, played[best]) if known else None,
+        breaks=breaks,
+        limit=limit,
         columns=_columns(steps, played[best]),
     )
 
@@ -220,6 +239,16 @@ def _readings(stepper: Stepper, steps: Steps) -> list[tuple[Name, NDArray[Any]]]
         if not np.array_equal(clipped, actions):
             readings.append(("clipped", clipped))
     return readings
+
+
+def read_actions(physics: "Physics", stepper: Stepper, actions: NDArray[Any]) -> NDArray[Any]:
+    """[N, A]: recorded actions as the environment gets them, in the reading that was found."""
+    if physics.reach is not None:
+        return mapped(_flat(actions), physics.reach, _box(stepper))
+    if physics.actions == "clipped":
+        box = _box(stepper)
+        return np.clip(_flat(actions), box.low, box.high)
+    return actions
 
 
 def _flat(actions: NDArray[Any]) -> Floats:
@@ -318,24 +347,46 @@ def _judge_rewards(reading: Reading, scale: _Scale) -> Literal["recorded", "late
     return "different" if _grade(best, scale.reward_tolerance, scale.reward_spread) == "different" else plain_or_late
 
 
-def _terminals(steps: Steps, played: Predictions) -> Terminals | None:
+def _terminals(stepper: Stepper, steps: Steps, played: Predictions) -> Terminals | None:
+    """By the step and, where the environment has a rule for that, by the observation that is stored after it.
+
+    Where the two disagree, the data have the last word: a wrong observation is not a wrong end.
+    """
     if steps.terminated is None:
         return None
-    stored, ends = np.asarray(steps.terminated, dtype=bool), played.terminated
-    seen = played.replayed
+    stored, ends, seen = np.asarray(steps.terminated, dtype=bool), played.terminated, played.replayed
+    over = stepper.is_over(_wide(steps.next_observations))
+    if over is not None:
+        shown = np.isfinite(_wide(steps.next_observations)[:, : stepper.columns]).all(axis=1)
+        both = np.where(stored, ends | over, ends & over)
+        ends, seen = np.where(seen & shown, both, np.where(seen, ends, over)), seen | shown
+    denied, missed = stored & ~ends & seen, ~stored & ends & seen
     return Terminals(
         confirmed=int((stored & ends & seen).sum()),
-        denied=int((stored & ~ends & seen).sum()),
-        missed=int((~stored & ends & seen).sum()),
+        denied=int(denied.sum()),
+        missed=int(missed.sum()),
+        denied_rows=tuple(map(int, np.flatnonzero(denied))),
+        missed_rows=tuple(map(int, np.flatnonzero(missed))),
     )
 
 
-def _breaks(steps: Steps, played: Predictions, scale: _Scale, grade: Grade) -> tuple[int, ...]:
-    """Off by a tenth of all there is. Less is only odd: old Pendulums, say, clip their speed at another moment."""
-    if grade == "different":
-        return ()
-    errors = _off(steps, played).max(axis=1, initial=0.0, where=played.replayed[:, None])
-    return tuple(map(int, np.flatnonzero(errors > 0.1 / TOLERANCE * scale.tolerance)))
+def _repeats(steps: Steps, played: Predictions, scale: _Scale) -> bool:
+    """Enough steps that move repeat exactly, whatever the others do."""
+    columns = played.next_observations.shape[1]
+    travel = np.abs(_wide(steps.next_observations) - _wide(steps.observations))[:, :columns].max(axis=1)
+    moving = played.replayed & (travel > BROKEN * scale.tolerance)
+    exact = moving & (_worst(steps, played) <= scale.tolerance)
+    return bool(exact.sum() >= max(3, REPEATING * moving.sum()))
+
+
+def _breaks(steps: Steps, played: Predictions, limit: float) -> tuple[int, ...]:
+    return tuple(map(int, np.flatnonzero(_worst(steps, played) > limit)))
+
+
+def _worst(steps: Steps, played: Predictions) -> Floats:
+    """[N]: the error of the worst column, 0 where nothing was replayed."""
+    worst: Floats = _off(steps, played).max(axis=1, initial=0.0, where=played.replayed[:, None])
+    return worst
 
 
 def _columns(steps: Steps, played: Predictions) -> tuple[float, ...]:

@@ -45,6 +45,8 @@ class Pose:
     rewards: bool = True
     """False: the reward also depends on something the observation does not hold."""
     quietly: Callable[[], AbstractContextManager[None]] = nullcontext
+    unhealthy: bool = False
+    """True: the environment says of the state it stands in whether it is over (`is_healthy`)."""
 
     def is_whole(self, observations: Floats) -> NDArray[np.bool_]:
         """Whether each observation [N, S] holds the whole state -> [N]."""
@@ -107,21 +109,23 @@ def _put_reacher(env: Any, observation: Floats) -> None:
     _set_joints(env, np.concatenate([angles, goal]), np.concatenate([observation[6:8], np.zeros(2)]))
 
 
-def _mujoco(columns: int, put: Put, hidden: tuple[int, int] = (0, 0), rewards: bool = True) -> Pose:
-    return Pose(columns, put, hidden, limit=10.0, rewards=rewards, quietly=silent_mujoco)
+def _mujoco(
+    columns: int, put: Put, hidden: tuple[int, int] = (0, 0), *, rewards: bool = True, unhealthy: bool = False
+) -> Pose:
+    return Pose(columns, put, hidden, limit=10.0, rewards=rewards, quietly=silent_mujoco, unhealthy=unhealthy)
 
 
 _REACHER = _mujoco(8, _put_reacher)
 _MUJOCO = {
     "HalfCheetah": _mujoco(17, _joints(1)),
-    "Hopper": _mujoco(11, _joints(1), hidden=(5, 11)),
-    "Walker2d": _mujoco(17, _joints(1), hidden=(8, 17)),
+    "Hopper": _mujoco(11, _joints(1), hidden=(5, 11), unhealthy=True),
+    "Walker2d": _mujoco(17, _joints(1), hidden=(8, 17), unhealthy=True),
     "Swimmer": _mujoco(8, _joints(2)),
     "InvertedPendulum": _mujoco(4, _joints(0)),
     "InvertedDoublePendulum": _mujoco(8, _put_double_pendulum, hidden=(5, 8)),
     # Body positions lag the joints by one inner step, and the reward of these is a difference of two of them.
-    "Ant": _mujoco(27, _joints(2), rewards=False),
-    "Humanoid": _mujoco(45, _joints(2), rewards=False),
+    "Ant": _mujoco(27, _joints(2), rewards=False, unhealthy=True),
+    "Humanoid": _mujoco(45, _joints(2), rewards=False, unhealthy=True),
     "HumanoidStandup": _mujoco(45, _joints(2)),
     "Reacher": _REACHER,
 }

@@ -45,6 +45,15 @@ class Stepper(Protocol):
     @property
     def action_space(self) -> Box | Discrete: ...
 
+    def holds_state(self, observations: Floats) -> NDArray[np.bool_]:
+        """Whether each observation [N, S] holds the whole state, so that it can be stepped from -> [N]."""
+
+    def is_over(self, observations: Floats) -> NDArray[np.bool_] | None:
+        """Whether the environment is over in each observation [N, S], by its own rule; None: it has none -> [N].
+
+        What an observation hides of the state (speeds beyond a limit) does not matter to the rule.
+        """
+
     def step_from(self, observations: Floats, actions: NDArray[Any]) -> Predictions:
         """One step from each observation [N, S] with the action [N, A] (or [N]), given as it is, not clipped."""
 
@@ -76,6 +85,20 @@ class EnvStepper:
     @property
     def columns(self) -> int:
         return self._pose.columns
+
+    def holds_state(self, observations: Floats) -> NDArray[np.bool_]:
+        return self._pose.is_whole(np.asarray(observations, dtype=np.float64))
+
+    def is_over(self, observations: Floats) -> NDArray[np.bool_] | None:
+        if not self._pose.unhealthy:
+            return None
+        state = np.asarray(observations, dtype=np.float64)[:, : self.columns]
+        over = np.zeros(len(state), dtype=np.bool_)
+        with self._pose.quietly():
+            for row in np.flatnonzero((np.abs(state) < HUGE).all(axis=1)):
+                self._pose.put(self._env, state[row])
+                over[row] = not self._env.is_healthy
+        return over
 
     def step_from(self, observations: Floats, actions: NDArray[Any]) -> Predictions:
         observations = np.asarray(observations, dtype=np.float64)

@@ -68,6 +68,7 @@ class Step:
     """Numbers the environment told of this step, such as reward terms [N]; NaN where it told none."""
 
 
+@runtime_checkable
 class VectorEnv(Protocol):
     """N environments of one kind that step together."""
 
@@ -93,12 +94,27 @@ class Resumable(Protocol):
     """A world that can say where its simulators stand, to the bit, and be put back there."""
 
     def save(self) -> dict[str, Tensor]:
-        """Everything that decides what happens next, [N, …] each; empty if these environments cannot tell it."""
+        """Everything that decides what happens next, by name; empty if these environments cannot tell it."""
         ...
 
     def load(self, saved: Mapping[str, Tensor]) -> Obs:
         """Stand where `save` was called; gives the observations [N, …] the policy saw there."""
         ...
+
+
+@runtime_checkable
+class PartlyResumable(Resumable, Protocol):
+    """A world whose `save` may tell only some of it, such as counters or a curriculum: then new episodes begin."""
+
+    @property
+    def exact(self) -> bool: ...
+
+
+@runtime_checkable
+class Staggering(Protocol):
+    """A world that can let its first episodes end at different times."""
+
+    def stagger_episodes(self) -> None: ...
 
 
 @runtime_checkable
@@ -114,6 +130,11 @@ class KeepsExtras(Protocol):
     """A world that can be asked which numbers of its infos `Step.extras` shall hold."""
 
     def keep_extras(self, names: tuple[str, ...]) -> None: ...
+
+
+def resumes_exactly(envs: VectorEnv) -> bool:
+    """Whether what it saves is everything; that it saves anything is another question."""
+    return not isinstance(envs, PartlyResumable) or envs.exact
 
 
 def environment_seeds(seed: int, count: int) -> list[int]:

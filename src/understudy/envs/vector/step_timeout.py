@@ -29,7 +29,7 @@ from understudy.core.errors import CheckpointError, ConfigError, RunError, Under
 from understudy.core.rng import simulator_seed
 from understudy.core.spec import Spec
 from understudy.envs.failures import raise_failure
-from understudy.envs.vector.contract import Restartable, Resumable, Step, VectorEnv
+from understudy.envs.vector.contract import Restartable, Resumable, Step, VectorEnv, resumes_exactly
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -226,6 +226,11 @@ class TimedVectorEnv:
 
     def step(self, action: Tensor) -> Step:
         return self._call("failed in a step", self._world.step, action)
+
+    @property
+    def exact(self) -> bool:
+        """Whether what it saves is all of it."""
+        return resumes_exactly(self._world)
 
     def save(self) -> dict[str, Tensor]:
         if not isinstance(self._world, Resumable):

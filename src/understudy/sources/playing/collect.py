@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
-from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, recordable
+from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, as_actions, recordable
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
 from understudy.envs.builtin.controllers import find_controller, make_controller
-from understudy.envs.gym import Env, as_actions, env_spec, make_env
+from understudy.envs.gym import Env, env_spec, make_env
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 

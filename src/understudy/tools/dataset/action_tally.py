@@ -53,6 +53,8 @@ class DiscreteActions:
     """Steps whose action is no whole number of the space."""
     first_wrong: tuple[int, int] | None = None
     wrong_value: float = 0.0
+    wrong_values: tuple[float, ...] = ()
+    """The first few that differ."""
 
 
 Actions = BoxActions | DiscreteActions
@@ -132,6 +134,7 @@ class DiscreteTally:
         self._wrong = 0
         self._first: tuple[int, int] | None = None
         self._value = 0.0
+        self._values: set[float] = set()
 
     def add(self, block: EpisodeBlock) -> None:
         choices, wrong = chosen(block.actions, self._count)
@@ -139,13 +142,16 @@ class DiscreteTally:
             row = int(np.flatnonzero(wrong)[0])
             self._first, self._value = block.place_of_step(row), float(block.actions[row].reshape(-1)[0])
         self._wrong += int(wrong.sum())
+        if wrong.any() and len(self._values) < 4 and block.actions[0].size == 1:
+            self._values |= set(np.unique(block.actions[wrong].astype(np.float64))[:4].tolist())
         if len(self._counts) < MOST_CHOICES:
             values, counts = np.unique(choices[~wrong], return_counts=True)
             self._counts.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
     def survey(self) -> DiscreteActions:
         counts = dict(sorted(self._counts.items())[:MOST_CHOICES])
-        return DiscreteActions(self._count, counts, self._wrong, self._first, self._value)
+        values = tuple(sorted(self._values))
+        return DiscreteActions(self._count, counts, self._wrong, self._first, self._value, values)
 
 
 def chosen(actions: Array, count: int | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -163,7 +169,10 @@ def chosen(actions: Array, count: int | None) -> tuple[NDArray[np.int64], NDArra
 def actions_json(actions: Actions) -> dict[str, Any]:
     if isinstance(actions, DiscreteActions):
         counts = {str(choice): count for choice, count in actions.counts.items()}
-        wrong = numbers_json(np.array([actions.wrong_value]))[0]
-        return {"kind": "discrete", **vars(actions), "counts": counts, "wrong_value": wrong}
+        wrong = {
+            "wrong_value": numbers_json(np.array([actions.wrong_value]))[0],
+            "wrong_values": numbers_json(np.array(actions.wrong_values)),
+        }
+        return {"kind": "discrete", **vars(actions), "counts": counts, **wrong}
     shares = {name: numbers_json(np.asarray(getattr(actions, name))) for name in ("low", "high", "at_low", "at_high")}
     return {"kind": "box", **vars(actions), **shares}

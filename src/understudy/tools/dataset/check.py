@@ -14,21 +14,25 @@ from understudy.core.wording import counted
 from understudy.data.episode import Episode
 from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
-from understudy.data.transforms import Mending
+from understudy.data.transforms import Mending, mend
 from understudy.envs.physics.agreement import Physics
 from understudy.envs.physics.poses import POSES
+from understudy.run.overrides import apply_override
 from understudy.run.progress import SILENT, Reporter
 from understudy.tools.dataset.action_tally import BoxActions
-from understudy.tools.dataset.end_findings import end_findings, ends_are_settled, joints
+from understudy.tools.dataset.end_findings import end_findings, ends_are_settled, is_irregular, joints
 from understudy.tools.dataset.findings import LEVELS, Finding, findings, setting_text
 from understudy.tools.dataset.fit_findings import Dropped, Fit, fit
-from understudy.tools.dataset.physics_findings import judged_excess, replay_findings, settled_kinds
-from understudy.tools.dataset.physics_sample import GROUP, Replay, gather, replay
+from understudy.tools.dataset.physics_findings import hardly_moves, judged_excess, replay_findings, settled_kinds
+from understudy.tools.dataset.physics_replay import Replay, replay
+from understudy.tools.dataset.physics_sample import GROUP, gather
 from understudy.tools.dataset.reference_env import World, open_world, recorded_world
 from understudy.tools.dataset.survey import Survey, survey
 
 FOR_ITS_OWN = {"action-scale", "out-of-range", "no-such-action", "untried-actions"}
 """What only means something against the environment the data was made for."""
+GUESSED = {"time-limit-as-terminal", "late-rewards", "action-scale"}
+NOT_ITS_OWN = "The steps are not of this environment: no fix is sure. Is it the right one?"
 MORE = "With --env ID, bounds, time limits and physics are checked too."
 UNCUT = 1 << 60
 LONG = 200_000
@@ -51,6 +55,8 @@ class Report:
     """False: made for another environment, which no setting mends."""
     columns: str = ""
     """What was said of its columns."""
+    outcome: "Outcome | None" = None
+    """What the fixes make of it; absent: there is none, or it could not be tried."""
 
     @property
     def passed(self) -> bool:
@@ -65,9 +71,13 @@ class Report:
 
         Rewards that only look late count as well: whoever writes a new copy shall not keep them so.
         """
-        first: dict[str, str] = {}
-        if not self.fits:
+        if not self.fits or (self.outcome is not None and self.outcome.worse):
             return []
+        return self._offered
+
+    @property
+    def _offered(self) -> list[str]:
+        first: dict[str, str] = {}
         for finding in self.findings:
             mends = finding.level == "error" or finding.kind == "late-rewards"
             for name, value in list(finding.settings.items())[:1] if mends else []:
@@ -84,7 +94,7 @@ class Report:
         unknown = self.survey is not None and self.survey.space is None and isinstance(self.survey.actions, BoxActions)
         bounds = ["--action-low", "LOW", "--action-high", "HIGH"] if unknown and not self.env_id else []
         env = ["--env", self.env_id] if self.env_id else bounds
-        target = Path(source).with_suffix("").name + "-mended"
+        target = Path(source).stem.replace(".", "_") + "-mended"  # what stands after a dot would be a format
         columns = ["--columns", self.columns] if self.columns else []
         return shlex.join(["understudy", "dataset", "convert", source, target, *env, *columns, *self.settings])
 
@@ -100,8 +110,32 @@ class Report:
             "findings": [finding.to_json() for finding in self.findings],
             "settings": self.settings,
             "convert": self.command(source),
+            "mended": None if self.outcome is None else asdict(self.outcome),
             "physics": None if self.physics is None else _plain(asdict(self.physics)),
         }
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """A dataset after the fixes that were found, checked once more."""
+
+    steps: int
+    steps_before: int
+    terminals: int
+    """Episodes that terminate."""
+    terminals_before: int
+    errors: tuple[str, ...]
+    """Kinds of errors that are still there."""
+    worse: bool
+    """There are errors that were not there before: the fixes are not offered."""
+
+    def sentence(self) -> str:
+        kept = f"It keeps {self.steps:,} of {counted(self.steps_before, 'step')}"
+        if self.terminals_before:
+            kept += f" and {self.terminals:,} of {counted(self.terminals_before, 'terminal')}"
+        left = f"still to be mended by hand: {', '.join(self.errors)}" if self.errors else "it passes"
+        return f"{kept}. Checked again: {left}."
 
 
 def check_file(source: str, env_id: str = "", reporter: Reporter = SILENT, columns: str = "") -> Report:
@@ -122,26 +156,59 @@ def _cut_by_the_clock(source: str, world: World | None, reporter: Reporter) -> R
         whole = check_dataset(open_recording(source, episode_steps=UNCUT), world, reporter)
     except DataError:
         return None
-    fixes = [finding.settings for finding in whole.findings if finding.kind == "longer-than-limit"]
-    steps = next((fix["episode_steps"] for fix in fixes if fix), world.time_limit)
+    fixes = [finding for finding in whole.findings if finding.kind == "longer-than-limit"]
+    if any(finding.level == "error" and not finding.settings for finding in fixes):
+        message = f"dataset '{whole.name}': marks no end of any episode. What follows is said of it as one."
+        uncut = Finding("error", "no-boundary", message, "Write the ends of episodes into the file.")
+        return replace(whole, findings=[uncut, *whole.findings])
+    steps = next((fix.settings["episode_steps"] for fix in fixes if fix.settings), world.time_limit)
     told = f"as {world.env_id} does" if steps == world.time_limit else f"where they break off in {world.env_id}"
     message = (
         f"dataset '{whole.name}': marks no end of any episode. What follows is said of episodes that are cut after "
         f"every {counted(steps, 'step')}, {told}."
     )
-    report = check_dataset(open_recording(source, episode_steps=steps), world, reporter)
+    recording = open_recording(source, episode_steps=steps)
+    report = check_dataset(recording, world, reporter)
     uncut = Finding("error", "no-boundary", message, settings={"episode_steps": steps})
-    return replace(report, findings=[uncut, *report.findings])
+    return _tried(replace(report, findings=[uncut, *report.findings]), recording, world, reporter)
 
 
 def check_dataset(recording: Recording, given: World | None = None, reporter: Reporter = SILENT) -> Report:
     """Two passes over a recording, in bounded memory: one for its survey, one for a sample to replay.
 
+    A third looks at what surrounds steps that do not follow, and where fixes are offered, all is done again with them.
     Absurd numbers are told as findings; NumPy's own words on them help nobody.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
-        return _checked(recording, given, reporter)
+        return _tried(_checked(recording, given, reporter), recording, given, reporter)
+
+
+def _tried(report: Report, recording: Recording, given: World | None, reporter: Reporter) -> Report:
+    """With the outcome of the fixes it offers."""
+    facts = report.survey
+    report = replace(report, outcome=None)
+    settings = report.settings
+    world = given if given is not None else (recorded_world(report.env_id)[0] if report.env_id else None)
+    space = world.spec.action if world is not None else recording.space
+    if not settings or facts is None or space is None:
+        return report
+    words: dict[str, Any] = {}
+    for setting in settings:
+        apply_override(words, setting)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        again = _checked(mend(recording, Mending.parse(words), space), world, reporter)
+    before, after = ({f.kind for f in one.findings if f.level == "error"} for one in (report, again))
+    outcome = Outcome(
+        0 if again.survey is None else again.survey.steps,
+        facts.steps,
+        0 if again.survey is None else int(again.survey.terminated.sum()),
+        int(facts.terminated.sum()),
+        tuple(sorted(after)),
+        worse=bool(after - before),
+    )
+    return replace(report, outcome=outcome)
 
 
 def _checked(recording: Recording, given: World | None, reporter: Reporter) -> Report:
@@ -225,8 +292,9 @@ def _replayed(
     if not fits:
         return None, []
     watched = _watched(recording, "sampling", reporter)
-    sample = gather(watched, facts, dropped.get(GROUP, ()), world.time_limit)
-    played = replay(world.stepper, sample) if sample is not None else None
+    without = dropped.get(GROUP, ())
+    sample = gather(watched, facts, without, world.time_limit, world.stepper)
+    played = replay(world.stepper, sample, recording, facts, without) if sample is not None else None
     if played is None:
         message = (
             "No sampled step could be replayed: each lacks part of the state, a next observation or a possible action."
@@ -241,10 +309,21 @@ def _judged(found: list[Finding], facts: Survey, world: World, fitting: Fit, pla
         return [*fitting.findings, *(finding for finding in found if finding.kind not in FOR_ITS_OWN)]
     terminals = played.physics.terminals if played is not None else None
     late = any(f.kind == "late-rewards" for f in found) or (played is not None and played.physics.rewards == "late")
-    ends = end_findings(facts, world, terminals, joints(facts, world, played), late=late)
+    ends = end_findings(
+        facts,
+        world,
+        terminals,
+        played.sample if played is not None else None,
+        joints(facts, world, played),
+        late=late,
+        irregular=is_irregular(facts, world, played),
+    )
     settled = {"time-feature"}
     if ends_are_settled(world, terminals) or any(finding.kind == "time-limit-as-terminal" for finding in ends):
         settled.add("time-limit-as-terminal")
+    if played is not None and played.physics.grade == "different" and not hardly_moves(played.physics):
+        ends = [replace(finding, settings={}, advice=NOT_ITS_OWN) for finding in ends]
+        found = [replace(f, settings={}, advice=NOT_ITS_OWN) if f.kind in GUESSED else f for f in found]
     known = settled_kinds(played) if played is not None else set()
     fits = [finding for finding in fitting.findings if finding.kind not in known]
     kept = [finding for finding in found if finding.kind not in settled | known]

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from understudy.core.spec import Box, Discrete
+from understudy.data.corruption import COLUMN as CORRUPTED
+from understudy.data.corruption import corruptions_in
 from understudy.tools.dataset.action_tally import BoxActions, DiscreteActions
 from understudy.tools.dataset.column_tally import ColumnSurvey
 from understudy.tools.dataset.survey import Survey
@@ -19,6 +21,8 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 NEARLY_ALL = 0.9
 HUGE = 100.0
 """An action this many times the 99 % quantile (ten times as many of the median, if over 10) is hardly meant."""
+REPEATED = 0.005
+"""A larger share of observations that are exactly the one before is no chance, in a world of real numbers."""
 ROUNDING = 0.1
 """Float32 shall not be coarser than this share of a column's spread."""
 
@@ -112,8 +116,17 @@ def _not_finite(survey: Survey) -> Iterator[Finding]:
         within = f", column {place.column}" if column.shape else ""
         where = locate(survey, episode=place.episode, then=f"{_title(name)}, row {place.row}{within}")
         message = f"{where}: not finite: {_many(column.non_finite, 'such value')}, expected finite float32."
-        advice = " leaves these episodes out."
-        yield Finding("error", "non-finite", message, advice, {"not_finite": "drop"})
+        yield Finding("error", "non-finite", message, _cost_of_dropping(survey), {"not_finite": "drop"})
+
+
+def _cost_of_dropping(survey: Survey) -> str:
+    """What `not_finite=drop` does, in numbers."""
+    lost, steps = int(survey.broken.sum()), int(survey.lengths[survey.broken].sum())
+    parts = [f" leaves {_many(lost, 'episode')} out ({steps:,} of {_many(survey.steps, 'step')})"] if lost else []
+    if survey.broken_finals:
+        told = "final observations" if survey.broken_finals > 1 else "final observation"
+        parts.append(f" takes {survey.broken_finals:,} {told} as unknown, and no step is lost by it")
+    return " and".join(parts) + "."
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:
@@ -231,7 +244,13 @@ def _choices(survey: Survey) -> Iterator[Finding]:
     actions = survey.actions
     if not isinstance(actions, DiscreteActions):
         return
-    if actions.wrong:
+    if actions.wrong and _from_one(actions):
+        message = (
+            f"{locate(survey)}: actions are counted from 1: got 1 to {actions.choices}, expected 0 to "
+            f"{(actions.choices or 0) - 1}."
+        )
+        yield Finding("error", "actions-from-one", message, "Subtract 1 from each when you write the file.")
+    elif actions.wrong:
         episode, row = actions.first_wrong or (0, 0)
         range_ = "a whole number" if actions.choices is None else f"a whole number from 0 to {actions.choices - 1}"
         message = (
@@ -243,6 +262,12 @@ def _choices(survey: Survey) -> Iterator[Finding]:
     if never and not actions.wrong:
         message = f"{locate(survey)}: {_some(never, 'action')} of {actions.choices} never taken."
         yield Finding("note", "untried-actions", message)
+
+
+def _from_one(actions: DiscreteActions) -> bool:
+    """Every number is one too large: 0 never occurs, and what does not fit is the count itself."""
+    too_large = actions.choices is not None and actions.wrong_values == (float(actions.choices),)
+    return too_large and not actions.counts.get(0)
 
 
 def _rewards(survey: Survey) -> Iterator[Finding]:
@@ -300,10 +325,37 @@ def _duplicates(survey: Survey) -> Iterator[Finding]:
 def _time_feature(survey: Survey) -> Iterator[Finding]:
     for group, column in survey.time_columns.items():
         message = (
-            f"{locate(survey)}: column {column} of observation '{group}' only counts the steps of an episode: a time "
-            "feature that was appended? The plain environment does not show it."
+            f"{locate(survey)}: column {column} of observation '{group}' looks like a time feature: it only counts the "
+            "steps of an episode."
         )
-        yield Finding("warning", "time-feature", message, settings={"drop_columns": {group: [column]}})
+        advice = ", if it was appended and the environment does not show it (--env ID tells)"
+        yield Finding("note", "time-feature", message, advice, {"drop_columns": {group: [column]}})
+
+
+def _corrupted(survey: Survey) -> Iterator[Finding]:
+    """What `dataset corrupt` wrote tells of itself."""
+    column = survey.columns.get(f"extra.{CORRUPTED}")
+    if column is None or column.shape:
+        return
+    rows = round(float(column.mean[0]) * column.rows)
+    told = " ".join(record.sentence() for record in corruptions_in(survey.facts))
+    message = f"{locate(survey)}: {_many(rows, 'step')} of {survey.steps:,} are marked as made wrong on purpose. {told}"
+    yield Finding("warning", "corrupted", message.rstrip(), "Learn from it to measure, not to use what was learned.")
+
+
+def _repeated(survey: Survey) -> Iterator[Finding]:
+    """A recorder that dropped frames; worlds that stand still, of few or whole-numbered states, do so naturally."""
+    share = survey.repeated_observations / max(1, survey.steps)
+    columns = survey.observations.values()
+    smooth = all(any(dtype.startswith("float") for dtype in column.dtypes) for column in columns)
+    if share < REPEATED or not smooth or survey.distinct_states < 0.5 * survey.steps:
+        return
+    message = (
+        f"{locate(survey)}: {share:.1%} of the steps lead to the very observation they started from "
+        f"({survey.repeated_observations:,} of {survey.steps:,}): frames that a recorder dropped, or a world that "
+        "stood still?"
+    )
+    yield Finding("warning", "repeated-observations", message)
 
 
 def _precision(survey: Survey) -> Iterator[Finding]:
@@ -383,6 +435,8 @@ RULES: tuple[Callable[[Survey], Iterator[Finding]], ...] = (
     _precision,
     _rewards,
     _time_feature,
+    _corrupted,
+    _repeated,
     _duplicates,
     _lengths,
     _constant,

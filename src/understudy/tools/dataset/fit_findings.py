@@ -97,8 +97,8 @@ def _superfluous(survey: Survey, world: World, dropped: Dropped) -> Finding:
     told = []
     for name, columns in dropped.items():
         width, timed = survey.observations[name].shape[0], survey.time_columns.get(name)
-        parts = ["the last one is" if timed == width - 1 else f"column {timed} is"] if timed in columns else []
-        parts = [f"{parts[0]} an appended time feature"] if parts else []
+        parts = ["the last one" if timed == width - 1 else f"column {timed}"] if timed in columns else []
+        parts = [f"{parts[0]} looks like an appended time feature"] if parts else []
         if former := [column for column in columns if column != timed]:
             parts.append(f"{len(former)} belong to earlier versions only")
         told.append(f"got {width} columns, expected {width - len(columns)} ({', '.join(parts)})")

@@ -3,15 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from understudy.core.spec import Box
 from understudy.core.wording import counted
-from understudy.envs.physics.agreement import MUCH, Errors, Physics
+from understudy.envs.physics.agreement import Errors, Physics
 from understudy.tools.dataset.action_tally import BoxActions
 from understudy.tools.dataset.findings import Finding, locate
-from understudy.tools.dataset.physics_sample import LOST, Replay, suspected_ends
+from understudy.tools.dataset.physics_replay import Replay
 from understudy.tools.dataset.reference_env import World
+from understudy.tools.dataset.row_findings import break_findings, reward_findings
 from understudy.tools.dataset.survey import Survey
 
 
@@ -19,8 +18,14 @@ def replay_findings(survey: Survey, world: World, replay: Replay) -> list[Findin
     physics = replay.physics
     found = [*_grade(survey, replay)]
     if physics.grade != "different":
-        found += [*_scale(survey, world, replay), *_rewards(survey, replay), *_breaks(survey, world, replay)]
-    return found
+        found += [*_scale(survey, world, replay), *reward_findings(survey, replay)]
+    silent = _repeating_elsewhere(replay) or (physics.grade == "different" and hardly_moves(physics))
+    return found if silent else [*found, *break_findings(survey, world, replay)]
+
+
+def _repeating_elsewhere(replay: Replay) -> list[str]:
+    """Versions of the environment that the data are of, if they are not of this one."""
+    return [env_id for env_id, grade in replay.others.items() if grade == "exact"]
 
 
 def settled_kinds(replay: Replay) -> set[str]:
@@ -42,13 +47,13 @@ def _quantiles(errors: Errors) -> str:
 
 def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
     physics, errors = replay.physics, replay.physics.best.observation
-    same = [env_id for env_id, grade in replay.others.items() if grade == "exact"]
+    same = _repeating_elsewhere(replay)
     reward = physics.best.reward
     rewards = (
         f"; rewards by {reward.median:.1g} (median)" if reward is not None and physics.rewards == "recorded" else ""
     )
     fix = f"It repeats exactly in {' and '.join(same)}: use --env {same[0]}" if same else ""
-    if physics.grade == "different" and _hardly_moves(physics):
+    if physics.grade == "different" and hardly_moves(physics):
         message = (
             f"{locate(survey)}: hardly moves, so {physics.env_id} can neither be told from it nor confirmed: replayed "
             f"steps are off by {_quantiles(errors)}, while most move {physics.step:.1g}."
@@ -62,7 +67,7 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
         )
         told = fix or "Is it the right environment? Were observations normalised or filtered when they were recorded?"
         yield Finding("error", "physics", message, told)
-    elif physics.grade == "close":
+    elif physics.grade == "close" or same:
         message = (
             f"{locate(survey)}: is close to {physics.env_id}, not equal: probably another simulator version. Replayed "
             f"steps are off by {_quantiles(errors)}, {errors.median / max(physics.step, 1e-12):.1%} of a step."
@@ -76,7 +81,7 @@ def _grade(survey: Survey, replay: Replay) -> Iterator[Finding]:
         yield Finding("note", "physics", message)
 
 
-def _hardly_moves(physics: Physics) -> bool:
+def hardly_moves(physics: Physics) -> bool:
     """Most steps stay within 0.2 % of the observations' size, and so do the errors: contacts decide, not the model."""
     return max(physics.step, physics.best.observation.median) < 200 * physics.tolerance
 
@@ -105,62 +110,6 @@ def _bounds(box: Box) -> str:
     if len(set(box.low)) == len(set(box.high)) == 1:
         return f"[{box.low[0]:g}, {box.high[0]:g}]"
     return f"up to {max(map(abs, (*box.low, *box.high))):g}, by dimension"
-
-
-def _rewards(survey: Survey, replay: Replay) -> Iterator[Finding]:
-    physics, reading = replay.physics, replay.physics.best
-    if reading.reward is None:
-        return
-    if physics.rewards == "late" and reading.late_reward is not None:
-        message = (
-            f"{locate(survey)}: rewards are late by one row: those of {physics.env_id} agree with the next row's to "
-            f"{reading.late_reward.median:.1g} (median), with the own row's to {reading.reward.median:.1g}."
-        )
-        yield Finding("error", "late-rewards", message, settings={"late_rewards": True})
-    elif _cut_after_rewarding(replay):
-        message = (
-            f"{locate(survey)}: rewards agree with {physics.env_id} except where actions lie at their bounds (off by "
-            f"{reading.reward.median:.1g}, median): actions were cut after they had been rewarded. The motion "
-            "is the same."
-        )
-        yield Finding("warning" if physics.rewards == "different" else "note", "rewards", message)
-    elif physics.rewards == "different":
-        message = (
-            f"{locate(survey)}: rewards are not those of {physics.env_id}: off by {_quantiles(reading.reward)}, though "
-            "the motion agrees. Returns do not compare with the environment's."
-        )
-        yield Finding(
-            "warning", "rewards", message, "Another version, or a reward of one's own? Learning takes what is recorded."
-        )
-
-
-def _cut_after_rewarding(replay: Replay) -> bool:
-    """Rewards are right where no action touches its bounds, and not elsewhere: the cost was that of larger actions."""
-    whole, inner = replay.physics.best.reward, replay.inner_rewards
-    return whole is not None and inner is not None and MUCH * max(inner.most, replay.physics.tolerance) < whole.most
-
-
-def _breaks(survey: Survey, world: World, replay: Replay) -> Iterator[Finding]:
-    """Those at the time limit of episodes that are too long are told as such."""
-    steps = replay.sample.numbers[np.asarray(replay.physics.breaks, np.int64)]
-    for lost in LOST:
-        steps = np.setdiff1d(steps, suspected_ends(survey, world.time_limit, lost))
-    if not len(steps):
-        return
-    last = np.cumsum(survey.lengths) - 1
-    episode = int(np.searchsorted(last, steps[0]))
-    row = int(steps[0] - (last[episode] - survey.lengths[episode] + 1))
-    ends = int(np.isin(steps, last).sum())
-    told = f" ({ends:,} at the end of an episode)" if ends else ""
-    message = (
-        f"{locate(survey)}: {counted(len(steps), 'replayed step')} of {replay.physics.replayed + len(steps):,} "
-        f"{'leads' if len(steps) == 1 else 'lead'} elsewhere than to the observation stored next{told}. The first: "
-        f"episode {survey.numbers[episode]}, row {row}."
-    )
-    fix = (
-        "Are boundaries right? Where final observations are lost, leave `next_observations` out: they count as unknown."
-    )
-    yield Finding("warning", "breaks", message, fix)
 
 
 def judged_excess(finding: Finding, physics: Physics) -> Finding:

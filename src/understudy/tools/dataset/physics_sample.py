@@ -1,7 +1,7 @@
 """Some steps of a recording to replay, in the precision they were recorded in, picked from one pass over all of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -11,11 +11,10 @@ from understudy.core.spec import Box, Discrete
 from understudy.data.assemble import outside_box
 from understudy.data.episode import Array
 from understudy.data.recording import Recording
-from understudy.envs.physics.agreement import Errors, Grade, Physics, Steps, compare_physics, sample_rows
-from understudy.envs.physics.stepping import Stepper, find_stepper, replayable
+from understudy.envs.physics.agreement import Steps, sample_rows
+from understudy.envs.physics.stepping import Stepper
 from understudy.tools.dataset.action_tally import BoxActions, chosen
 from understudy.tools.dataset.blocks import EpisodeBlock, Faults, blocks_of
-from understudy.tools.dataset.reference_env import quiet_versions
 from understudy.tools.dataset.survey import Survey
 
 GROUP = "state"
@@ -25,6 +24,8 @@ OUTSIDE = 50
 """So many steps with actions out of range are replayed, chosen or not: to see what the environment makes of them."""
 LOST = (0, 1)
 """Steps that recorders lose at a time limit: those that wait for the next observation lose one."""
+SPARE, FEW_MISSING = 10, 25
+"""So many times the sample is read where observations hide part of the state, if more than a few rows are missing."""
 OPEN_ENDS = 50
 """So many last steps of episodes that did not terminate are replayed besides the terminal ones."""
 
@@ -39,30 +40,29 @@ class Sample:
     """[N] counted through the whole recording."""
     reach: NDArray[np.float32]
     """The largest |component| of every action of the recording, not only of these."""
+    weights: NDArray[np.float64]
+    """[N] how many steps of the recording each stands for; 0: it was looked for."""
 
     def beyond(self, reach: float) -> int:
         """Of all steps of the recording: those with an action outside [-reach, reach]."""
         return int((self.reach > reach * (1 + 1e-5)).sum())
 
 
-@final
-@dataclass(frozen=True)
-class Replay:
-    """What the environment says of the sample."""
+def gather(
+    recording: Recording,
+    survey: Survey,
+    dropped: tuple[int, ...],
+    limit: int | None = None,
+    stepper: Stepper | None = None,
+) -> Sample | None:
+    """About SAMPLE steps without the dropped columns; None if there is no step at all. `limit`: the environment's.
 
-    physics: Physics
-    """Judged without the steps that do not follow at all; `breaks` names those."""
-    sample: Sample
-    inner_rewards: Errors | None
-    """Errors of rewards where no action touches its bounds; absent where rewards are right anyway."""
-    others: Mapping[str, Grade]
-    """Other versions of the environment, where this one does not repeat the data exactly."""
-
-
-def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...], limit: int | None = None) -> Sample | None:
-    """About SAMPLE steps without the dropped columns; None if there is no step at all. `limit`: the environment's."""
+    Where observations hide part of the state from the `stepper`, as many others take their place as there are.
+    """
     suspected = [suspected_ends(survey, limit, lost) for lost in LOST]
-    wanted = np.unique(np.concatenate([wanted_steps(survey), *suspected]))
+    base = wanted_steps(survey)
+    spare = np.setdiff1d(sample_rows(survey.steps, base[:0], SPARE * SAMPLE), base) if stepper is not None else base[:0]
+    wanted = np.unique(np.concatenate([base, spare, *suspected]))
     parts: list[dict[str, Array]] = []
     numbers, reaches = [], []
     seen, missing = 0, _missing(survey)
@@ -81,13 +81,38 @@ def gather(recording: Recording, survey: Survey, dropped: tuple[int, ...], limit
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     for name in ("observations", "next_observations"):
         columns[name] = np.delete(columns[name], list(dropped), axis=1)
-    for name in ("rewards", "following_rewards"):
+    for name in ("rewards", "following_rewards", "previous_rewards"):
         columns[name] = np.where(np.isfinite(columns[name]), columns[name], np.nan)
     if isinstance(survey.space, Discrete):
         columns["actions"] = chosen(columns["actions"], survey.space.count)[0]
     if survey.facts.get("rewards") == "absent":
-        del columns["rewards"], columns["following_rewards"]
-    return Sample(Steps(**columns), np.concatenate(numbers), np.concatenate(reaches))
+        del columns["rewards"], columns["following_rewards"], columns["previous_rewards"]
+    places = np.concatenate(numbers)
+    if stepper is not None and len(spare):
+        surplus = _surplus(stepper, columns, np.isin(places, spare))
+        columns, places = {name: values[~surplus] for name, values in columns.items()}, places[~surplus]
+    fair = np.isin(places, np.union1d(base, spare))
+    return Sample(Steps(**columns), places, np.concatenate(reaches), _weights(survey, places, fair))
+
+
+def _surplus(stepper: Stepper, columns: Mapping[str, Array], spare: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[N]: spare rows that are not needed, or of no use either."""
+    useful = stepper.holds_state(columns["observations"]) & np.isfinite(columns["next_observations"]).all(axis=1)
+    missing = SAMPLE - int((useful & ~spare).sum())
+    order = np.random.default_rng(1).permutation(np.flatnonzero(spare & useful))
+    kept = order[: max(0, missing)] if missing > FEW_MISSING else order[:0]
+    surplus = spare.copy()
+    surplus[kept] = False
+    return surplus
+
+
+def _weights(survey: Survey, places: NDArray[np.int64], fair: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Last steps and others are strata of their own, for the first are sampled more often."""
+    last = np.isin(places, np.cumsum(survey.lengths) - 1)
+    weights = np.zeros(len(places))
+    for flags, total in ((last, survey.episodes), (~last, survey.steps - survey.episodes)):
+        weights[flags & fair] = total / max(1, int((flags & fair).sum()))
+    return weights
 
 
 def wanted_steps(survey: Survey) -> NDArray[np.int64]:
@@ -123,12 +148,15 @@ def _rows(block: EpisodeBlock, rows: NDArray[np.int64]) -> dict[str, Array]:
     after[np.isin(rows, block.last_steps[~block.final_known])] = np.nan
     following = np.asarray(block.rewards[np.minimum(rows + 1, len(block.rewards) - 1)], np.float64)
     following[np.isin(rows, block.last_steps)] = np.nan
+    previous = np.asarray(block.rewards[np.maximum(rows - 1, 0)], np.float64)
+    previous[np.isin(rows, block.first_steps)] = np.nan
     return {
         "observations": np.asarray(values[slots], np.float64),
         "actions": block.actions[rows],
         "next_observations": after,
         "rewards": np.asarray(block.rewards[rows], np.float64),
         "following_rewards": following,
+        "previous_rewards": previous,
         "terminated": np.isin(rows, block.last_steps[block.terminated]),
     }
 
@@ -153,50 +181,3 @@ def _outside(block: EpisodeBlock, survey: Survey) -> NDArray[np.intp]:
     if not isinstance(space, Box) or block.actions.dtype.kind != "f":
         return np.empty(0, np.intp)
     return np.flatnonzero(outside_box(block.actions.reshape(len(block.actions), -1), space))
-
-
-def replay(stepper: Stepper, sample: Sample) -> Replay | None:
-    """The environment's verdict; None if no sampled observation holds a whole state."""
-    with quiet_versions():
-        physics = compare_physics(stepper, sample.steps)
-        if physics is None:
-            return None
-        physics = _without_breaks(stepper, sample.steps, physics)
-        inner = _inner_rewards(stepper, sample.steps) if _rewards_are_off(physics) else None
-        return Replay(physics, sample, inner, _others(sample.steps, physics) if physics.grade != "exact" else {})
-
-
-def _rewards_are_off(physics: Physics) -> bool:
-    reward = physics.best.reward
-    return physics.rewards != "late" and reward is not None and reward.most > physics.tolerance
-
-
-def _without_breaks(stepper: Stepper, steps: Steps, physics: Physics) -> Physics:
-    """Ends are sampled more often than others: where all of them are lost, the physics may still be exact."""
-    kept = np.setdiff1d(np.arange(len(steps.observations)), physics.breaks)
-    again = compare_physics(stepper, steps.take(kept)) if physics.breaks else None
-    if again is None:
-        return physics
-    return replace(
-        again, rows=physics.rows, cutting=physics.cutting, terminals=physics.terminals, breaks=physics.breaks
-    )
-
-
-def _inner_rewards(stepper: Stepper, steps: Steps) -> Errors | None:
-    space = stepper.action_space
-    if isinstance(space, Discrete):
-        return None
-    actions = steps.actions.reshape(len(steps.actions), -1)
-    inside = np.flatnonzero(((actions > space.low) & (actions < space.high)).all(axis=1))
-    inner = compare_physics(stepper, steps.take(inside)) if 0 < len(inside) < len(actions) else None
-    return inner.best.reward if inner is not None else None
-
-
-def _others(steps: Steps, physics: Physics) -> dict[str, Grade]:
-    grades: dict[str, Grade] = {}
-    for env_id in replayable(physics.env_id):
-        other = find_stepper(env_id) if env_id != physics.env_id else None
-        if other is not None and steps.observations.shape[1] >= other.columns:
-            judged = compare_physics(other, steps)
-            grades |= {env_id: judged.grade} if judged is not None else {}
-    return grades

@@ -26,6 +26,7 @@ from understudy.tools.dataset.action_tally import (
 )
 from understudy.tools.dataset.blocks import BLOCK_ROWS, EpisodeBlock, Fault, Faults, blocks_of
 from understudy.tools.dataset.column_tally import (
+    LARGEST,
     LEAST_ROWS,
     ColumnSurvey,
     ColumnTally,
@@ -104,6 +105,12 @@ class Survey:
     """Steps that repeat an earlier one exactly: observation, action, reward and next observation."""
     duplicate_episodes: int
     """Episodes that repeat an earlier one exactly."""
+    repeated_observations: int
+    """Steps after which everything observed is, to the bit, what it was before."""
+    broken: NDArray[np.bool_]
+    """[E] whether an episode holds what is not finite elsewhere than in its final observation."""
+    broken_finals: int
+    """Episodes whose final observation alone is not finite."""
     time_columns: Mapping[str, int]
     """Groups with a column that only counts steps, in every one of the first TIMED_EPISODES episodes."""
     sample: Mapping[str, Array]
@@ -149,6 +156,8 @@ class Survey:
             "distinct_states": self.distinct_states,
             "duplicate_steps": self.duplicate_steps,
             "duplicate_episodes": self.duplicate_episodes,
+            "repeated_observations": self.repeated_observations,
+            "broken_finals": self.broken_finals,
             "time_columns": dict(self.time_columns),
         }
 
@@ -176,7 +185,7 @@ class _Surveyor:
         self._states, self._transitions, self._runs = HashTally(), HashTally(), HashTally()
         self._timed: dict[str, list[Array]] = {}
         self._sample = RowSample()
-        self._zero_last = 0
+        self._zero_last = self._repeated = self._broken_finals = 0
 
     def add(self, block: EpisodeBlock) -> None:
         self._tally(block)
@@ -198,14 +207,34 @@ class _Surveyor:
         columns = {f"observation.{name}": values for name, values in block.observations.items()}
         columns |= {"action": block.actions, "reward": block.rewards}
         columns |= {f"extra.{name}": values for name, values in block.extra.items()}
+        damaged = []
         for name, values in columns.items():
             tally = self._columns.setdefault(name, ColumnTally(name, values.shape[1:]))
-            before = tally.rows
+            before, broken = tally.rows, tally.non_finite
             tally.add(values, block.dtypes[name])
+            if tally.non_finite > broken:
+                damaged.append(name)
             if tally.first is not None and name not in self._first:
                 row, column = tally.first[0] - before, tally.first[1]
                 place = block.place_of_slot if name.startswith("observation.") else block.place_of_step
                 self._first[name] = Place(*place(row), column)
+        self._add_broken(block, {name: columns[name] for name in damaged if not name.startswith("extra.")})
+
+    def _add_broken(self, block: EpisodeBlock, damaged: Mapping[str, Array]) -> None:
+        """Which episodes are not finite, and which only at their very end."""
+        broken, finals = np.zeros(len(block.lengths), bool), np.zeros(len(block.lengths), bool)
+        for name, values in damaged.items():
+            whole = np.abs(values.reshape(len(values), -1).astype(np.float64)) <= LARGEST
+            bad = np.asarray((~whole).any(axis=1))
+            if name.startswith("observation."):
+                last = (block.first_slots + block.lengths)[block.final_known]
+                finals[block.final_known] |= bad[last]
+                bad[last] = False
+                broken |= np.logical_or.reduceat(bad, block.first_slots)
+            else:
+                broken |= np.logical_or.reduceat(bad, block.first_steps)
+        self._broken_finals += int((finals & ~broken).sum())
+        self._episodes.setdefault("broken", []).append(broken)
 
     def _add_actions(self, block: EpisodeBlock) -> None:
         if self._actions is None and fits_space(self._space, block.actions.shape[1:]):
@@ -225,6 +254,7 @@ class _Surveyor:
         states = slots[block.step_slots]
         after = slots[np.minimum(block.step_slots + 1, len(slots) - 1)]
         after[block.last_steps[~block.final_known]] = 0
+        self._repeated += int((states == after).sum())
         deeds = combine(hash_rows(block.actions), hash_rows(block.rewards))
         transitions = combine(combine(states, after), deeds)
         self._states.add(states)
@@ -272,6 +302,9 @@ class _Surveyor:
             self._states.distinct(),
             len(self._transitions) - self._transitions.distinct(),
             len(self._runs) - self._runs.distinct(),
+            self._repeated,
+            episodes.get("broken", np.zeros(0, bool)),
+            self._broken_finals,
             {name: column for name, column in timed.items() if column is not None},
             sample,
         )

@@ -1,21 +1,52 @@
-"""Actions for observations that come from outside: checked, batched, in environment units."""
+"""A policy in somebody's hands: actions for observations that come from outside, and what it shows of itself."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.batch import Obs
 from understudy.core.errors import DataError
+from understudy.core.protocols import Carry
 from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK
-from understudy.envs.gym import as_actions
-from understudy.nn.deployed import Deployed
+from understudy.core.spec import ACTION_MASK, Spec, as_actions
+from understudy.nn.mlp import MLP
+from understudy.nn.segments import Input
+
+
+class Acting(Protocol):
+    """As much of a policy as is needed here."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def inputs(self) -> tuple[Input, ...]: ...
+
+    def initial(self, count: int) -> Carry: ...
+
+    def act(
+        self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None
+    ) -> tuple[torch.Tensor, Carry]: ...
+
+    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]: ...
+
+    def modules(self) -> Iterator[torch.nn.Module]: ...
+
+
+def show_policy(policy: Acting, name: str, shape: str) -> str:
+    """One line instead of a tree of modules: what it sees, what it does, what it is made of."""
+    seen = ", ".join(f"{entry.name} {list(entry.shape)}" for entry in policy.inputs)
+    filled = sum(module.layout.padding for module in policy.modules() if isinstance(module, MLP))
+    size = sum(values.numel() for values in policy.parameters()) - filled
+    masked = ", masked" if policy.spec.masked else ""
+    return f"{name}({seen} → {policy.spec.action!r}{masked}; {shape}, {size:,} parameters)"
 
 
 def predict(
-    policy: Deployed, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
+    policy: Acting, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
 ) -> NDArray[Any]:
     """Actions [B, A] for a batch of observations, [A] for a single one.
 
@@ -48,13 +79,13 @@ def predict(
         raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
     count = len(next(iter(batch.values())))
     action, _ = policy.act(batch, policy.initial(count), greedy=greedy, rng=stream(seed, "predict"))
-    actions = as_actions(action.numpy(), policy.spec.action)
+    actions = as_actions(action.cpu().numpy(), policy.spec.action)
     if not np.isfinite(actions).all():
         raise DataError("policy", "its actions for these observations are not finite", do="Its weights are too large.")
     return actions[0] if single else actions
 
 
-def _seen(policy: Deployed) -> list[str]:
+def _seen(policy: Acting) -> list[str]:
     """Groups the policy looks at; others may be left out."""
     return list(dict.fromkeys(entry.group for entry in policy.inputs))
 
@@ -74,6 +105,6 @@ def _numeric(values: ArrayLike, dtype: str, where: str) -> NDArray[Any]:
             where, f"does not fit {dtype}", got=f"values from {given.min()} to {given.max()}", expected="0 to 255"
         )
     if not np.isfinite(array).all():
-        place = np.argwhere(~np.isfinite(array))[0].tolist()
+        place = list(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise DataError(where, f"not finite at {place}", got=given[tuple(place)], expected=f"a finite {dtype}")
     return array

@@ -1,0 +1,78 @@
+"""`understudy explain` knows every key of every config, by its full name, its last word, or inside a group."""
+
+from functools import cache
+
+from command_line import complaint, understudy
+
+from shipped import command_words
+from understudy.cli.explain import all_settings, find_settings, shown
+from understudy.run.config import load_config
+from understudy.run.packaged import config_names
+
+
+def keys(data: object, prefix: str = "") -> set[str]:
+    """Every dotted key of plain data."""
+    if not isinstance(data, dict):
+        return {prefix}
+    return {key for name, value in data.items() for key in keys(value, f"{prefix}.{name}" if prefix else name)}
+
+
+def test_every_key_of_every_config_is_known_and_has_a_meaning() -> None:
+    settings = list(all_settings())
+    mute = {setting.key for setting in settings if not setting.meaning}
+    assert {key.rpartition(".")[2] for key in mute} <= {"name", "kind"}, sorted(mute)
+
+    @cache
+    def known(key: str) -> bool:
+        return bool(find_settings(key, settings))
+
+    for name in config_names():
+        told = load_config(name, command_words(name)).model_dump(mode="json")
+        stages = list(told.pop("stages"))
+        for key in keys(told) | {key for stage in stages for key in keys({**stage, "stages": []})}:
+            assert known(key), (name, key)
+
+
+def test_a_key_is_told_with_its_default_and_who_has_it() -> None:
+    told = understudy("explain", "algo.expectile").out
+    assert "algo.expectile=0.7  (ciql, iql)" in told
+    assert "τ: 0.5 values the data's average action, toward 1 its best." in told
+    assert told == understudy("explain", "expectile").out
+    assert "  algo.actor.memory.units=256  (every algorithm)" in understudy("explain", "algo.actor.memory").out
+
+
+def test_names_of_ones_own_are_passed_over() -> None:
+    told = understudy("explain", "algo.actor.encoders.camera.pooling").out
+    assert "algo.actor.encoders.<name>.pooling=none  (kind=conv, every algorithm)" in told
+    assert "One of: none, max, average." in told
+    assert "  policies.<name>.checkpoint=last\n" in understudy("explain", "policies.teacher").out
+
+
+def test_groups() -> None:
+    run = understudy("explain", "run").out
+    assert "  updates=1_000_000\n" in run
+    assert "algo.actor" not in run
+    assert "  data.recipe.behaviours.<number>.skill=1  (policy=scripted)\n" in understudy("explain", "data").out
+    assert "  source.num_envs=" in understudy("explain", "source").out
+    assert "  env.id\n" in understudy("explain", "env").out
+    assert "iql: Implicit Q-learning" in understudy("explain", "algo").out
+    assert "understudy explain algo.beta" in understudy("explain").out
+
+
+def test_suggestions_only_where_a_name_is_near() -> None:
+    assert complaint("explain", "algo.expectil", code=2).endswith("Did you mean 'algo.expectile'?\n")
+    far = complaint("explain", "zzzzzz", code=2)
+    assert "Did you mean" not in far
+    assert len(far) < 200
+
+
+def test_values_are_shown_as_a_config_writes_them() -> None:
+    values = {
+        None: "null",
+        True: "true",
+        1.4142135623730951: "1.41421",
+        (1, 2.5): "[1, 2.5]",
+        20000: "20_000",
+        "a": "a",
+    }
+    assert {value: shown(value) for value in values} == values
