@@ -69,7 +69,7 @@ class Settings(BaseModel):
             return data
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
         whole = {name for name, field in cls.model_fields.items() if field.annotation is int}
-        data = {name: _whole(value) if name in whole else value for name, value in data.items()}
+        data = {name: whole_number(value) if name in whole else value for name, value in data.items()}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @model_validator(mode="after")
@@ -99,7 +99,7 @@ class _Truth:
         return repr(self._value)
 
 
-def _whole(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """`1e5` is a whole number, too, as people write them."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}(\.\d{0,18})?[eE]\+?\d{1,2}", value):
         number = Decimal(value)
