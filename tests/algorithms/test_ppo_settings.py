@@ -161,3 +161,13 @@ def test_normalised_rewards_have_no_unit(rollouts: list[Rollout]) -> None:
 
 def _paid(rollout: Rollout, unit: float) -> Rollout:
     return replace(rollout, reward=unit * rollout.reward)
+
+
+def test_a_target_that_nothing_aims_at_is_an_error() -> None:
+    for schedule in ("constant", "linear"):
+        with pytest.raises(
+            ConfigError, match=rf"target_kl=0\.02 is what .* the schedule is {schedule}: .*early_stop_kl"
+        ):
+            ppo.Config.parse({"schedule": schedule, "target_kl": 0.02}, "algo")
+        ppo.Config.parse({"schedule": schedule, "target_kl": 0.01}, "algo")  # as a run's own file says it
+    assert ppo.Config.parse({"target_kl": 0.02}).target_kl == 0.02

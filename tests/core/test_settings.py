@@ -1,5 +1,7 @@
 """Settings are closed, and every mistake is told at its place."""
 
+from typing import Annotated, Literal
+
 import pytest
 from pydantic import Field, ValidationError
 
@@ -27,6 +29,62 @@ class Algo(Settings):
     """Inside."""
     critics: tuple[Network, ...] = ()
     """Several inside."""
+
+
+class Round(Settings):
+    kind: Literal["round"] = "round"
+    """One."""
+    radius: float = 1.0
+    """Of it."""
+
+
+class Square(Settings):
+    kind: Literal["square"] = "square"
+    """Another."""
+    width: float = 1.0
+    """Of it."""
+    corners: tuple[Network, ...] = Field((Network(),), min_length=1)
+    """Inside of it."""
+
+
+class Drawing(Settings):
+    shapes: dict[str, Annotated[Round | Square, Field(discriminator="kind")]] = Field(default_factory=dict)
+    """By name."""
+    pen: Literal["red", "blue"] | Literal["none"] = "none"
+    """One of two lists of words."""
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (
+            {"shapes": {"head": {"kind": "round", "radus": 2}}},
+            "drawing.shapes.head.radus: no such setting. Did you mean 'radius'?",
+        ),
+        (
+            {"shapes": {"round": {"kind": "square", "widht": 2}}},
+            "drawing.shapes.round.widht: no such setting. Did you mean 'width'?",
+        ),
+        (
+            {"shapes": {"head": {"kind": "square", "corners": [{"hiden": [1]}]}}},
+            "drawing.shapes.head.corners.0.hiden: no such setting. Did you mean 'hidden'?",
+        ),
+        (
+            {"shapes": {"head": {"kind": "oval"}}},
+            "drawing.shapes.head.kind: no such kind: got 'oval', expected round, square.",
+        ),
+        ({"shapes": {"head": {"radius": 1}}}, "drawing.shapes.head.kind: is required."),
+        (
+            {"shapes": {"head": {"kind": "round", "radius": "big"}}},
+            "drawing.shapes.head.radius: wrong value: got 'big', expected number, unable to parse string as a number.",
+        ),
+        ({"pen": "green"}, "drawing.pen: wrong value: got 'green', expected 'red', 'blue', 'none'."),
+    ],
+)
+def test_a_mistake_inside_one_of_several_kinds_is_told_where_it_was_written(data: object, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Drawing.parse(data, "drawing")
+    assert str(caught.value) == told
 
 
 def complaint(data: object, where: str = "algo") -> str:

@@ -94,9 +94,9 @@ def test_shared_encoders_are_one_and_count_their_statistics_once() -> None:
 
 
 def test_encoders_of_another_shape_are_not_shared() -> None:
-    policy = actor()
-    network = critic(policy, share_encoder=True, encoders={"scan": {"kind": "mlp", "size": 7}})
-    assert not {id(p) for p in policy.parameters()} & {id(p) for p in network.parameters()}
+    """Where there is no other, sharing was asked for in vain, and that is told."""
+    with pytest.raises(ConfigError, match=r"^critic\.share_encoder: there is nothing to share: .*Give both the same"):
+        critic(actor(), share_encoder=True, encoders={"scan": {"kind": "mlp", "size": 7}})
 
 
 def test_everything_below_the_trunk_may_be_shared_and_looked_at_once() -> None:

@@ -53,6 +53,10 @@ def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> No
 def test_returns_of_rollouts_are_those_of_whole_episodes(tmp_path: Path) -> None:
     run = train(tmp_path / "run", log_every=1)
     told = [line for line in run.metrics() if line["rollout/episodes"]]
+    assert "rollout/return_last_100" not in run.metrics()[0], "none has ended yet"
+    returns = [line["rollout/return_mean"] for line in told]
+    assert run.metrics()[-1]["rollout/return_last_100"] == pytest.approx(sum(returns) / len(returns))
+    assert run.metrics()[-1]["rollout/length_last_100"] == 10
     assert sum(line["rollout/episodes"] for line in run.metrics()) == 3 * (12 * 7 // 10)
     assert all(line["rollout/length_mean"] == 10 and line["rollout/return_mean"] < 0 for line in told)
 
@@ -100,7 +104,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"data": {"path": "x.npz"}}, r"data: ppo learns from source.kind=rollout, which reads no dataset"),
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
         ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
-        ({"env": {"id": SHORT, "simulator": "custom"}}, r"no world was given"),
+        ({"env": {"id": SHORT, "simulator": "custom"}}, r"is an environment of somebody's own"),
         ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"settings are EnvPool's"),
     ],
 )
@@ -239,7 +243,7 @@ def test_a_world_of_ones_own_trains_and_resumes(tmp_path: Path) -> None:
     run = us.train(config, make_envs=own_world)
     assert run.evaluations()[-1]["eval/length_mean"] == 10
     assert run.metrics()[-1]["env_steps"] < 12 * 7 * 3, "steps that only begin an episode are none"
-    with pytest.raises(ConfigError, match="no world was given"):
+    with pytest.raises(ConfigError, match="is an environment of somebody's own"):
         us.resume(run.path, updates=14)
     us.resume(run.path, updates=14, make_envs=own_world)
     assert us.Run(run.path).result["updates"] == 14

@@ -191,6 +191,12 @@ def test_a_log_of_fixed_size_keeps_the_newest() -> None:
     assert len(returns) == room
     assert returns[-2:].tolist() == [room - 1, -2.0]
     assert lengths[-2:].tolist() == [1, 2]
+    recent = log.recent()
+    assert [part.tolist() for part in recent] == [returns[-100:].tolist(), lengths[-100:].tolist()], "asked or not"
+    few = EpisodeLog.empty(1)
+    assert len(few.recent()[0]) == 0
+    few.add(torch.tensor([[2.0], [3.0], [4.0]]), torch.ones(3, 1).bool(), torch.tensor([[True], [False], [True]]))
+    assert [part.tolist() for part in few.recent()] == [[2.0, 7.0], [1, 2]]
 
 
 def test_a_seed_decides_everything() -> None:

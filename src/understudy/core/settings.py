@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -19,11 +19,12 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from understudy.core.errors import ConfigError, did_you_mean, shown
 
+TAGS = ("kind", "name", "policy")
+"""Fields whose word says which of several settings classes is meant."""
 LARGEST_NUMBER = 2**63 - 1
 """Whole numbers beyond it are none for torch and NumPy."""
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -141,19 +142,32 @@ class _ToldError(ConfigError):
 
 def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[str]:
     details = error.errors()
-    wrong = {detail["loc"][:-1] for detail in details}
+    choices: dict[str, list[str]] = {}
     for detail in details:
-        if detail["type"] == "too_short" and detail["loc"] in wrong:  # without what was wrong in it
-            continue
-        path = [str(part) for part in detail["loc"]]
-        yield _sentence(detail, path, model, where)
+        loc = detail["loc"]
+        if detail["type"] == "too_short" and any(one["loc"][: len(loc)] == loc != one["loc"] for one in details):
+            continue  # without what was wrong in it
+        path, owner = _place(model, [str(part) for part in loc])
+        if path and path[-1].startswith("literal["):  # one of several lists of words
+            path = path[:-1]
+            choices.setdefault(".".join(path), []).append(str(detail["ctx"]["expected"]))
+            detail["ctx"]["expected"] = ", ".join(choices[".".join(path)]).replace(" or ", ", ")
+            detail["msg"] = detail["ctx"]["expected"]
+            if len(choices[".".join(path)]) < sum(_is_choice(one, loc) for one in details):
+                continue
+        yield _sentence(detail, path, owner, where)
 
 
-def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], where: str) -> str:
+def _is_choice(detail: ErrorDetails, loc: tuple[int | str, ...]) -> bool:
+    """Another list of words for the same place."""
+    return detail["loc"][:-1] == loc[:-1] and str(detail["loc"][-1]).startswith("literal[")
+
+
+def _sentence(detail: ErrorDetails, path: list[str], owner: type[BaseModel] | None, where: str) -> str:
+    """`owner` is the settings class that the last part of the path is, or should be, a field of."""
     place = ".".join(part for part in [where, *path] if part) or "config"
-    kind = detail["type"]
+    kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        owner = _owner(model, path[:-1])
         known = owner.model_fields if owner is not None else {}
         whose = f" of {known['name'].default}" if "name" in known and not known["name"].is_required() else ""
         former = owner.FORMER.get(path[-1]) if owner is not None and issubclass(owner, Settings) else None
@@ -161,8 +175,12 @@ def _sentence(detail: ErrorDetails, path: list[str], model: type[BaseModel], whe
         return str(ConfigError(place, f"no such setting{whose}", do=do))
     if kind == "missing":
         return str(ConfigError(place, "is required"))
-    if kind == "union_tag_invalid":
-        return str(ConfigError(place, detail["msg"]))
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        word = str(context["discriminator"]).strip("'")
+        kinds = str(context.get("expected_tags", "")).replace("'", "")
+        if kind == "union_tag_not_found":
+            return str(ConfigError(f"{place}.{word}", "is required", expected=kinds or None))
+        return str(ConfigError(f"{place}.{word}", f"no such {word}", got=f"'{context['tag']}'", expected=kinds))
     message = detail["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return str(ConfigError(place, message))
@@ -179,18 +197,64 @@ def _written(given: object) -> str:
         return shown(given)
 
 
-def _owner(model: type[BaseModel], path: list[str]) -> type[BaseModel] | None:
-    """The settings class at a path, as far as it can be followed by field names."""
+def _place(model: type[BaseModel], loc: list[str]) -> tuple[list[str], type[BaseModel] | None]:
+    """A mistake's path as one writes it, and the settings class at its end.
+
+    Where one of several kinds of settings may stand, pydantic puts the chosen kind into the path; nobody else does.
+    """
+    path: list[str] = []
     owner: type[BaseModel] | None = model
-    for part in path:
-        if owner is None:
-            return None
-        field: FieldInfo | None = owner.model_fields.get(part)
-        if field is not None:
-            owner = _model_in(field.annotation)
-        elif not part.isdigit():
-            return None
-    return owner
+    inside: Any = model
+    for number, part in enumerate(loc):
+        chosen = _chosen(inside, part)
+        if chosen is not None:
+            owner = inside = chosen
+            continue
+        path.append(part)
+        if number == len(loc) - 1:
+            break
+        inside = _below(inside, part)
+        owner = _model_in(inside)
+    return path, owner
+
+
+def _chosen(annotation: Any, part: str) -> type[BaseModel] | None:
+    """The settings class that `part` chooses among several: by the word it goes by, or by its own name."""
+    found = _models_in(annotation)
+    if len(found) < 2:
+        return None
+    return next((one for one in found if part in _words(one)), None)
+
+
+def _words(model: type[BaseModel]) -> list[str]:
+    kinds = [get_args(field.annotation) for name, field in model.model_fields.items() if name in TAGS]
+    return [model.__name__, *(str(word) for words in kinds for word in words)]
+
+
+def _below(annotation: Any, part: str) -> Any:
+    """What stands under one part of a path: a field's type, or that of a member of a tuple or a dictionary."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(part)
+        return None if field is None else field.annotation
+    for origin in _containers_in(annotation):
+        return get_args(origin)[-2 if get_args(origin)[-1] is ... else -1]
+    model = _model_in(annotation)
+    return None if model is None else _below(model, part)
+
+
+def _containers_in(annotation: Any) -> list[Any]:
+    if get_origin(annotation) in (dict, tuple, list):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _containers_in(part)]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The settings classes that may stand in this very place."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (dict, tuple, list):
+        return []
+    return [found for part in get_args(annotation) for found in _models_in(part)]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

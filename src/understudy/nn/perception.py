@@ -202,6 +202,16 @@ def share_perception(
     return perception
 
 
+def check_borrows(perception: Perception, where: str) -> None:
+    """Whoever asked that encoders be shared has some to share; `where` is the critic's place."""
+    if not perception.borrowed:
+        raise ConfigError(
+            f"{where}.share_encoder",
+            "there is nothing to share: actor and critic have no encoder of the same input and settings",
+            do="Give both the same `encoders` (and `normalizer`), or leave it out.",
+        )
+
+
 class Seen:
     """What networks make of one batch's observations. Those that share a perception which has nothing to learn share
     what it gave; the others look for themselves, whenever they are asked, with gradient."""

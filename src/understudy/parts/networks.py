@@ -16,7 +16,7 @@ from understudy.core.protocols import MAIN, BuildContext, Moments
 from understudy.core.rng import stream
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, Critic, CriticSettings, QEnsemble, make_critic
-from understudy.nn.perception import Perception, RoleSettings, share_perception, trained_parameters
+from understudy.nn.perception import Perception, RoleSettings, check_borrows, share_perception, trained_parameters
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam, OptimizerSettings
 
@@ -47,6 +47,8 @@ class NetworkBuilder:
         settings, rng, where = self._resolved(settings, name), self._rng(name), f"algo.{name}"
         lent = critic.perception if critic is not None and critic.settings.share_encoder else None
         perception = self._perception(settings, rng, where, lent)
+        if lent is not None:
+            check_borrows(perception, "algo.critic")
         return Actor(self.context.spec, settings, rng, where=where, perception=perception).to(self.context.device)
 
     def critic(

@@ -26,17 +26,19 @@ from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.given_env import GivenEnvs
 from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.strangers import build_source, strangers_of
 from understudy.run.validation import Validation, judges
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
-from understudy.sources import SourceInputs, find_source
+from understudy.sources import SourceInputs
 from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
@@ -51,7 +53,7 @@ def build_learner(
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
-    device, seen = check_config(config)
+    device, seen = check_config(config, make_envs)
     keep_freed_memory()
     data = _load(config, seen, device, reporter, ready or {})
     torch.set_num_threads(config.threads)
@@ -124,10 +126,6 @@ def _joined(
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
     is_shared = config.env is not None and config.env.shared
-    if is_shared and config.eval_every and config.eval_episodes > count:
-        raise ConfigError(
-            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
-        )
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -141,13 +139,13 @@ def _joined(
         recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
         policies=policies,
     )
-    source = find_source(config.source_kind).build(config.source, inputs)
+    source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
-    learner = Learner(algorithm, source, learn, probes, data, shared)
+    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)
     _check_judged(config, learner, reporter)
@@ -204,7 +202,7 @@ def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) 
         )
 
 
-def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
+def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[torch.device, Spec | None]:
     """What can be checked without touching data: device, environment, reference score, packages, data's place.
 
     The spec of its environment comes back; None where there is none, and of a simulator of one's own, of which there
@@ -216,19 +214,19 @@ def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
         import_wandb()
     if config.eval_video:
         check_filmable(config)
-    spec = _checked_spec(config)
+    spec = _checked_spec(config, make_envs)
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device), spec
 
 
-def _checked_spec(config: RunConfig) -> Spec | None:
+def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
     if config.env is None:
         for data in config.data_by_role.values():
             _check_origin(data)
         return None
     if config.env.simulator == "custom":
-        return None
+        return _given_spec(config, make_envs)
     spec = spec_of(config.env)
     check_actions(spec, f"environment '{config.env.id}'", config)
     for request in config.source_needs.envs:
@@ -240,6 +238,17 @@ def _checked_spec(config: RunConfig) -> Spec | None:
         _check_origin(data)
         if data.recipe is not None and not data.mends():
             _check_recipe(data.recipe, spec, config)
+    return spec
+
+
+def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
+    """Of environments that were handed over, where data must fit them; a simulator is asked when it is made."""
+    if not isinstance(make_envs, GivenEnvs) or not config.data_by_role:
+        return None
+    spec = make_envs.spec.with_segments(config.world.segments)
+    check_actions(spec, f"environment '{config.world.id}'", config)
+    for data in config.data_by_role.values():
+        _check_origin(data)
     return spec
 
 
@@ -269,10 +278,12 @@ def _check_memory(request: EnvRequest, spec: Spec) -> None:
 
 def pick_device(name: str) -> torch.device:
     """The device that was asked for, or an error; never another one."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available[name]:
-        raise ConfigError("device", f"'{name}' is not available on this machine", do="Use device=cpu.")
-    return torch.device(name)
+    device = torch.device(name)
+    count = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}[device.type]
+    if count <= (device.index or 0):
+        others = f" (it has cuda:0 to cuda:{count - 1})" if count else ""
+        raise ConfigError("device", f"'{name}' is not available on this machine{others}", do="Use device=cpu.")
+    return device
 
 
 def settled_data(config: RunConfig) -> RunConfig:

@@ -171,8 +171,8 @@ class RunConfig(Settings):
     """Updates between checkpoints."""
     keep_checkpoints: int = Field(5, ge=2)
     """Newest checkpoints kept."""
-    device: Literal["cpu", "cuda", "mps"] = "cpu"
-    """Where tensors live. Tested, and exact on resume, on cpu; cuda and mps are untested."""
+    device: str = "cpu"
+    """Where tensors live: cpu, cuda, cuda:1 or mps. Tested, and exact on resume, on cpu; the others are untested."""
     threads: int = Field(1, ge=1, le=MOST_THREADS)
     """Threads inside one operation. Part of the run's identity: another number may change last bits."""
     compile: Decision = "auto"
@@ -226,6 +226,13 @@ class RunConfig(Settings):
         if any(ord(character) < 32 for character in out):
             raise ValueError("control characters in a directory name")
         return out
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"cpu|mps|cuda(:\d{1,3})?", device):
+            raise ValueError(f"no such device: got '{device}', expected cpu, cuda, cuda:0 (or another number) or mps")
+        return device
 
     @field_validator("wandb")
     @classmethod

@@ -9,6 +9,7 @@ from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.deployed import Deployed
+from understudy.run.strangers import Strangers, working
 
 
 class Probe(Protocol):
@@ -40,6 +41,8 @@ class Learner:
     """The run's datasets by role."""
     shared: Static[tuple[VectorEnv, ...]] = ()
     """The environments of the source, where evaluations must be played in them, too."""
+    strangers: tuple[Strangers, ...] = ()
+    """Other packages that take part; none where everything is ours."""
 
     @property
     def policy(self) -> Deployed:
@@ -55,11 +58,18 @@ class Learner:
 
     def update(self, between: Callable[[], None] = _nothing_between) -> Metrics:
         """The whole of training; `between` is called while the source has nothing to learn from yet."""
-        while (data := self.source.next(self.algorithm.policy)) is None:
+        while (data := self._next()) is None:
             between()
-        update = self.learn(data)
-        self.source.feedback(update.feedback)
+        with working(self.strangers):
+            update = self.learn(data)
+            for stranger in self.strangers:
+                stranger.check_update(update)
+            self.source.feedback(update.feedback)
         return update.metrics
+
+    def _next(self) -> Any:
+        with working(self.strangers):
+            return self.source.next(self.algorithm.policy)
 
     def env_steps(self) -> int:
         """Steps that environments have made for it; 0 where none do."""

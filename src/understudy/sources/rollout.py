@@ -178,11 +178,15 @@ class RolloutSource:
         return {"env_steps": self.env_steps}
 
     def metrics(self) -> Metrics:
-        """Episodes that ended since this was last asked, and the mean of every reward term over the last rollout."""
+        """Episodes that ended since this was last asked, those of the last hundred, and the mean of every reward term
+        over the last rollout."""
         returns, lengths = self.finished()
         told = {"rollout/episodes": torch.tensor(len(returns))}
         if len(returns):
             told |= {"rollout/return_mean": returns.mean(), "rollout/length_mean": lengths.double().mean()}
+        returns, lengths = self.log.recent()
+        if len(returns):
+            told |= {"rollout/return_last_100": returns.mean(), "rollout/length_last_100": lengths.double().mean()}
         means = {f"terms/{name}": values.nanmean() for name, values in self.terms.items()}
         return told | {name: mean for name, mean in means.items() if bool(mean.isfinite())}
 

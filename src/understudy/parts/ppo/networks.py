@@ -12,7 +12,7 @@ from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import CriticSettings
 from understudy.nn.distributions import OnPolicyDistributionSettings
 from understudy.nn.normalization import OnPolicyNormalizerSettings
-from understudy.nn.perception import Perception
+from understudy.nn.perception import Perception, check_borrows
 from understudy.nn.value_network import ValueNetwork, check_alike
 
 
@@ -68,4 +68,6 @@ def make_value(
         check_alike(settings, actor, where)
         return ValueNetwork(spec, settings, rng, perception=actor, shares=True, where=where)
     own = Perception(spec, settings, rng, where, actor if settings.share_encoder else None)
+    if settings.share_encoder:
+        check_borrows(own, where)
     return ValueNetwork(spec, settings, rng, perception=own, where=where)

@@ -71,6 +71,11 @@ class PPOSettings(Settings):
     def _reachable(self) -> Self:
         if self.schedule == "adaptive" and not SMALLEST_RATE <= self.learning_rate <= LARGEST_RATE:
             raise ValueError(f"an adaptive learning_rate stays within {SMALLEST_RATE:g} and {LARGEST_RATE:g}")
+        if self.schedule != "adaptive" and self.target_kl != type(self).model_fields["target_kl"].default:
+            raise ValueError(
+                f"target_kl={self.target_kl:g} is what schedule=adaptive aims at, and the schedule is {self.schedule}: "
+                "to end an update that went too far, as target_kl does in Stable-Baselines3, say early_stop_kl"
+            )
         return self
 
     def learning_rates(self) -> dict[str, float]:

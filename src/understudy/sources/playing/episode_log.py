@@ -6,7 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
-ROOM = 1024
+ROOM, RECENT = 1024, 100
+"""Episodes that are kept, and those of a running mean."""
 
 
 @final
@@ -55,6 +56,11 @@ class EpisodeLog:
         first = max(self.asked, self.total - len(self.returns))
         places = torch.arange(first, self.total) % len(self.returns)
         self.asked = self.total
+        return self.returns[places], self.lengths[places]
+
+    def recent(self) -> tuple[Tensor, Tensor]:
+        """Returns and lengths of the last hundred episodes, or of as many as there were."""
+        places = torch.arange(max(0, self.total - RECENT), self.total) % len(self.returns)
         return self.returns[places], self.lengths[places]
 
     def forget_unfinished(self) -> None:
