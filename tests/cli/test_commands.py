@@ -23,7 +23,7 @@ from understudy.algorithms import algorithm_names
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites_of
 
-COMMANDS = ("train", "resume", "evaluate", "predict", "collect", "list", "explain", "check")
+COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
     "ppo/go1-joystick": ("envpool", "envpool"),
@@ -41,7 +41,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     spoken = understudy("train", config_file(folder / "small.yaml", folder / "run"), "save_every=10")
     assert spoken.code == 0, spoken.err
-    assert spoken.out.startswith("finished: mean return ")
+    data = json.loads((folder / "run" / "meta.json").read_text())["dataset"]["return_mean"]
+    mean = json.loads((folder / "run" / "result.json").read_text())["eval/return_mean"]
+    assert spoken.out.startswith(f"finished: mean return {data:.2f} (data) → {mean:.2f} over 2 episodes\n")
     assert f"run: {folder / 'run'}" in spoken.out
     return folder / "run"
 
