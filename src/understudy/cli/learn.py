@@ -106,7 +106,12 @@ def evaluate(
 
 def predict(
     run: RunPath,
-    obs: Annotated[Path, typer.Option("--obs", help="A .npy file: one observation, or one per row.")],
+    obs: Annotated[
+        Path,
+        typer.Option(
+            "--obs", help="A .npy file: one observation, or one per row; or an .npz: groups, and action_mask."
+        ),
+    ],
     out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
@@ -119,10 +124,10 @@ def predict(
     import numpy as np
 
     from understudy.core.files import write_bytes
-    from understudy.data.stores.npy import read_array
+    from understudy.data.formats.npz import read_observations
     from understudy.run.run import Run
 
-    actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    actions = Run(run).predict(read_observations(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
         print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
         return
