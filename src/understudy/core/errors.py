@@ -5,8 +5,9 @@ from collections.abc import Iterable
 LONGEST = 2000
 """Characters of a part of a sentence: what a stranger's file says of itself may have millions."""
 LONGEST_VALUE = 300
-NEAR = 0.75
-"""How alike a name must be to be suggested, 1 for the same: a slip of the hand is, another word for it is not."""
+NEAR, NEAR_SHORT, SHORT = 0.75, 0.65, 4
+"""How alike a name must be to be suggested, 1 for the same, and one of so few letters: a slip of the hand is, another
+word for it is not."""
 
 
 class UnderstudyError(Exception):
@@ -80,7 +81,7 @@ def near(name: str, known: Iterable[str]) -> str:
     """The known name that is closest, if one is close; otherwise nothing."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR)), "")
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR if len(name) > SHORT else NEAR_SHORT)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
