@@ -20,6 +20,8 @@ from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import compile_update
@@ -29,7 +31,7 @@ from understudy.run.environments import MakeEnvs, check_actions, check_fits, mak
 from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
-from understudy.run.monitor import Monitor, Monitored
+from understudy.run.monitor import Monitor, Monitored, Noise
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
@@ -139,12 +141,14 @@ def _joined(
 
 
 def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
-    """What is measured beside learning, where there is data to measure it on."""
+    """What is measured beside learning: σ, and what there is data to measure it on."""
     policy = algorithm.policy
+    head = policy.distribution if isinstance(policy, Actor) else None
+    noise = (Noise(head),) if isinstance(head, (Gaussian, TanhMeanGaussian)) else ()
     if MAIN not in data or not isinstance(policy, Monitored):
-        return ()
+        return noise
     monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma),)
-    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out))
+    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out), *noise)
 
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
