@@ -187,7 +187,9 @@ def test_a_mistake_is_one_sentence(mistake: str, tmp_path: Path) -> None:
 def test_what_fails_when_it_is_made_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"^make_envs: failed when asked for 3 environments \(ValueError: no GPU, at "):
         train(tmp_path / "run", failing)
-    with pytest.raises(ConfigError, match=r"^env\.simulator: no world was given\. Pass one from Python"):
+    with pytest.raises(
+        ConfigError, match=r"^env: '.*' is an environment of somebody's own, .* Hand it over again, from Python"
+    ):
         train(tmp_path / "run", None, env={"simulator": "custom"})
 
 

@@ -104,7 +104,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"data": {"path": "x.npz"}}, r"data: ppo learns from source.kind=rollout, which reads no dataset"),
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
         ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
-        ({"env": {"id": SHORT, "simulator": "custom"}}, r"no world was given"),
+        ({"env": {"id": SHORT, "simulator": "custom"}}, r"is an environment of somebody's own"),
         ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"settings are EnvPool's"),
     ],
 )
@@ -243,7 +243,7 @@ def test_a_world_of_ones_own_trains_and_resumes(tmp_path: Path) -> None:
     run = us.train(config, make_envs=own_world)
     assert run.evaluations()[-1]["eval/length_mean"] == 10
     assert run.metrics()[-1]["env_steps"] < 12 * 7 * 3, "steps that only begin an episode are none"
-    with pytest.raises(ConfigError, match="no world was given"):
+    with pytest.raises(ConfigError, match="is an environment of somebody's own"):
         us.resume(run.path, updates=14)
     us.resume(run.path, updates=14, make_envs=own_world)
     assert us.Run(run.path).result["updates"] == 14

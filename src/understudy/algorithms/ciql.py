@@ -108,6 +108,8 @@ class Config(WeightingSettings, ValueLearningSettings):
     """The policy network."""
     critic: CriticSettings = CriticSettings()
     """The critics and the value network."""
+    critic_input: Literal["heads", "onehot"] = "heads"
+    """Of discrete critics: an output for each action, or the action as a further input, as others have it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -222,7 +224,7 @@ def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
     refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
     builder = NetworkBuilder.of(context)
-    critic = builder.critic(config.critic, members=config.critics)
+    critic = builder.critic(config.critic, members=config.critics, one_hot=config.critic_input == "onehot")
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return CIQL(
         config,

@@ -96,6 +96,8 @@ class Config(ValueLearningSettings):
     """The network of a softmax policy; a greedy one is the critics."""
     critic: CriticSettings = CriticSettings()
     """The critics."""
+    critic_input: Literal["heads", "onehot"] = "heads"
+    """Critics have an output for each action, or the action is a further input, as others have it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -221,12 +223,14 @@ def build(config: Config, context: BuildContext) -> DiscreteCQL:
     warn_if_known_to_be_wrong(config, {"penalty": "sampled_seed", "target_action": "policy_argmax"})
     builder, greedy = NetworkBuilder.of(context), config.policy == "greedy"
     quantiles = config.quantiles if config.td_loss == "quantile" else 1
-    critic = builder.action_values(config.critic, members=config.critics, quantiles=quantiles)
+    one_hot = config.critic_input == "onehot"
+    critic = builder.action_values(config.critic, members=config.critics, quantiles=quantiles, one_hot=one_hot)
     optimizers = {"critic": adam_for(critic, config.critic_optimizer, context)}
     policy: Actor | ValuePolicy
     if greedy:
-        shape = {"members": config.critics, "quantiles": quantiles, "temperature": config.temperature}
-        policy = ValuePolicy(context.spec, ValuePolicySettings(**dict(critic.settings), **shape), critic)
+        shape = {"members": config.critics, "quantiles": quantiles, "one_hot": one_hot}
+        settings = ValuePolicySettings(**dict(critic.settings), **shape, temperature=config.temperature)
+        policy = ValuePolicy(context.spec, settings, critic)
         policy.to(context.device)
     else:
         policy = builder.actor(config.actor, critic=critic)

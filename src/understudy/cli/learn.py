@@ -97,7 +97,12 @@ def evaluate(
 
 def predict(
     run: RunPath,
-    obs: Annotated[Path, typer.Option("--obs", help="A .npy file: one observation, or one per row.")],
+    obs: Annotated[
+        Path,
+        typer.Option(
+            "--obs", help="A .npy file: one observation, or one per row; or an .npz: groups, and action_mask."
+        ),
+    ],
     out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
@@ -110,10 +115,10 @@ def predict(
     import numpy as np
 
     from understudy.core.files import write_bytes
-    from understudy.data.stores.npy import read_array
+    from understudy.data.formats.npz import read_observations
     from understudy.run.run import Run
 
-    actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    actions = Run(run).predict(read_observations(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
         print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
         return
@@ -198,14 +203,21 @@ def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:
     for sentence in result.get("lost", []):  # even if quiet: nobody may have been told
         print(f"lost: {sentence}", file=sys.stderr)
     if not quiet:
-        print(f"finished: {_outcome(result)}")
+        print(f"finished: {_outcome(path, result)}")
         curves = [path / "plots" / name for name in ("eval_returns.png", "held_out.png", "losses.png")]
         print(f"run: {path}  curve: {next((curve for curve in curves if curve.exists()), 'none')}")
 
 
-def _outcome(result: dict[str, Any]) -> str:
+def _outcome(path: Path, result: dict[str, Any]) -> str:
     if "eval/return_mean" in result:
-        return f"mean return {result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"
+        from understudy.run.plots import data_level
+        from understudy.run.rundir import RunDir
+
+        before = "".join(f"{level:.2f} (data) → " for level in data_level(RunDir(path)).values())
+        words = [f"mean return {before}{result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"]
+        words += [f"score {result['eval/score']:.1f}"] if "eval/score" in result else []
+        words += [f"success rate {result['eval/success_rate']:.0%}"] if "eval/success_rate" in result else []
+        return ", ".join(words)
     if "eval/action_error" in result:
         return f"action error {result['eval/action_error']:.4g} on held-out episodes"
     return "not evaluated, so there is no best policy, only the last"

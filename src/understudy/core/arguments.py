@@ -2,9 +2,8 @@
 
 import operator
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar
+from typing import SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -40,17 +39,4 @@ def as_kind(value: object, kind: type[Kind], where: str) -> Kind:
     """An object of one class."""
     if not isinstance(value, kind):
         raise ConfigError(where, f"not a {kind.__name__}", got=kind_of(value))
-    return value
-
-
-def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, tuples, Paths and nested dicts as YAML would say them; the rest stays what it is."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return str(Path(value))
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
     return value

@@ -49,6 +49,10 @@ class InventoryError(UnderstudyError, TypeError):
     """Something that moves in a run and could not be kept in a checkpoint."""
 
 
+class PluginError(UnderstudyError):
+    """A mistake in a module of another package: its author's to mend."""
+
+
 class CheckpointError(UnderstudyError):
     """A checkpoint or policy file that is missing, damaged or of another shape."""
 

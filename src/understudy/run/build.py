@@ -20,22 +20,26 @@ from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
+from understudy.nn.actor import Actor
+from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
-from understudy.run.monitor import Monitor, Monitored
+from understudy.run.monitor import Monitor, Monitored, Noise
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
+from understudy.run.strangers import build_source, strangers_of
 from understudy.run.validation import Validation
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
-from understudy.sources import SourceInputs, find_source
+from understudy.sources import SourceInputs
 from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
@@ -50,7 +54,7 @@ def build_learner(
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
-    device, seen = check_config(config)
+    device, seen = check_config(config, make_envs)
     keep_freed_memory()
     data = _load(config, seen, device, reporter, ready or {})
     torch.set_num_threads(config.threads)
@@ -112,10 +116,6 @@ def _joined(
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
     is_shared = config.env is not None and config.env.shared
-    if is_shared and config.eval_every and config.eval_episodes > count:
-        raise ConfigError(
-            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
-        )
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -129,24 +129,26 @@ def _joined(
         recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
         policies=policies,
     )
-    source = find_source(config.source_kind).build(config.source, inputs)
+    source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
-    learner = Learner(algorithm, source, learn, probes, data, shared)
+    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
 
 
 def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
-    """What is measured beside learning, where there is data to measure it on."""
+    """What is measured beside learning: σ, and what there is data to measure it on."""
     policy = algorithm.policy
+    head = policy.distribution if isinstance(policy, Actor) else None
+    noise = (Noise(head),) if isinstance(head, (Gaussian, TanhMeanGaussian)) else ()
     if MAIN not in data or not isinstance(policy, Monitored):
-        return ()
+        return noise
     monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma),)
-    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out))
+    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out), *noise)
 
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:
@@ -160,7 +162,7 @@ def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) 
         )
 
 
-def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
+def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[torch.device, Spec | None]:
     """What can be checked without touching data: device, environment, reference score, packages, data's place.
 
     The spec of its environment comes back; None where there is none, and of a simulator of one's own, of which there
@@ -172,19 +174,19 @@ def check_config(config: RunConfig) -> tuple[torch.device, Spec | None]:
         import_wandb()
     if config.eval_video:
         check_filmable(config)
-    spec = _checked_spec(config)
+    spec = _checked_spec(config, make_envs)
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     return pick_device(config.device), spec
 
 
-def _checked_spec(config: RunConfig) -> Spec | None:
+def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
     if config.env is None:
         for data in config.data_by_role.values():
             _check_origin(data)
         return None
     if config.env.simulator == "custom":
-        return None
+        return _given_spec(config, make_envs)
     spec = spec_of(config.env)
     check_actions(spec, f"environment '{config.env.id}'", config)
     for request in config.source_needs.envs:
@@ -196,6 +198,17 @@ def _checked_spec(config: RunConfig) -> Spec | None:
         _check_origin(data)
         if data.recipe is not None and not data.mends():
             _check_recipe(data.recipe, spec, config)
+    return spec
+
+
+def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
+    """Of environments that were handed over, where data must fit them; a simulator is asked when it is made."""
+    if not isinstance(make_envs, GivenEnvs) or not config.data_by_role:
+        return None
+    spec = make_envs.spec.with_segments(config.world.segments)
+    check_actions(spec, f"environment '{config.world.id}'", config)
+    for data in config.data_by_role.values():
+        _check_origin(data)
     return spec
 
 

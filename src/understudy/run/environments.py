@@ -49,7 +49,9 @@ def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_epis
         return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes)
     if make_envs is None:
         raise ConfigError(
-            "env.simulator", "no world was given", do="Pass one from Python: train(config, make_envs=lambda count: …)."
+            "env",
+            f"'{env.id}' is an environment of somebody's own, which no file can hold",
+            do="Hand it over again, from Python: us.resume(path, env=…), run.evaluate(env=…) or us.train(…, env=…).",
         )
     envs = _own_envs(make_envs, env.id, count)
     if stagger_episodes:

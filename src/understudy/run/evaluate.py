@@ -7,7 +7,7 @@ environments draw from the global generators of the process, those are put back.
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -29,6 +29,7 @@ from understudy.nn.deployed import Deployed
 from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
+from understudy.run.given_env import GivenEnvs
 
 RESAMPLES = 2000
 
@@ -68,6 +69,11 @@ class Evaluation:
         """The share of episodes that succeeded; None where the environment does not tell."""
         found = describe_info(self.info, {}).get("eval/success_rate")
         return None if found is None else float(found)
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """What was asked for, and the environment never told."""
+        return tuple(name for name in self.asked if name not in self.info)
 
     @property
     def steps_per_second(self) -> float:
@@ -175,16 +181,18 @@ class Evaluator:
         with own_global_generators(config.seed):
             played = shared or self._opened(episodes)
             try:
-                return evaluate_in_vector_env(policy, played, episodes, config.seed, name=config.world.id, **wishes)
+                return evaluate_in_rounds(policy, played, episodes, config.seed, name=config.world.id, **wishes)
             finally:
                 if self._kept is not None and not self._kept.restartable:
                     self.close()
 
     def _opened(self, episodes: int) -> TimedVectorEnv:
         if self._kept is None:
+            given = self._make_envs
+            most = given.most if isinstance(given, GivenEnvs) else None
             self._kept = make_vector_env(
                 self._config.world,
-                episodes,
+                episodes if most is None else min(episodes, most),
                 self._make_envs,
                 step_timeout=self._timeout,
                 extras=tuple(wanted_info(self._config.eval_info)),
@@ -270,6 +278,37 @@ def evaluate_in_vector_env(
             policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+
+
+def evaluate_in_rounds(
+    policy: Policy,
+    vector_env: VectorEnv,
+    episodes: int,
+    seed: int,
+    *,
+    on_step: Callable[[int, int], None] | None = None,
+    **wishes: Any,
+) -> Evaluation:
+    """Any number of episodes in a vector of fewer environments: as many as there are at a time, each round from a seed
+    of its own. One round is `evaluate_in_vector_env` to the bit."""
+    rounds: list[Evaluation] = []
+    for number, before in enumerate(range(0, episodes, vector_env.count)):
+        count = min(vector_env.count, episodes - before)
+        own = seed if number == 0 else derived_seed(seed, "evaluation round", number)
+
+        def told(done: int, total: int, before: int = before) -> None:
+            (on_step or _ignore)(before + done, episodes)
+
+        rounds.append(evaluate_in_vector_env(policy, vector_env, count, own, on_step=told, **wishes))
+    if len(rounds) == 1:
+        return rounds[0]
+    return replace(
+        rounds[0],
+        returns=tuple(value for one in rounds for value in one.returns),
+        lengths=tuple(length for one in rounds for length in one.lengths),
+        info={name: tuple(value for one in rounds for value in one.info[name]) for name in rounds[0].info},
+        seconds=sum(one.seconds for one in rounds),
+    )
 
 
 def _ignore(done: int, episodes: int) -> None:

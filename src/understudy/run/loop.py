@@ -101,11 +101,14 @@ class Loop:
         self.callbacks = callbacks
         before = history or History()
         evaluated = HELD_OUT if config.env is None else EVALUATION
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated)
+        told = config.model_dump(mode="json")
+        self.sinks = Sinks(
+            run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated, settings=told
+        )
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
         for logger in loggers:
-            self.sinks.add(OwnLogger.begin(logger, run.path, config.model_dump(mode="json"), reporter.say))
+            self.sinks.add(OwnLogger.begin(logger, run.path, told, reporter.say))
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
@@ -117,6 +120,7 @@ class Loop:
         self.ended = False
         """By a callback."""
         self.warned = False
+        self.untold = False
         self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
@@ -247,7 +251,7 @@ class Loop:
     def _log(self, metrics: Metrics) -> dict[str, float]:
         told = {**metrics, **self.learner.metrics()}
         values = {name: float(value) for name, value in told.items()}
-        self.sinks.log(self.updates, values)
+        self.sinks.log(self.updates, values, self.learner.stopwatch.lap())
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
         self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
@@ -266,7 +270,7 @@ class Loop:
             self._save(metrics)
             raise
         record = evaluation.to_json()
-        self.sinks.log_evaluation(self.updates, record)
+        self.sinks.log_evaluation(self.updates, record, evaluation.seconds)
         self.score = headline(record)
         value = measured(record, self.config)
         if is_better(value, self.best, self.config):
@@ -275,8 +279,16 @@ class Loop:
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._warn_of_untold(evaluation)
         self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
+
+    def _warn_of_untold(self, evaluation: Evaluation) -> None:
+        """Once, of numbers that were asked for and are not there."""
+        if evaluation.untold and not self.untold:
+            self.untold = True
+            names = ", ".join(map(repr, evaluation.untold))
+            self.reporter.say(f"eval_info: {self.config.world.id} told no number called {names} in its info")
 
     def _show(self, *, best: bool) -> None:
         """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""

@@ -27,7 +27,7 @@ from understudy.data.rewards import RewardTransform
 from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
 from understudy.nn.critic import Critic
-from understudy.nn.distributions.gaussians import Deterministic
+from understudy.nn.distributions.gaussians import Deterministic, Gaussian, TanhMeanGaussian
 from understudy.nn.dropout import eval_mode
 from understudy.nn.perception import Seen
 from understudy.nn.value_policy import ValuePolicy
@@ -97,6 +97,24 @@ class Monitor:
             "value/q_largest": largest,
             "alarm/diverging": (largest > self.bound).float(),
         }
+
+
+@final
+@dataclass(frozen=True)
+class Noise:
+    """policy/std: σ of a policy whose σ is the same in every state, the mean over actions, in policy units."""
+
+    distribution: Gaussian | TanhMeanGaussian
+
+    @torch.no_grad()
+    def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
+        return {"policy/std": self.distribution.limits.hold(self.distribution.log_std).exp().mean()}
+
+    def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
+        return {}
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        return ""
 
 
 def _critics(algorithm: Algorithm[Any]) -> list[Critic]:

@@ -23,7 +23,7 @@ def plain_data(value: Any) -> Any:
         return [plain_data(inner) for inner in value]
     if isinstance(value, Path):
         return str(value)
-    return value.item() if isinstance(value, np.generic) else value
+    return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.arguments import as_count, as_path
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
@@ -16,6 +17,7 @@ from understudy.run.comparison import Picture, plot
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, Evaluator, headline
+from understudy.run.given_env import GivenEnvs, given_envs, own_worlds
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
@@ -35,7 +37,7 @@ class Run:
     """A run directory, ready to be asked."""
 
     def __init__(self, path: Path | str) -> None:
-        self._dir = RunDir.open(path)
+        self._dir = RunDir.open(as_path(path, "run"))
         self.path = self._dir.path
         self.config: RunConfig = self._dir.config
 
@@ -71,11 +73,11 @@ class Run:
         progress: bool = True,
         reporter: Reporter | None = None,
         make_envs: MakeEnvs | None = None,
-        env: str | None = None,
+        env: object = None,
     ) -> Evaluation:
         """Play episodes with a checkpoint's policy, always from the same start states, in the run's environment or in
-        another one, `env`."""
-        config = self.config if env is None else self.config.model_copy(update={"env": EnvSettings(id=env)})
+        another one, `env`: an id, or an environment of your own as `train` takes it."""
+        config, make_envs = self._playing_in(env, make_envs)
         if config.env is None:
             raise RunError(
                 f"run '{self.path}'",
@@ -84,9 +86,7 @@ class Run:
                 "(from Python: env='ID').",
             )
         torch.set_num_threads(self.config.threads)
-        count = self.config.eval_episodes if episodes is None else episodes
-        if count < 1:
-            raise ConfigError("episodes", "nothing to play", got=count, expected="at least 1")
+        count = self.config.eval_episodes if episodes is None else as_count(episodes, "episodes")
         if count > MOST_EPISODES:
             raise ConfigError(
                 "episodes", "too many to play side by side", got=count, expected=f"at most {MOST_EPISODES}"
@@ -99,6 +99,17 @@ class Run:
 
             with closing(Evaluator(config, make_envs)) as evaluator:
                 return evaluator.evaluate(policy, count, greedy=greedy, on_step=told)
+
+    def _playing_in(self, env: object, make_envs: MakeEnvs | None) -> tuple[RunConfig, MakeEnvs | None]:
+        """The run's config, or that of a run in another environment."""
+        if env is None:
+            return self.config, make_envs
+        own = own_worlds(env, make_envs)
+        if isinstance(own, GivenEnvs):
+            there = EnvSettings(id=own.name, simulator="custom")
+        else:
+            there = EnvSettings.parse(env if isinstance(env, Mapping) else {"id": given_envs(env)}, "env")
+        return self.config.model_copy(update={"env": there}), own
 
     def video(
         self,

@@ -26,6 +26,8 @@ from understudy.run.config import RunConfig, read_resolved
 from understudy.run.identity import seal_line
 from understudy.run.logs import METRICS, read_lines
 
+DATA = "data"
+"""The folder of what was handed over in memory."""
 LEFTOVER = re.compile(r"\.(?P<name>.+?)(\.\d+(\.understudy)?)?\.(tmp|draft|old)")
 """Drafts and doomed folders of a process that died."""
 
@@ -76,8 +78,9 @@ class RunDir:
         self.write_config(config)
         write_json(self.meta_file, meta)
 
-    def check_free(self, *, overwrite: bool = False) -> None:
-        """Nothing is here; or, to be overwritten, at most a run."""
+    def check_free(self, *, overwrite: bool = False, keeps_data: bool = False) -> None:
+        """Nothing is here; or, to be overwritten, at most a run. One that keeps its data may have been killed just
+        after it had written that."""
         if self.config_file.is_file() and not self.path.is_symlink() and overwrite:
             return
         if self.finished:
@@ -93,7 +96,11 @@ class RunDir:
                 do=f"Go on with: understudy resume {self.path} (or choose another out=…, or overwrite it).",
             )
         if self.path.exists() and (
-            not self.path.is_dir() or any(not entry.name.startswith(".") for entry in self.path.iterdir())
+            not self.path.is_dir()
+            or any(
+                not entry.name.startswith(".") and not (keeps_data and entry.name == DATA)
+                for entry in self.path.iterdir()
+            )
         ):
             raise RunError(
                 f"run '{self.path}'", "exists already and is not a run", do="Choose another out=… or an empty folder."

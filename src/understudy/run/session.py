@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, final
 
+from understudy.core.arguments import as_count, as_path
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import write_json
+from understudy.core.files import discard, write_json
 from understudy.core.lock import is_locked
+from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
 from understudy.run.agreed import check_sealed, checkpoint_record, record_of, run_facts, with_updates
 from understudy.run.build import build_learner, settled_data
@@ -18,8 +20,10 @@ from understudy.run.callbacks import Callbacks
 from understudy.run.checkpoint import newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import ConfigLike, RunConfig, load_config
-from understudy.run.environments import MakeEnvs
+from understudy.run.environments import MakeEnvs, spec_of
 from understudy.run.evaluate import headline
+from understudy.run.given_data import data_words, found_again, is_held, keep_data
+from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
 from understudy.run.history import recall
 from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
@@ -54,6 +58,8 @@ class Surroundings:
 def train(
     config: ConfigLike,
     *,
+    data: object = None,
+    env: object = None,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
     progress: bool = True,
@@ -64,16 +70,24 @@ def train(
 ) -> Run:
     """Train from a config's name, a YAML file, a dict or a RunConfig: `train("iql", algo={"beta": 1}, seed=1)`.
 
+    `data` is a path, or experience in memory: a Dataset, a DataFrame, a dict of arrays or a list of episodes, which the
+    run keeps in its directory. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a
+    function that makes one, or a vector of them; a run of such a one is resumed with it.
+
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
     number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
     environments of your own, as many as it is asked for: `make_envs(count)`.
     """
-    around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
-    resolved = resolve_config(config, settings, own_envs=make_envs is not None)
+    worlds = own_worlds(env, make_envs)
+    around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
+    words = {**data_words(data), **env_words(env, worlds), **settings}
+    resolved = resolve_config(config, words, own_envs=worlds is not None)
+    if isinstance(worlds, GivenEnvs):
+        resolved = in_given_envs(resolved, worlds)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
-    return begin(resolved, around, overwrite=overwrite)
+    return begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
 
 
 def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs: bool = False) -> RunConfig:
@@ -126,27 +140,47 @@ def _is_taken(place: Path) -> bool:
 
 
 def begin(
-    config: RunConfig, around: Surroundings, ready: Mapping[str, Prepared] | None = None, *, overwrite: bool = False
+    config: RunConfig,
+    around: Surroundings,
+    ready: Mapping[str, Prepared] | None = None,
+    *,
+    overwrite: bool = False,
+    held: Any = None,
 ) -> Run:
-    """A run from its birth to its end. `ready`: datasets by role that are in memory already.
+    """A run from its birth to its end. `ready`: datasets by role that are in memory already; `held`: what was handed
+    over to be learned from, which the run keeps.
 
     What is overwritten is removed only when nothing was found wrong.
     """
     run = RunDir(config.out)
-    run.check_free(overwrite=overwrite)
-    with run.locked():
-        run.check_free(overwrite=overwrite)
+    run.check_free(overwrite=overwrite, keeps_data=held is not None)
+    with run.locked(), ExitStack() as undo:
+        run.check_free(overwrite=overwrite, keeps_data=held is not None)
         code_digests(config)  # as they are now: data may take long to collect, and files change
+        if held is not None:
+            config = keep_data(config, run, held, _action_space(config, around.make_envs), around.reporter)
+            if (kept := Path(config.logged.path)).parent == run.path:
+                undo.callback(discard, kept)
         config = settle_compile(settled_data(config), around.reporter.say)
         config, learner = preflight(config, around.reporter, ready or {}, around.make_envs)
         with closing(learner):
             if overwrite:
-                run.clear()
+                run.clear(keep=() if held is None else (Path(config.logged.path).name,))
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))
+            undo.pop_all()
             _inherit(config, run, learner, around, accept_versions=False)
             Loop(config, run, learner, 0, around.reporter, around.make_envs, around.callbacks, around.loggers).train()
     return Run(run.path)
+
+
+def _action_space(config: RunConfig, make_envs: MakeEnvs | None) -> ActionSpace | None:
+    """Of the run's environment; None where it has none."""
+    if config.env is None:
+        return None
+    if config.env.simulator == "custom":
+        return make_envs.spec.action if isinstance(make_envs, GivenEnvs) else None
+    return spec_of(config.env).action
 
 
 def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundings, *, accept_versions: bool) -> None:
@@ -193,21 +227,25 @@ def resume(
     progress: bool = True,
     reporter: Reporter | None = None,
     accept_versions: bool = False,
+    env: object = None,
     make_envs: MakeEnvs | None = None,
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
-    `callbacks` and `loggers`, as in `train`, hear of what is still to come.
+    An `env` of your own is handed over again. `callbacks` and `loggers`, as in `train`, hear of what is still to come.
     """
-    around = Surroundings(reporter_for(progress, reporter), make_envs, Callbacks(callbacks), check_loggers(loggers))
-    return go_on(RunDir.open(path), around, updates=updates, accept_versions=accept_versions)
+    run = RunDir.open(as_path(path, "resume"))
+    updates = None if updates is None else as_count(updates, "updates")
+    worlds = worlds_of(run.config, env, make_envs)
+    around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
+    return go_on(run, around, updates=updates, accept_versions=accept_versions)
 
 
 def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, accept_versions: bool = False) -> Run:
     """A run from where it stopped to its end."""
     reporter, path = around.reporter, run.path
     with run.locked():
-        config = run.config
+        config = found_again(run.config, run)
         if run.finished and (updates is None or updates == run.result.get("updates")):
             raise RunError(
                 f"run '{path}'", "is finished", do=f"To train on, give more: understudy resume {path} updates=…"

@@ -361,7 +361,7 @@ def test_real_final_observations_overwritten_by_resets_are_unknown() -> None:
 
 
 def test_real_actions_out_of_range_need_a_choice() -> None:
-    with pytest.raises(DataError, match=r"\d+ of 6000 actions lie outside the action space: got up to 899\d"):
+    with pytest.raises(DataError, match=r"of 6000 actions lie outside .*, the first in row \d+: got up to 899\d"):
         dataset_of(real_data("pendulum_out_of_range.npz"))
 
 
