@@ -26,7 +26,7 @@ from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
 from understudy.data.recording import Recording, environment_name, open_at_once
-from understudy.data.stores.npy import read_header
+from understudy.data.stores.npy import read_array, read_header
 
 MEMORY_BUDGET = 16 << 30
 SMALL = 64 << 20
@@ -77,6 +77,18 @@ def open_npz(
         episode_steps=episode_steps,
         one_episode=one_episode,
     )
+
+
+def read_observations(path: Path) -> Array | dict[str, Array]:
+    """Observations for a policy: an .npy file's array, or an .npz file's arrays by group (`observations/<group>`)."""
+    where = f"observations '{path}'"
+    if not path.is_file():
+        return read_array(path)  # which tells why not
+    with open(path, "rb", opener=open_at_once) as file:
+        if file.read(2) != b"PK":
+            return read_array(path)
+    members = _members(path, where)
+    return {name.removeprefix("observations/"): member.values for name, member in members.items()}
 
 
 @final
