@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all check bench pictures clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -31,6 +31,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/inspect_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
 	$(BIN)/python benchmarks/convert_memory.py
+
+# Draws docs/pictures again from the numbers that are kept; says what is kept of none, and how long it takes to make.
+pictures: $(READY)
+	$(BIN)/python benchmarks/reference_curves.py --draw
+	$(BIN)/python benchmarks/ppo_curves.py --draw docs/pictures/ppo_halfcheetah.png
+	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
+	@echo "ppo_go1_terms.png: understudy train ppo/go1-joystick (40 minutes), its plots/reward_terms.png"
 
 # torch first, at its pinned version, so that nothing else pulls another build of it.
 $(READY): pyproject.toml constraints.txt

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -97,7 +98,8 @@ def test_the_cosine_ends_with_the_run_and_no_other_rate_does() -> None:
     assert moved == {ACTOR: False, VALUE: True, CRITIC: True}
 
 
-def test_critics_that_read_the_action_learn_what_critics_with_outputs_learn() -> None:
+@pytest.mark.parametrize("name", ["iql", "ciql", "discrete_cql"])
+def test_critics_that_read_the_action_learn_what_critics_with_outputs_learn(name: str) -> None:
     """A bandit of four actions that pay 0, 1, 2 and 3: both forms find the values."""
     states = np.random.default_rng(0).standard_normal((200, 2, 1)).astype(np.float32)
     episodes = [
@@ -106,7 +108,8 @@ def test_critics_that_read_the_action_learn_what_critics_with_outputs_learn() ->
     ]
     data = Dataset.from_episodes(episodes, Discrete(4), name="bandit")
     for form in ("heads", "onehot"):
-        config = tiny_algorithm("iql", critic_learning_rate=1e-2, polyak=0.1, critic_input=form)
+        plain: dict[str, Any] = {} if name == "iql" else {"alpha": 0.0}
+        config = tiny_algorithm(name, critic_learning_rate=1e-2, polyak=0.1, critic_input=form, **plain)
         learning = start(config, data)
         learning.update(500)
         values = learning.algorithm.critic.every(torch.linspace(-1, 1, 9).unsqueeze(1)).detach()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import config_file, understudy
+from command_line import complaint, config_file, understudy
 
 import understudy as us
 from shipped import command_words
@@ -23,7 +23,7 @@ from understudy.algorithms import algorithm_names
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites_of
 
-COMMANDS = ("train", "resume", "evaluate", "predict", "collect", "list", "explain", "check")
+COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
     "ppo/go1-joystick": ("envpool", "envpool"),
@@ -41,7 +41,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     spoken = understudy("train", config_file(folder / "small.yaml", folder / "run"), "save_every=10")
     assert spoken.code == 0, spoken.err
-    assert spoken.out.startswith("finished: mean return ")
+    data = json.loads((folder / "run" / "meta.json").read_text())["dataset"]["return_mean"]
+    mean = json.loads((folder / "run" / "result.json").read_text())["eval/return_mean"]
+    assert spoken.out.startswith(f"finished: mean return {data:.2f} (data) → {mean:.2f} over 2 episodes\n")
     assert f"run: {folder / 'run'}" in spoken.out
     return folder / "run"
 
@@ -123,6 +125,21 @@ def test_predict_equals_python(run: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(actions, us.predict(expected, values))
         np.testing.assert_array_equal(actions, us.Run(run).predict(values))
         assert (np.abs(actions) <= 2.0).all()
+
+
+def test_predict_takes_groups_and_masks_in_an_npz(run: Path, tmp_path: Path) -> None:
+    expected = us.Run(run).predict(OBSERVATIONS)
+    for name in ("state", "observations", "observations/state"):
+        np.savez(tmp_path / "obs.npz", allow_pickle=False, **{name: OBSERVATIONS})
+        out = tmp_path / "actions.npy"
+        assert understudy("predict", run, "--obs", tmp_path / "obs.npz", "--out", out).code == 0
+        np.testing.assert_array_equal(np.load(out), expected)
+    for more, told in (("action_mask", "this policy was made without masks"), ("goal", "groups do not fit the policy")):
+        np.savez(tmp_path / "obs.npz", allow_pickle=False, state=OBSERVATIONS, **{more: np.ones((3, 2))})
+        assert told in complaint("predict", run, "--obs", tmp_path / "obs.npz", code=1)
+    (tmp_path / "obs.npz").write_bytes(b"PK\x03\x04 no archive")
+    assert "not a readable npz file" in complaint("predict", run, "--obs", tmp_path / "obs.npz", code=1)
+    assert "not a readable .npy file" in complaint("predict", run, "--obs", tmp_path / "nowhere.npz", code=1)
 
 
 def test_predict_prints_and_samples(run: Path, tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_actions_must_fit_the_space() -> None:
     wild = random_episodes(2)
     wild[0].actions[3] = 8.0
     wild[1].actions[0, 1] = -1.5
-    with pytest.raises(DataError, match=r"2 of 40 actions lie outside the action space: got up to 8, .*clip"):
+    with pytest.raises(DataError, match=r"2 of 40 actions lie outside .*, the first in row 3: got up to 8, .*clip"):
         build(wild)
 
 

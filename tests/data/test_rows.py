@@ -53,6 +53,7 @@ class Row:
 
 
 def walk(episodes: list[Episode], horizon: int) -> list[Row]:
+    """Windows stop at the horizon, with the episode, or at the last observation that is known."""
     rows = []
     for episode in episodes:
         states = episode.observations["state"][:, 0].tolist()
@@ -60,6 +61,8 @@ def walk(episodes: list[Episode], horizon: int) -> list[Row]:
         for first in range(len(episode)):
             total, last = 0.0, first
             for step in range(first, min(first + horizon, len(episode))):
+                if step > first and step + 1 >= len(states) and not episode.terminated:
+                    break
                 total += GAMMA ** (step - first) * rewards[step]
                 last = step
             at_end = last == len(episode) - 1
@@ -122,9 +125,10 @@ def test_a_time_limit_keeps_its_true_successor_and_its_value() -> None:
     assert batch.terminated.tolist() == [False, True]
 
 
-@pytest.mark.parametrize(("horizon", "valid"), [(1, [1, 1, 0, 1, 0]), (2, [1, 0, 0, 0, 0]), (9, [0] * 5)])
+@pytest.mark.parametrize(("horizon", "valid"), [(1, [1, 1, 0, 1, 0]), (2, [1, 0, 0, 1, 0]), (9, [0, 0, 0, 1, 0])])
 def test_a_next_action_is_valid_inside_its_own_episode_only(horizon: int, valid: list[int]) -> None:
-    """Also not after an episode that was merely cut: what follows in the file is somebody else's action."""
+    """Also not after an episode that was merely cut: what follows in the file is somebody else's action. A window that
+    ends with the last known observation has the action that was taken there."""
     batch = with_choices().rows(torch.arange(5), Demand(("next_action", "next_action_valid"), horizon))
     assert batch.extra["next_action_valid"].tolist() == [bool(flag) for flag in valid]
     assert batch.extra["next_action_valid"].dtype == torch.bool

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -108,6 +109,13 @@ def test_advantages_compare_the_data_with_the_policy(lessons: dict[str, Lesson])
         seen, critic = Seen(OBS), lesson.branch.critic
         of_policy = critic(seen.by(critic), lesson.acting(seen).greedy).amin(0)
         assert torch.allclose(scored(lesson, "adv"), torch.arange(ROWS) - of_policy)
+
+
+def test_certainty_is_that_critics_agree(lessons: dict[str, Lesson]) -> None:
+    """Values 3, 1 and 2 are apart by 2, and equal ones by nothing: the latter are ranked first."""
+    several = replace(lessons["a"], q=torch.stack([torch.full((ROWS,), level) for level in (3.0, 1.0, 2.0)]))
+    several.q[:, 0] = 7.0
+    assert scored(several, "certainty").tolist() == [0.0] + [-2.0] * (ROWS - 1)
 
 
 def test_random_scores_have_a_stream_of_their_own(lessons: dict[str, Lesson]) -> None:

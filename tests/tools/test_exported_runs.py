@@ -94,8 +94,9 @@ def test_choices(name: str, masked: bool, format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("network", [{"layer_norm": True}, {"dropout": 0.3}, {"hidden": [8]}])
 @pytest.mark.parametrize("name", ["bc", "discrete_cql"])
 def test_networks(name: str, network: dict[str, Any], tmp_path: Path) -> None:
-    """Nothing is dropped, one actor or a stack of critics."""
-    learning = start(tiny_algorithm(name, network))
+    """Nothing is dropped, one actor or a stack of critics; also of critics that read the action."""
+    reads = {"critic_input": "onehot"} if (name, network) == ("discrete_cql", {"hidden": [8]}) else {}
+    learning = start(tiny_algorithm(name, network, **reads))
     learning.update(2)
     before = torch.get_rng_state()
     for format in FORMATS:

@@ -6,7 +6,7 @@ actions it knows, and `build(config, context)`.
 
 from typing import Any, Protocol, cast
 
-from understudy.core.plugins import Plugins
+from understudy.core.plugins import Plugins, authored, blame
 from understudy.core.protocols import Algorithm, BuildContext, Needs
 from understudy.core.settings import Settings
 
@@ -20,7 +20,15 @@ class AlgorithmModule(Protocol):
     def build(self, config: Settings, context: BuildContext) -> Algorithm[Any]: ...
 
 
-PLUGINS = Plugins("understudy.algorithms", __name__, tuple(__path__), "algo.name", "algorithm")
+PLUGINS = Plugins(
+    "understudy.algorithms",
+    __name__,
+    tuple(__path__),
+    "algo.name",
+    "algorithm",
+    tag="name",
+    calls=(("needs", ("config",)), ("build", ("config", "context"))),
+)
 
 
 def algorithm_names() -> dict[str, str]:
@@ -35,4 +43,15 @@ def find_algorithm(name: str) -> AlgorithmModule:
 
 def needs_of(config: Settings) -> Needs:
     """What an algorithm asks of a run, by its settings."""
-    return find_algorithm(config.model_dump()["name"]).needs(config)
+    name = config.model_dump()["name"]
+    module = find_algorithm(name)
+    with authored(algorithm_names()[name]):
+        needs: object = module.needs(config)
+    if not isinstance(needs, Needs):
+        blame(
+            algorithm_names()[name],
+            f"`needs` gives {type(needs).__name__}",
+            "understudy.core.protocols.Needs",
+            module.needs,
+        )
+    return needs

@@ -32,6 +32,7 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 1000 updates): all can be set, and those that are wrong warn.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
@@ -108,6 +109,8 @@ class Config(WeightingSettings, ValueLearningSettings):
     """The policy network."""
     critic: CriticSettings = CriticSettings()
     """The critics and the value network."""
+    critic_input: Literal["heads", "onehot"] = "heads"
+    """Of discrete critics: an output for each action, or the action as a further input, as others have it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -137,6 +140,11 @@ class CIQL:
     def demand(self) -> Demand:
         masks = ("mask",) if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+
+    @property
+    def largest_shift(self) -> float:
+        """The penalty moves critics as far as it has weight; without it this is IQL."""
+        return math.inf if self.config.alpha > 0 else 0.0
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "value": self.value, "critic": self.critic, "target_critic": self.target.network}
@@ -222,7 +230,7 @@ def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
     refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
     builder = NetworkBuilder.of(context)
-    critic = builder.critic(config.critic, members=config.critics)
+    critic = builder.critic(config.critic, members=config.critics, one_hot=config.critic_input == "onehot")
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
     return CIQL(
         config,

@@ -24,6 +24,7 @@ Differs from the paper in: masks; two critics, the smaller of which counts in th
 that α is twice the paper's; Polyak targets by default.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
@@ -96,6 +97,8 @@ class Config(ValueLearningSettings):
     """The network of a softmax policy; a greedy one is the critics."""
     critic: CriticSettings = CriticSettings()
     """The critics."""
+    critic_input: Literal["heads", "onehot"] = "heads"
+    """Critics have an output for each action, or the action is a further input, as others have it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -131,6 +134,10 @@ class DiscreteCQL:
         masks = ("mask", "next_mask") if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
+    @property
+    def largest_shift(self) -> float:
+        return math.inf if self.config.alpha > 0 else 0.0
+
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
 
@@ -143,8 +150,7 @@ class DiscreteCQL:
         outcomes = self.critic.outcomes(seen.by(self.critic))
         td_loss = mean_over(self._td_error(taken(outcomes, data.action), target), data.extra["td_valid"]).sum()
         q = outcomes.mean(-1)
-        metrics = {"loss/td": td_loss.detach()}
-        critic_loss = td_loss
+        metrics, critic_loss = {"loss/td": td_loss.detach()}, td_loss
         if config.alpha > 0:
             penalty = self._penalty(q, data.action, mask).mean(-1).sum()
             critic_loss = td_loss + config.alpha * penalty
@@ -221,13 +227,14 @@ def build(config: Config, context: BuildContext) -> DiscreteCQL:
     warn_if_known_to_be_wrong(config, {"penalty": "sampled_seed", "target_action": "policy_argmax"})
     builder, greedy = NetworkBuilder.of(context), config.policy == "greedy"
     quantiles = config.quantiles if config.td_loss == "quantile" else 1
-    critic = builder.action_values(config.critic, members=config.critics, quantiles=quantiles)
+    one_hot = config.critic_input == "onehot"
+    critic = builder.action_values(config.critic, members=config.critics, quantiles=quantiles, one_hot=one_hot)
     optimizers = {"critic": adam_for(critic, config.critic_optimizer, context)}
     policy: Actor | ValuePolicy
     if greedy:
-        shape = {"members": config.critics, "quantiles": quantiles, "temperature": config.temperature}
-        policy = ValuePolicy(context.spec, ValuePolicySettings(**dict(critic.settings), **shape), critic)
-        policy.to(context.device)
+        shape = {"members": config.critics, "quantiles": quantiles, "one_hot": one_hot}
+        settings = ValuePolicySettings(**dict(critic.settings), **shape, temperature=config.temperature)
+        policy = ValuePolicy(context.spec, settings, critic).to(context.device)
     else:
         policy = builder.actor(config.actor, critic=critic)
         optimizers["policy"] = adam_for(policy, config.actor_optimizer, context)

@@ -1,15 +1,25 @@
-"""Modules that are found by name: a file in one of our rooms, or an entry point of another package."""
+"""Modules that are found by name: a file in one of our rooms, or an entry point of another package.
+
+What is wrong with one of another package is its author's to mend, and is told so, with file and line.
+"""
 
 import importlib
 import importlib.metadata
+import inspect
 import pkgutil
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
-from typing import final
+from types import FunctionType, ModuleType
+from typing import NoReturn, final
 
-from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.errors import ConfigError, PluginError, UnderstudyError, did_you_mean
+from understudy.core.settings import Settings
+
+OURS = "understudy"
+MEND = "This is for the author of that package to mend; --debug shows the way there."
 
 
 @final
@@ -25,6 +35,10 @@ class Plugins:
     where: str
     """The setting that names one."""
     noun: str
+    tag: str = ""
+    """The setting of its `Config` that holds its name."""
+    calls: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Its functions, and what they are called with."""
 
     def names(self) -> dict[str, str]:
         """Name to the module that holds it."""
@@ -36,14 +50,75 @@ class Plugins:
         if name not in known:
             raise ConfigError(self.where, f"no {self.noun} '{name}'", do=did_you_mean(name, known))
         try:
-            module = importlib.import_module(known[name])
+            with authored(known[name]):
+                module = importlib.import_module(known[name])
         except ImportError as error:
             raise ConfigError(
                 self.where, f"'{name}' is registered as '{known[name]}', which cannot be imported ({error})"
             ) from error
         if missing := [offered for offered in offers if offered not in vars(module)]:
             raise ConfigError(self.where, f"'{known[name]}' is no {self.noun}", got=f"no {', '.join(missing)}")
+        if of_others(known[name]):
+            self._check(module)
         return module
+
+    def _check(self, module: ModuleType) -> None:
+        """Of another package's: its settings are settings, and its functions take what they are given."""
+        offered = vars(module)
+        if self.tag:
+            config = offered["Config"]
+            if not (isinstance(config, type) and issubclass(config, Settings)):
+                blame(
+                    module.__name__, "Config is no class of settings", "class Config(understudy.core.settings.Settings)"
+                )
+            if self.tag not in config.model_fields:
+                blame(module.__name__, f"Config has no field `{self.tag}`", f'{self.tag}: Literal["…"] = "…"')
+        for name, words in self.calls:
+            function, wish = offered[name], f"{name}({', '.join(words)})"
+            if not callable(function):
+                blame(module.__name__, f"`{name}` is no function", wish)
+            try:
+                inspect.signature(function).bind(*words)
+            except TypeError as error:
+                blame(module.__name__, f"`{name}` cannot be called as it is ({error})", wish, function)
+
+
+def of_others(module: str) -> bool:
+    """Whether a module is of another package."""
+    return module.partition(".")[0] != OURS
+
+
+def blame(module: str, what: str, expected: str, at: object = None) -> NoReturn:
+    """Tell the author of a module what is wrong with it, and where if `at` is one of its functions."""
+    if isinstance(at, FunctionType):
+        raise PluginError(
+            f"{at.__code__.co_filename}, line {at.__code__.co_firstlineno}", what, expected=expected, do=MEND
+        )
+    raise PluginError(f"'{module}'", what, expected=expected, do=MEND)
+
+
+@contextmanager
+def authored(*modules: str) -> Iterator[None]:
+    """What fails inside modules of other packages is told as theirs, at the innermost line that they wrote."""
+    packages = {module.partition(".")[0] for module in modules if of_others(module)}
+    try:
+        yield
+    except (UnderstudyError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if not packages:
+            raise
+        frames = list(traceback.walk_tb(error.__traceback__))
+        theirs = [
+            f"{frame.f_code.co_filename}, line {line}"
+            for frame, line in frames
+            if str(frame.f_globals.get("__name__")).partition(".")[0] in packages
+        ]
+        if isinstance(error, SyntaxError):
+            theirs.append(f"{error.filename}, line {error.lineno}")
+        where = theirs[-1] if theirs else " or ".join(f"'{module}'" for module in modules if of_others(module))
+        told = str(error).strip().partition("\n")[0].rstrip(".")
+        raise PluginError(where, f"{type(error).__name__}: {told}", do=MEND) from error
 
 
 @cache

@@ -8,9 +8,9 @@ everything fits.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from understudy.core.errors import CheckpointError, InventoryError
 from understudy.core.large_state import CapturedRows, LargeState, StoredRows
 from understudy.core.segments import SegmentFolder
 
+CPU = torch.device("cpu")
 Scalar = bool | int | float | str
 Leaf = Tensor | Scalar | CapturedRows | StoredRows
 State = dict[str, Leaf]
@@ -75,7 +76,7 @@ def restore(owner: object, state: State, where: str) -> None:
 
 
 def _fitting_slots(owner: object, state: State, where: str) -> dict[str, _Slot]:
-    slots = {slot.path: slot for slot in _slots(owner, "")}
+    slots = {slot.path: slot for slot in _slots(owner, "", state)}
     differences = [f"missing {path}" for path in slots.keys() - state.keys()]
     differences += [f"unexpected {path}" for path in state.keys() - slots.keys()]
     for path in slots.keys() & state.keys():
@@ -117,7 +118,8 @@ def nonfinite(state: State) -> list[str]:
     ]
 
 
-def _slots(value: object, path: str) -> Iterator[_Slot]:
+def _slots(value: object, path: str, coming: State | None = None) -> Iterator[_Slot]:
+    """`coming` is what shall be written, where something is."""
     if isinstance(value, nn.Module):
         yield from _module_slots(value, path)
     elif isinstance(value, Tensor):
@@ -126,15 +128,17 @@ def _slots(value: object, path: str) -> Iterator[_Slot]:
         yield _Slot(path, value.get_state, lambda new: _set_generator(value, new), _no_generator_state)
     elif isinstance(value, LargeState):
         yield _Slot(path, value.capture, lambda new: value.restore(_rows(new)), lambda new: value.refusal(_rows(new)))
+    elif isinstance(value, torch.optim.Optimizer):
+        yield from _optimizer_slots(value, path, coming)
     elif isinstance(value, dict):
         for key in sorted(value):
-            yield from _slots(value[key], _join(path, key))
+            yield from _slots(value[key], _join(path, key), coming)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from _slots(item, _join(path, str(index)))
+            yield from _slots(item, _join(path, str(index)), coming)
     elif is_dataclass(value) and not isinstance(value, type):
         for name in _moving_fields(type(value)):
-            yield from _field_slots(value, name, _join(path, name))
+            yield from _field_slots(value, name, _join(path, name), coming)
     else:
         raise InventoryError(path, f"{type(value).__name__} is neither stateful nor marked Static[…]")
 
@@ -149,12 +153,60 @@ def _is_static(hint: object) -> bool:
     return get_origin(hint) is Annotated and _StaticMark in get_args(hint)
 
 
-def _field_slots(owner: object, name: str, path: str) -> Iterator[_Slot]:
+def _field_slots(owner: object, name: str, path: str, coming: State | None) -> Iterator[_Slot]:
     value = getattr(owner, name)
     if isinstance(value, (bool, int, float, str)):
         yield _Slot(path, lambda: cast(Scalar, getattr(owner, name)), lambda new: setattr(owner, name, new))
     else:
-        yield from _slots(value, path)
+        yield from _slots(value, path, coming)
+
+
+def _optimizer_slots(optimizer: torch.optim.Optimizer, path: str, coming: State | None) -> Iterator[_Slot]:
+    """One of torch's: what its steps have left, by the number of the parameter, and its groups' numbers.
+
+    Nothing is there before the first step; so where something is to be written, that says what there will be.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    kept = {f"{number}.{name}" for number, one in enumerate(parameters) for name in optimizer.state.get(one, {})}
+    begun = _join(path, "begun")
+    yield _Slot(begun, lambda: len(optimizer.state), lambda new: optimizer.state.clear())  # before those that follow
+    if coming is not None:
+        prefix = f"{_join(path, 'state')}."
+        kept = {stored.removeprefix(prefix) for stored in coming if stored.startswith(prefix)}
+    for entry in sorted(kept):
+        number, _, name = entry.partition(".")
+        if number.isdecimal() and int(number) < len(parameters):
+            yield from _moment_slots(optimizer, parameters[int(number)], name, _join(path, "state", entry), coming)
+    for place, group in enumerate(optimizer.param_groups):
+        for name, value in sorted(group.items()):
+            if isinstance(value, (bool, int, float, Tensor)):
+                read, write = partial(group.__getitem__, name), partial(_put, group, name)
+                yield _Slot(_join(path, "groups", str(place), name), read, write)
+
+
+def _moment_slots(
+    optimizer: torch.optim.Optimizer, parameter: Tensor, name: str, path: str, coming: State | None
+) -> Iterator[_Slot]:
+    """One number or tensor of one parameter; one that is new here is no larger than the parameter."""
+    live = optimizer.state.get(parameter, {})
+    held = live[name] if name in live else (coming or {})[path]
+    if held is None:
+        return
+    if not isinstance(held, (bool, int, float, Tensor)):
+        kept = f"{type(optimizer).__name__} keeps a {type(held).__name__} for '{name}', which no checkpoint can hold"
+        raise InventoryError(path, kept, do="Use torch.optim.Adam, or understudy.parts.optim.Adam.")
+    if isinstance(held, Tensor) and name not in live and held.numel() > max(parameter.numel(), 1):
+        held = parameter.detach()  # which is not what is coming, and is told
+
+    yield _Slot(path, lambda: held, lambda new: _put(optimizer.state[parameter], name, new, parameter.device))
+
+
+def _put(owner: dict[str, Any], name: str, new: Leaf, device: torch.device = CPU) -> None:
+    """A copy, where the one before was; what is new and no mere number lies where its parameter does."""
+    if isinstance(new, Tensor):
+        before = owner.get(name)
+        new = new.to(before.device if isinstance(before, Tensor) else device if new.shape else CPU, copy=True)
+    owner[name] = new
 
 
 def _module_slots(module: nn.Module, path: str) -> Iterator[_Slot]:

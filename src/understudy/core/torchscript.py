@@ -3,6 +3,9 @@
 On the CPU the same operations run in the same order, and give the same bits. What is compiled reads no global names
 but functions (numbers are arguments with defaults), and has types for everything. torch.compile would want a C++
 compiler, and time.
+
+torch calls TorchScript deprecated since 2.9, and it does not work under Python 3.14. Where there is none, or it fails,
+the functions run as the Python they are: the same bits, later.
 """
 
 import warnings
@@ -27,7 +30,17 @@ def scripted(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 @cache
 def _scripted(function: Callable[..., object]) -> Callable[..., object]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        compiled: Callable[..., object] = torch.jit.script(function)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            compiled: Callable[..., object] = torch.jit.script(function)
+    except (AttributeError, RuntimeError, TypeError, NotImplementedError, OSError) as error:
+        told = str(error).strip().partition("\n")[0]
+        warnings.warn(
+            f"torch {torch.__version__} compiles no TorchScript here ({type(error).__name__}: {told}): "
+            f"{function.__name__} runs as plain Python, slower and to the same bits.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return function
     return compiled

@@ -6,10 +6,10 @@ little more than their raw bytes.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Protocol, final, get_args
+from typing import Any, Protocol, final, get_args
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ class Dataset:
         pager: Pager | None = None,
         has_rewards: bool = True,
     ) -> None:
+        self._pager = pager  # the first, so that one that cannot be sent to another process refuses at once
         self.spec = spec
         self.observations = dict(observations)
         self.actions = actions
@@ -79,8 +80,7 @@ class Dataset:
         """Rewards were recorded; otherwise they read as 0, and there is only imitation to be learned."""
         self.env = env
         """The environment it says it came from: a word to show and to write down, no part of the content."""
-        self._pager = pager
-        self._reward_map: Callable[[Tensor], Tensor] | None = None
+        self._reward_maps: tuple[Callable[[Tensor], Tensor], ...] = ()
         self._added: frozenset[str] = frozenset()
         if fingerprint is not None:
             self.__dict__["fingerprint"] = fingerprint
@@ -93,6 +93,8 @@ class Dataset:
         self._terminated[last] = torch.from_numpy(index.terminated)
         self._td_valid = torch.ones(self.steps, dtype=torch.bool)
         self._td_valid[last] = torch.from_numpy(index.final_known | index.terminated)
+        # One past the last step whose successor is known, of each episode: where n-step windows end.
+        self._known_ends = (last + self._td_valid[last]).to(device)
         self._terminated, self._td_valid = self._terminated.to(device), self._td_valid.to(device)
 
     @classmethod
@@ -137,6 +139,24 @@ class Dataset:
             has_rewards=has_rewards,
         )
 
+    def __len__(self) -> int:
+        """Steps: with `__getitem__`, what torch's DataLoader asks of a dataset of maps."""
+        return self.steps
+
+    def __getitem__(self, step: int | Sequence[int] | Tensor) -> dict[str, Any]:
+        """A step as a dict of tensors, groups of observations as dicts in it; of several steps a batch of them."""
+        index = torch.as_tensor(step, device=self.actions.device)
+        if index.dtype.is_floating_point or index.dtype == torch.bool or index.ndim > 1:
+            raise DataError(f"dataset '{self.name}'", "not the number of a step", got=f"{step!r:.60}")
+        if bool(((index < -self.steps) | (index >= self.steps)).any()):
+            raise IndexError(f"dataset '{self.name}' has {self.steps} steps, and no step {step!r:.60}")
+        masks = () if self.mask is None else ("mask", "next_mask")
+        demand = Demand(columns=("td_valid", *masks, *self.extra))
+        rows = self.rows((index % self.steps).reshape(-1), demand)
+        batch = {"observation": rows.obs, "action": rows.action, "reward": rows.reward}
+        batch |= {"next_observation": rows.next_obs, "terminated": rows.terminated, **rows.extra}
+        return batch if index.ndim else _first(batch)
+
     @property
     def steps(self) -> int:
         return int(self.index.ends[-1])
@@ -156,7 +176,7 @@ class Dataset:
     def nbytes(self) -> int:
         """Bytes held, derived columns included."""
         stored = sum(column.nbytes for column in self.columns().values())
-        derived = (self._terminated, self._td_valid, self._episode_of)
+        derived = (self._terminated, self._td_valid, self._known_ends, self._episode_of)
         return stored + sum(column.nbytes for column in derived if column is not None)
 
     @cached_property
@@ -271,13 +291,12 @@ class Dataset:
     @property
     def changes_rewards(self) -> bool:
         """`rows` carry other rewards than were recorded."""
-        return self._reward_map is not None
+        return bool(self._reward_maps)
 
     def with_rewards(self, transform: Callable[[Tensor], Tensor]) -> "Dataset":
         """The same data, whose `rows` carry transformed rewards; nothing is copied, `rewards` stay raw."""
-        inner = self._reward_map
         other = copy(self)
-        other._reward_map = transform if inner is None else lambda reward: transform(inner(reward))
+        other._reward_maps = (*self._reward_maps, transform)
         return other
 
     def with_extra(self, name: str, values: Tensor) -> "Dataset":
@@ -308,7 +327,7 @@ class Dataset:
             extra={name: column.to(device) for name, column in self.extra.items()},
             has_rewards=self.has_rewards,
         )
-        moved._reward_map = self._reward_map
+        moved._reward_maps = self._reward_maps
         return moved
 
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
@@ -328,8 +347,12 @@ class Dataset:
         return self._n_step_rows(self._observe(slots), action, index, slots, demand)
 
     def _n_step_rows(self, obs: Obs, action: Tensor, index: Tensor, slots: Tensor, demand: Demand) -> Transitions:
-        """Reward, successor and flags of windows that end at the horizon or with the episode."""
-        lengths = (self._ends[slots - index] - index).clamp(max=demand.horizon)
+        """Reward, successor and flags of windows that end at the horizon or with the episode.
+
+        Where the final observation is unknown and the world went on, they end with the last one that is known: only
+        the last step, which has no successor at all, is left without a window.
+        """
+        lengths = (self._known_ends[slots - index] - index).clamp(min=1, max=demand.horizon)
         window = index.unsqueeze(1) + torch.arange(demand.horizon, device=index.device)
         rewards = self._reward(window.clamp(max=self.steps - 1).flatten()).view_as(window)
         reward, discount = n_step_return(rewards, lengths, demand.gamma)
@@ -367,8 +390,10 @@ class Dataset:
         return _single(self._take("action", self.actions, index))
 
     def _reward(self, index: Tensor) -> Tensor:
-        raw = _single(self._take("reward", self.rewards, index))
-        return raw if self._reward_map is None else self._reward_map(raw)
+        reward = _single(self._take("reward", self.rewards, index))
+        for transform in self._reward_maps:
+            reward = transform(reward)
+        return reward
 
     def _take(self, name: str, column: Tensor, index: Tensor) -> Tensor:
         return column.index_select(0, index) if self._pager is None else self._pager.take(name, index)
@@ -402,6 +427,11 @@ class Dataset:
         raise DataError(
             f"dataset '{self.name}', column '{name}'", "no such column of a dataset", do=did_you_mean(name, known)
         )
+
+
+def _first(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The only row of a batch, without its axis."""
+    return {name: _first(value) if isinstance(value, dict) else value[0] for name, value in batch.items()}
 
 
 def _single(values: Tensor) -> Tensor:

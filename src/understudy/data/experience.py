@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import Demand, Moments
 from understudy.core.spec import ActionSpace, Box, Spec
 from understudy.data.dataset import Dataset
-from understudy.data.rewards import RewardTransform, fit_rewards
+from understudy.data.rewards import RewardTransform, fit_rewards, reward_transform
 from understudy.data.transforms import Transforms, column_numbers
 
 NO_TRANSFORMS = Transforms()
@@ -42,7 +42,8 @@ class LoggedExperience:
         held_out: tuple[Dataset, ...] = (),
     ) -> "LoggedExperience":
         device = device or torch.device("cpu")
-        reward = fit_rewards(transforms.reward, recorded)
+        preset = fit_rewards(transforms.reward, recorded)
+        reward = reward_transform(preset, transforms.scale_rewards, transforms.shift_rewards, transforms.clip_rewards)
         convert = into_policy_space(recorded.spec.action, device)
         return cls(recorded.with_rewards(reward).to(device), recorded, held_out, reward, transforms, device, convert)
 
@@ -120,14 +121,13 @@ class LoggedExperience:
             "steps": self.recorded.steps,
             "episodes": self.recorded.episodes,
             "return_mean": float(self.recorded.returns().mean()),
-            "reward_scale": self.reward.scale,
-            "reward_shift": self.reward.shift,
+            **self.reward.told(),
         }
 
     def transforms_told(self) -> dict[str, Any]:
         """What was done to the data, in words and with the numbers that were fitted, so that others can do the same."""
         words = self.transforms.model_dump(mode="json", include=set(Transforms.model_fields))
-        return {**words, "reward_scale": self.reward.scale, "reward_shift": self.reward.shift}
+        return {**words, **self.reward.told()}
 
 
 def into_policy_space(space: ActionSpace, device: torch.device) -> Callable[[Transitions], Transitions]:

@@ -86,11 +86,23 @@ class Transforms(Mending, Choosing):
     """The whole chain."""
 
     reward: RewardPreset = "none"
-    """Transform of rewards for learning; returns are reported raw."""
+    """Transform of rewards for learning; returns are reported raw. `standardize` is (r − mean)/std over all rows."""
+    scale_rewards: float = Field(1.0, gt=0)
+    """A factor for rewards, after the transform above."""
+    shift_rewards: float = 0.0
+    """What is added to rewards, after the factor."""
+    clip_rewards: tuple[float, float] | None = None
+    """Bounds of rewards, after all else: [-1, 1]."""
     normalize_observations: bool = True
     """(s − mean)/(std + 1e-3) with the dataset's statistics, saved with the policy."""
     hide_columns: Columns = Field({})
     """Columns nobody shall see, in data, environment and deployed policy alike, per observation group: {state: [0]}."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.clip_rewards is not None and not self.clip_rewards[0] < self.clip_rewards[1]:
+            raise ValueError("clip_rewards: low must be below high")
+        return self
 
 
 @dataclass(frozen=True)

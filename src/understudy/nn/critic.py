@@ -96,9 +96,10 @@ class ActionValues(nn.Module):
         if not self.one_hot:
             values: Tensor = self.trunk(state)
             return values
-        choices = torch.eye(self.count, device=state.device).repeat(len(state), 1)
+        rows = state.shape[0]  # its length, to whoever traces it
+        choices = torch.eye(self.count, device=state.device).repeat(rows, 1)
         values = self.trunk(torch.cat([state.repeat_interleave(self.count, dim=0), choices], dim=1))
-        return values.view(len(values), len(state), -1)
+        return values.view(values.shape[0], rows, -1)
 
 
 def mean_outcome(outputs: Tensor, quantiles: int) -> Tensor:

@@ -20,7 +20,14 @@ from understudy.core.settings import Count, Options, Settings
 
 MakeNetwork = Callable[[tuple[int, ...], int, Mapping[str, Any]], nn.Module]
 """(shape of the input, size of the latent, options) → a module [B, *shape] → [B, size]."""
-PLUGINS = Plugins("understudy.networks", __name__, (), "encoders.name", "network")
+PLUGINS = Plugins(
+    "understudy.networks",
+    __name__,
+    (),
+    "encoders.name",
+    "network",
+    calls=(("build", ("shape", "size", "options")),),
+)
 _REGISTERED: dict[str, MakeNetwork] = {}
 
 

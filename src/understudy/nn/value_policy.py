@@ -29,6 +29,8 @@ class ValuePolicySettings(CriticSettings):
     """Critics that are averaged."""
     quantiles: Count = 1
     """Outputs of a critic for each action, which are averaged."""
+    one_hot: bool = False
+    """The action is an input of the critics, not one of their outputs."""
     temperature: float = Field(1.0, gt=0)
     """T of softmax(Q/T), from which actions are drawn where they are not greedy."""
 
@@ -50,7 +52,8 @@ class ValuePolicy(nn.Module):
     @classmethod
     def blank(cls, spec: Spec, settings: ValuePolicySettings, rng: torch.Generator) -> "ValuePolicy":
         """One of this shape, to be filled."""
-        critic = ActionValues(spec, settings, rng, members=settings.members, quantiles=settings.quantiles)
+        members, quantiles, one_hot = settings.members, settings.quantiles, settings.one_hot
+        critic = ActionValues(spec, settings, rng, members=members, quantiles=quantiles, one_hot=one_hot)
         return cls(spec, settings, critic)
 
     @property

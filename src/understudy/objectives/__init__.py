@@ -102,7 +102,14 @@ class ObjectiveModule(Protocol):
     def build(self, config: Settings, context: BuildContext) -> Objective: ...
 
 
-PLUGINS = Plugins("understudy.objectives", __name__, tuple(__path__), "algo.objectives", "objective")
+PLUGINS = Plugins(
+    "understudy.objectives",
+    __name__,
+    tuple(__path__),
+    "algo.objectives",
+    "objective",
+    calls=(("needs", ("config",)), ("build", ("config", "context"))),
+)
 
 
 def find_objective(name: str) -> ObjectiveModule:

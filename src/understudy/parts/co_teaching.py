@@ -6,6 +6,7 @@ Each ranks a batch by its own score, from parameters before the update, and hand
     nll            log π(a|s); of a deterministic policy −‖π(s) − a‖²
     td             −Σ_j |Q_j(s,a) − y|, the mean of others where the successor is unknown
     adv            min_j Q_j(s,a) − min_j Q_j(s,π(s))
+    certainty      −(max_j Q_j(s,a) − min_j Q_j(s,a)): rows on whose worth a learner's critics agree
     random         no opinion
     product_seed   w·min(π(a|s), 1),  sum_seed  w + min(π(a|s), 1),  absq_seed  w·|Q₁(s,a)|: others' forms
 
@@ -31,7 +32,7 @@ from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
 from understudy.parts.schedule import Schedule, ScheduleKind
 
-ScoreName = Literal["log_product", "nll", "td", "adv", "random", "product_seed", "sum_seed", "absq_seed"]
+ScoreName = Literal["log_product", "nll", "td", "adv", "certainty", "random", "product_seed", "sum_seed", "absq_seed"]
 COMMON = 0.5
 """Rewards of which so many are nearly the same number are rare events, not measurements."""
 SMALLEST_WEIGHT = 1e-6
@@ -57,8 +58,8 @@ class TeachingSettings(Settings):
     """How rows are chosen."""
 
     score: ScoreName = "log_product"
-    """What rows are ranked by: `log_product`, `nll`, `td`, `adv`, `random`; those ending in `_seed` are others', and
-    warn."""
+    """What rows are ranked by: `log_product`, `nll`, `td`, `adv`, `certainty`, `random`; those ending in `_seed` are
+    others', and warn."""
     keep: KeepSchedule = KeepSchedule()
     """The share of rows that is kept. `keep: 1` or 0.8 is constant."""
     exchange: bool = True
@@ -118,6 +119,8 @@ class Lesson:
             return self.q.detach().amin(0) - values_without_dropout(
                 self.branch.critic, seen, self.acting(seen).greedy
             ).amin(0)
+        if name == "certainty":
+            return self.q.detach().amin(0) - self.q.detach().amax(0)
         if name == "absq_seed":
             return weigh(self.q.detach()[0].abs(), weight)
         log_prob = self.branch.policy.distribution.log_prob(self.acting(seen).features, action)

@@ -68,12 +68,18 @@ class NetworkBuilder:
         assert isinstance(critic, QEnsemble)
         return critic
 
-    def action_values(self, settings: CriticSettings, *, members: int, quantiles: int) -> ActionValues:
+    def action_values(self, settings: CriticSettings, *, members: int, quantiles: int, one_hot: bool) -> ActionValues:
         """Critics of discrete actions."""
         settings, rng = self._resolved(settings, "critic"), self._rng("critic")
         perception = self._perception(settings, rng, "algo.critic")
         critic = ActionValues(
-            self.context.spec, settings, rng, members=members, quantiles=quantiles, perception=perception
+            self.context.spec,
+            settings,
+            rng,
+            members=members,
+            quantiles=quantiles,
+            one_hot=one_hot,
+            perception=perception,
         )
         return critic.to(self.context.device)
 

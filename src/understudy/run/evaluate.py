@@ -73,6 +73,11 @@ class Evaluation:
         return None if found is None else float(found)
 
     @property
+    def untold(self) -> tuple[str, ...]:
+        """What was asked for, and the environment never told."""
+        return tuple(name for name in self.asked if name not in self.info)
+
+    @property
     def steps_per_second(self) -> float:
         """Steps of environments."""
         return sum(self.lengths) / max(self.seconds, 1e-9)

@@ -1,5 +1,6 @@
 """What moves during a run: an algorithm and its source, joined in three lines. Its inventory is a checkpoint's."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -9,6 +10,7 @@ from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.deployed import Deployed
+from understudy.run.strangers import Strangers, working
 
 
 class Probe(Protocol):
@@ -29,6 +31,23 @@ def _nothing_between() -> None:
 
 
 @final
+class Stopwatch:
+    """How long data were gathered and learned from since it was last asked."""
+
+    def __init__(self) -> None:
+        self.gathered = self.learned = 0.0
+        self.updates = 0
+
+    def lap(self) -> dict[str, float]:
+        """Seconds of an update; from here on it counts anew."""
+        count = max(self.updates, 1)
+        told = {"collection_seconds": self.gathered / count, "learning_seconds": self.learned / count}
+        self.gathered = self.learned = 0.0
+        self.updates = 0
+        return told
+
+
+@final
 @dataclass
 class Learner:
     algorithm: Algorithm[Any]
@@ -40,6 +59,9 @@ class Learner:
     """The run's datasets by role."""
     shared: Static[tuple[VectorEnv, ...]] = ()
     """The environments of the source, where evaluations must be played in them, too."""
+    strangers: tuple[Strangers, ...] = ()
+    """Other packages that take part; none where everything is ours."""
+    stopwatch: Static[Stopwatch] = field(default_factory=Stopwatch)
 
     @property
     def policy(self) -> Deployed:
@@ -55,11 +77,23 @@ class Learner:
 
     def update(self, between: Callable[[], None] = _nothing_between) -> Metrics:
         """The whole of training; `between` is called while the source has nothing to learn from yet."""
-        while (data := self.source.next(self.algorithm.policy)) is None:
+        started = time.perf_counter()
+        while (data := self._next()) is None:
             between()
-        update = self.learn(data)
-        self.source.feedback(update.feedback)
+        gathered = time.perf_counter()
+        with working(self.strangers):
+            update = self.learn(data)
+            for stranger in self.strangers:
+                stranger.check_update(update)
+            self.source.feedback(update.feedback)
+        self.stopwatch.gathered += gathered - started
+        self.stopwatch.learned += time.perf_counter() - gathered
+        self.stopwatch.updates += 1
         return update.metrics
+
+    def _next(self) -> Any:
+        with working(self.strangers):
+            return self.source.next(self.algorithm.policy)
 
     def env_steps(self) -> int:
         """Steps that environments have made for it; 0 where none do."""

@@ -101,11 +101,14 @@ class Loop:
         self.callbacks = callbacks
         before = history or History()
         evaluated = HELD_OUT if config.env is None else EVALUATION
-        self.sinks = Sinks(run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated)
+        told = config.model_dump(mode="json")
+        self.sinks = Sinks(
+            run, updates, tensorboard=config.tensorboard, marks=before.logs, evaluated=evaluated, settings=told
+        )
         if config.wandb:
             self.sinks.add(open_wandb(config, run, reporter.say))
         for logger in loggers:
-            self.sinks.add(OwnLogger.begin(logger, run.path, config.model_dump(mode="json"), reporter.say))
+            self.sinks.add(OwnLogger.begin(logger, run.path, told, reporter.say))
         place_large_state(learner, run.checkpoints / SEGMENTS)
         self.guard = Guard.over(learner, updates)
         self.saved = updates
@@ -116,7 +119,9 @@ class Loop:
         self.stop: list[int] = []
         self.ended = False
         """By a callback."""
+        self.stale = before.stale
         self.warned = False
+        self.untold = False
         self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
@@ -141,7 +146,7 @@ class Loop:
                 self.sinks.close()
             finally:
                 self.evaluator.close()
-        if self.updates < self.config.updates:
+        if self.ended and self.updates < self.config.updates:
             self.run.note_stop(CALLBACK, self.updates)
             self.reporter.say(f"ended by a callback and saved at update {self.updates:,}; `resume` goes on")
         else:
@@ -159,7 +164,7 @@ class Loop:
             shown = time.monotonic()
             if self._evaluation_comes_again():
                 self._report(self._evaluate(metrics), metrics)
-            while self.updates < config.updates and not self.ended:
+            while self.updates < config.updates and not self.ended and not self._gave_up():
                 metrics = self._update(metrics)
                 self.updates += 1
                 self._mark(metrics)
@@ -216,12 +221,18 @@ class Loop:
         if self._evaluation_is_due():
             self._verify(metrics)
             self._report(self._evaluate(metrics), metrics)
+            if self._gave_up():
+                self._save(metrics)
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
         if config.eval_every == 0 or updates == 0 or not self.judged:
             return False
         return updates % config.eval_every == 0 or updates == config.updates
+
+    def _gave_up(self) -> bool:
+        """As many evaluations as it has patience for were no better than one before."""
+        return 0 < self.config.patience <= self.stale
 
     def _evaluation_comes_again(self) -> bool:
         """The last process was stopped in it."""
@@ -247,7 +258,7 @@ class Loop:
     def _log(self, metrics: Metrics) -> dict[str, float]:
         told = {**metrics, **self.learner.metrics()}
         values = {name: float(value) for name, value in told.items()}
-        self.sinks.log(self.updates, values)
+        self.sinks.log(self.updates, values, self.learner.stopwatch.lap())
         self._warn(values)
         losses = {name.removeprefix("loss/"): value for name, value in values.items() if name.startswith("loss/")}
         self.losses = [f"{name} {value:.3g}" for name, value in losses.items()]
@@ -266,17 +277,28 @@ class Loop:
             self._save(metrics)
             raise
         record = evaluation.to_json()
-        self.sinks.log_evaluation(self.updates, record)
+        self.sinks.log_evaluation(self.updates, record, evaluation.seconds)
         self.score = headline(record)
         value = measured(record, self.config)
         if is_better(value, self.best, self.config):
             digest = self._save_policy("best", record)
             self.best = Best(updates=self.updates, value=value, sha256=digest)
+            self.stale = 0
+        else:
+            self.stale += 1
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+        self._warn_of_untold(evaluation)
         self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
+
+    def _warn_of_untold(self, evaluation: Evaluation) -> None:
+        """Once, of numbers that were asked for and are not there."""
+        if evaluation.untold and not self.untold:
+            self.untold = True
+            names = ", ".join(map(repr, evaluation.untold))
+            self.reporter.say(f"eval_info: {self.config.world.id} told no number called {names} in its info")
 
     def _show(self, *, best: bool) -> None:
         """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""
@@ -336,7 +358,9 @@ class Loop:
         return {
             **identity(self.config),
             "dataset": self.config.fingerprint,
-            FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
+            FACT: History(logs=self.sinks.marks(), best=self.best, stale=self.stale, lost=self.lost).model_dump(
+                mode="json"
+            ),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
             CARD_FACT: describe_policy(self.learner.policy),
         }
@@ -356,10 +380,14 @@ class Loop:
         self._save_policy("final", {})
         draw_run(self.run)
         last = self.run.evaluations()[-1] if self.best is not None else {}
+        config, early = self.config, self.updates < self.config.updates
+        if early:
+            self.reporter.say(f"ended early at update {self.updates:,}: {config.best_metric} did not get better")
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
             **best_facts(self.best, self.config),
+            **({"stopped_early": f"{config.best_metric} was not better in {self.stale} evaluations"} if early else {}),
             **{name: value for name, value in last.items() if name != "updates"},
             **({"lost": list(self.lost)} if self.lost else {}),
         }

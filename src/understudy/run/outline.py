@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from understudy.algorithms import find_algorithm
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, PluginError
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Algorithm, BuildContext
 from understudy.core.state import check_fits, footprint
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.config import RunConfig
+from understudy.run.strangers import call_build
 
 META = torch.device("meta")
 ALGORITHM = "algorithm"
@@ -25,7 +25,7 @@ ALGORITHM = "algorithm"
 def build_algorithm(config: RunConfig, context: BuildContext, checkpoint: Checkpoint | None = None) -> Algorithm[Any]:
     """The algorithm, if it has room in this machine and `checkpoint`, which it goes on from, is one of its own."""
     check_outline(config, context, checkpoint)
-    return find_algorithm(config.algorithm).build(config.algo, context)
+    return call_build(config, context)
 
 
 def check_outline(config: RunConfig, context: BuildContext, checkpoint: Checkpoint | None = None) -> None:
@@ -40,14 +40,13 @@ def check_outline(config: RunConfig, context: BuildContext, checkpoint: Checkpoi
 
 def _outline(config: RunConfig, context: BuildContext) -> Algorithm[Any]:
     """Without memory; or with it, of an algorithm of another package that reads its own numbers while it is built."""
-    build = find_algorithm(config.algorithm).build
     try:
         with META:
-            return build(config.algo, replace(context, device=META))
-    except (RuntimeError, NotImplementedError):
+            return call_build(config, replace(context, device=META))
+    except (RuntimeError, NotImplementedError, PluginError):
         pass
     try:
-        return build(config.algo, context)
+        return call_build(config, context)
     except RuntimeError as error:
         told = str(error).partition("\n")[0]
         raise ConfigError("algo", f"{config.algorithm} cannot be built ({told})") from error

@@ -141,6 +141,7 @@ class Sinks:
         tensorboard: bool,
         marks: Mapping[str, LogMark] | None = None,
         evaluated: tuple[str, ...] = EVALUATION,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         marks = marks or {}
         losses = [
@@ -157,41 +158,51 @@ class Sinks:
         self._timing = LogFile(run.timing_file)
         sync_directory(run.path)
         self._started = time.monotonic()
-        self._last = (updates, self._started)
+        self._last = (updates, 0.0, self._started)
         self._events = None
         if tensorboard:
             from understudy.run.event_file import EventFile
 
-            self._events = EventFile(run.tensorboard, updates)
+            self._events = EventFile(run.tensorboard, updates, settings)
         self._others: list[Sink] = []
 
     def add(self, sink: Sink) -> None:
         """From now on the numbers go there, too."""
         self._others.append(sink)
 
-    def log(self, updates: int, metrics: dict[str, float]) -> None:
+    def log(self, updates: int, metrics: dict[str, float], seconds: Mapping[str, float] | None = None) -> None:
+        """`seconds`: what an update took, by what was done in them. What the clock decides is told apart."""
         self._metrics.write({"updates": updates, **metrics})
-        self._scalars(updates, metrics)
-        now = time.monotonic()
-        before, since = self._last
-        self._last = (updates, now)
-        speed = {"updates_per_second": (updates - before) / max(now - since, 1e-9)}
-        if "env_steps" in metrics:
-            speed["env_steps"] = metrics["env_steps"]
-        self._timing.write({"updates": updates, "seconds": now - self._started, **speed})
+        speed = self._speed(updates, metrics) | dict(seconds or {})
+        self._scalars(updates, metrics, speed)
+        counted = {"env_steps": metrics["env_steps"]} if "env_steps" in metrics else {}
+        self._timing.write({"updates": updates, "seconds": time.monotonic() - self._started, **speed, **counted})
 
-    def log_evaluation(self, updates: int, record: dict[str, Any]) -> None:
+    def _speed(self, updates: int, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Of updates, and of environments' steps, since the last log."""
+        now, steps = time.monotonic(), metrics.get("env_steps", 0.0)
+        before, steps_before, since = self._last
+        self._last, passed = (updates, steps, now), max(now - since, 1e-9)
+        told = {"updates_per_second": (updates - before) / passed}
+        if steps and steps_before:
+            told["env_steps_per_second"] = (steps - steps_before) / passed
+        return told
+
+    def log_evaluation(self, updates: int, record: dict[str, Any], seconds: float = 0.0) -> None:
         self._evaluations.write({"updates": updates, **record})
-        self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")})
+        speed = {"evaluation_seconds": seconds}
+        self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")}, speed)
+        self._timing.write({"updates": updates, "seconds": time.monotonic() - self._started, **speed})
 
-    def _scalars(self, updates: int, values: dict[str, float]) -> None:
+    def _scalars(self, updates: int, values: dict[str, float], speed: Mapping[str, float]) -> None:
+        """To TensorBoard the clock's numbers, too: loggers get what is equal in equal runs."""
         for sink in self._others:
             sink.log(updates, values)
         if self.failure is not None:
             return
         try:
             if self._events is not None:
-                self._events.write(updates, values)
+                self._events.write(updates, {**values, **{f"speed/{name}": value for name, value in speed.items()}})
                 self._events.file.check_present()
             for log in (self._metrics, self._evaluations, self._timing):
                 log.check_present()

@@ -59,7 +59,15 @@ class SourceModule(Protocol):
     ) -> Source[Transitions] | Source[Sequences] | Source[Rollout]: ...
 
 
-PLUGINS = Plugins("understudy.sources", __name__, tuple(__path__), "source.kind", "source")
+PLUGINS = Plugins(
+    "understudy.sources",
+    __name__,
+    tuple(__path__),
+    "source.kind",
+    "source",
+    tag="kind",
+    calls=(("needs", ("config",)), ("build", ("config", "inputs"))),
+)
 
 
 def source_names() -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from understudy.core.errors import MissingPackageError
 from understudy.core.rng import stream
 from understudy.tools.parity import Runner, random_observations
 from understudy.tools.portable import Portable
@@ -23,6 +24,10 @@ def torchscript_bytes(portable: Portable, metadata: Mapping[str, str]) -> bytes:
     """The policy as the content of a TorchScript file; what it says of itself stands on the card alone."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # that shapes are compared while tracing, and that TorchScript is old
+        if "trace" not in dir(torch.jit):
+            raise MissingPackageError(
+                "export", f"torch {torch.__version__} has no TorchScript", do="Use --format onnx."
+            )
         traced = torch.jit.trace(portable, example(portable), check_trace=False)  # type: ignore[no-untyped-call]
         traced.define(_initial(portable))
         content = io.BytesIO()

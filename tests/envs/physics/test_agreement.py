@@ -213,6 +213,15 @@ def test_a_wrong_column_is_pointed_at() -> None:
     assert max(columns[:2]) < 1e-6
 
 
+def test_no_range_of_actions_is_fitted_to_motion_that_no_action_explains() -> None:
+    """A column in degrees: the best range is so small that actions read in it cannot be played."""
+    steps = record("Walker2d-v5", count=40)
+    before, after = steps.observations.copy(), steps.next_observations.copy()
+    before[:, 13], after[:, 13] = np.rad2deg(before[:, 13]), np.rad2deg(after[:, 13])
+    result = physics("Walker2d-v5", replace(steps, observations=before, next_observations=after))
+    assert (result.grade, result.reach) == ("different", None)
+
+
 def test_rows_without_a_next_observation_do_not_count() -> None:
     steps = record("Pendulum-v1", count=20)
     missing = steps.next_observations.copy()

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 import numpy as np
 import torch
@@ -224,6 +224,13 @@ class FileRows:
         if sys.platform == "linux":
             for handle in self._handles.values():
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+
+    def __reduce__(self) -> NoReturn:
+        raise DataError(
+            f"dataset '{self._path}'",
+            "too large to be sent to another process",
+            do="Open its store there, or have workers that are forked (multiprocessing_context='fork').",
+        )
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Rows `index` [B] of a column."""

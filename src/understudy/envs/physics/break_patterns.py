@@ -85,11 +85,17 @@ class _Case:
     found: Diagnosis | None = None
 
 
-def diagnose_breaks(stepper: Stepper, windows: Sequence[Window], read: Read, limit: float) -> list[Diagnosis]:
-    """The likeliest cause of each. `read` makes recorded actions the environment's, `limit` is the error allowed."""
+def diagnose_breaks(
+    stepper: Stepper, windows: Sequence[Window], read: Read, limit: float, *, exact: bool = True
+) -> list[Diagnosis]:
+    """The likeliest cause of each. `read` makes recorded actions the environment's, `limit` is the error allowed.
+
+    Where steps are not `exact` anyway, nothing is tried, and only the place of a break tells what it is.
+    """
     replayer = _Replayer(stepper, read, limit)
     cases = [_case(replayer, window) for window in windows]
-    for test in (_rounding, _observations, _shifted, _negated, _degrees, _other_action, _place):
+    tried = (_observations, _shifted, _negated, _degrees, _other_action) if exact else ()
+    for test in (_rounding, *tried, _place):
         left = [case for case in cases if case.found is None]
         if left:
             test(replayer, left)

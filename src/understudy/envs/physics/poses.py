@@ -18,6 +18,8 @@ Put = Callable[[Any, Floats], None]
 
 HUGE = 1e6
 """No state or action is as large; some environments loop for ever or raise on one that is."""
+STOPPED = -0.98
+"""The cosine of 2.94 rad; Reacher's elbow is stopped at 3."""
 
 
 @contextmanager
@@ -42,6 +44,9 @@ class Pose:
     hidden: tuple[int, int] = (0, 0)
     """From and up to which column values are cut off at ±`limit` in the observation, but not in the state."""
     limit: float = HUGE
+    wound: int = -1
+    """The column of the cosine of a joint that is stopped before half a turn, and may be pressed beyond it: then its
+    sine tells the other side. -1: there is none."""
     rewards: bool = True
     """False: the reward also depends on something the observation does not hold."""
     quietly: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -54,7 +59,7 @@ class Pose:
         bounds = np.full(self.columns, HUGE)
         bounds[slice(*self.hidden)] = self.limit
         whole: NDArray[np.bool_] = np.all(state < bounds, axis=1)
-        return whole
+        return whole if self.wound < 0 else whole & (observations[:, self.wound] > STOPPED)
 
 
 def _put_pendulum(env: Any, observation: Floats) -> None:
@@ -115,7 +120,7 @@ def _mujoco(
     return Pose(columns, put, hidden, limit=10.0, rewards=rewards, quietly=silent_mujoco, unhealthy=unhealthy)
 
 
-_REACHER = _mujoco(8, _put_reacher)
+_REACHER = replace(_mujoco(8, _put_reacher), wound=1)
 _MUJOCO = {
     "HalfCheetah": _mujoco(17, _joints(1)),
     "Hopper": _mujoco(11, _joints(1), hidden=(5, 11), unhealthy=True),

@@ -27,7 +27,7 @@ from understudy.run.loading import space_of
 from understudy.run.progress import SILENT, Reporter
 
 FORMATS = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl", "": "store"}
-LEARNING = ("reward", "normalize_observations", "hide_columns")
+LEARNING = ("reward", "scale_rewards", "shift_rewards", "clip_rewards", "normalize_observations", "hide_columns")
 
 
 @final

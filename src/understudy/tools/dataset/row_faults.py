@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.spec import Discrete
 from understudy.data.recording import Recording
-from understudy.envs.physics.agreement import Physics, Steps, read_actions
+from understudy.envs.physics.agreement import BROKEN, Physics, Steps, read_actions
 from understudy.envs.physics.break_patterns import ELSEWHERE, REACH, Cause, Diagnosis, Window, diagnose_breaks
 from understudy.envs.physics.reward_rows import RewardRows, explains, judge_rewards
 from understudy.envs.physics.stepping import Stepper, find_stepper, replayable
@@ -74,7 +74,7 @@ def _diagnosed(
     rows = np.asarray(physics.breaks, np.int64)
     limit = physics.limit
     if physics.grade == "different" and not len(rows):
-        rows, limit = np.arange(len(sample.numbers)), 100 * physics.tolerance
+        rows, limit = np.arange(len(sample.numbers)), BROKEN * physics.tolerance
         rows = rows[np.isfinite(sample.steps.next_observations).all(axis=1)]
     if not len(rows):
         return {}
@@ -84,7 +84,8 @@ def _diagnosed(
     def read(actions: NDArray[Any]) -> NDArray[Any]:
         return read_actions(physics, stepper, actions)
 
-    diagnoses = diagnose_breaks(stepper, windows, read, limit)
+    exact = limit < 10 * BROKEN * physics.tolerance
+    diagnoses = diagnose_breaks(stepper, windows, read, limit, exact=exact)
     return dict(zip(map(int, rows), diagnoses, strict=True))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from understudy.envs.physics.agreement import MUCH, Errors
 from understudy.envs.physics.break_patterns import Cause
-from understudy.envs.physics.reward_rows import EXPLAINED, RewardRows
+from understudy.envs.physics.reward_rows import EXPLAINED, OFF, RewardRows
 from understudy.tools.dataset.findings import Finding, Level, locate
 from understudy.tools.dataset.physics_replay import Replay
 from understudy.tools.dataset.reference_env import World
@@ -100,7 +100,8 @@ def _wrong_rewards(survey: Survey, replay: Replay, rows: RewardRows) -> Finding:
             level, "rewards", message, "Write them with the environment's sign: learning would avoid what is good."
         )
     if rows.pattern == "affine":
-        line = f"{rows.factor:.4g} × reward {'−' if rows.shift < 0 else '+'} {abs(rows.shift):.4g}"
+        shift = f" {'−' if rows.shift < 0 else '+'} {abs(rows.shift):.4g}" if abs(rows.shift) > OFF else ""
+        line = f"{rows.factor:.4g} × reward{shift}"
         message = f"{locate(survey)}: {many} are {line}. {shown}"
         own = everywhere and rows.factor > 0
         advice = "Learning takes what is recorded." if own else "Write them anew: learning takes what is recorded."

@@ -1,0 +1,121 @@
+"""What the README and the pages say to type: every Python block runs, every `understudy …` line is a command there is.
+
+A block that takes long or needs what is not here says so in the line above it: `<!-- not run: why -->`.
+"""
+
+import ast
+import builtins
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import understudy as us
+from understudy.cli.commands import app
+from understudy.cli.explain import Setting, all_settings, find_settings
+from understudy.run.packaged import config_names
+from understudy.run.suites import suites
+from worlds import random_dataset
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+RUN_ELSEWHERE = ("coming-from-rsl-rl.md", "extending.md", "worlds.md")
+"""By tests of their own, which also look at what comes out."""
+BLOCK = re.compile(r"(?P<mark><!-- not run: .+ -->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`(understudy [^`]+)`")
+LONG = re.compile(r"(\bupdates=|\brange\()\d{3,}")
+WRONG_ON_PURPOSE = "algo.expectle=0.8"
+"""What the README shows the answer to."""
+
+
+def blocks(page: str, *, run: bool) -> list[str]:
+    return [found["code"] for found in BLOCK.finditer(PAGES[page]) if (found["mark"] is None) is run]
+
+
+def test_pages_are_there() -> None:
+    assert sum(len(blocks(page, run=True)) for page in PAGES) > 10
+    assert sum(1 for page in PAGES for _ in command_lines(page)) > 60
+
+
+@pytest.mark.parametrize("page", sorted(page for page in PAGES if page not in RUN_ELSEWHERE and blocks(page, run=True)))
+def test_python_blocks_run_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with a store called `store`, and with twenty updates where the page has hundreds; what a block uses,
+    it or one above it on the page has made."""
+    monkeypatch.chdir(tmp_path)
+    us.write_store(random_dataset(3), "store")
+    names: dict[str, object] = {"__name__": "__main__"}
+    for number, block in enumerate(blocks(page, run=True)):
+        code = LONG.sub(r"\g<1>20", block)
+        exec(compile(code, f"{page}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_blocks_that_are_not_run_name_what_they_use(page: str) -> None:
+    for code in blocks(page, run=False) if page != "architecture.md" else ():
+        nodes = list(ast.walk(ast.parse(code)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        known = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(vars(builtins))
+        known |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        known |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+        known |= {alias.asname or alias.name for node in imports for alias in node.names}
+        assert {node.id for node in names} <= known, page
+
+
+def command_lines(page: str) -> Iterator[str]:
+    """Of code blocks and code spans, with lines that go on joined and comments left out."""
+    text = PAGES[page].replace("\\\n", " ")
+    for line in text.splitlines():
+        if found := re.match(r"(?:    )?\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(understudy [a-z-].*)", line):
+            yield re.split(r"\s#\s|\s→|\s\|\s", found[1])[0].strip()
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from (" ".join(span.split()) for span in SPAN.findall(prose))
+
+
+@pytest.fixture(scope="module")
+def settings() -> list[Setting]:
+    return list(all_settings())
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_every_command_line_is_one(page: str, settings: list[Setting]) -> None:
+    for line in command_lines(page):
+        plain = re.sub(r"\[(-[^\]]+)\]", r"\1", line)  # options that may be left out
+        words = [word for word in shlex.split(plain)[1:] if "…" not in word or "=" in word]
+        try:
+            check_command(words, settings)
+        except Exception as error:
+            raise AssertionError(f"{page}: {line}: {error}") from error
+
+
+def check_command(words: list[str], settings: list[Setting]) -> None:
+    """Known commands, options, configs and settings; files need not be there."""
+    command = typer.main.get_command(app)
+    while isinstance(command, typer.core.TyperGroup) and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"no command '{words[0]}'"
+        command, words = command.commands[words[0]], words[1:]
+    if isinstance(command, typer.core.TyperGroup):
+        assert words in ([], ["--version"], ["-h"], ["--help"]), words
+    if isinstance(command, typer.core.TyperGroup) or words in ([], ["-h"], ["--help"]):
+        return
+    given = command.make_context(command.name, [*words])
+    config = given.params.get("config")
+    if isinstance(config, str) and not config.endswith(".yaml") and not re.search("[A-Z<]", config):
+        assert config in config_names(), f"no config '{config}'"
+    if command.name in ("train", "check", "collect"):
+        overrides = given.params.get("overrides") or []
+        for override in overrides:
+            key, equals, value = override.partition("=")
+            assert equals, f"'{override}' is no key=value"
+            known = key in ("task", "suite") or find_settings(key, settings) or override == WRONG_ON_PURPOSE
+            assert known, f"no setting '{key}'"
+            if key == "task" and not any(word.startswith("suite=") for word in overrides) and "…" not in value:
+                assert value in {task.id for suite in suites() for task in suite.tasks}, f"no task '{value}'"
+    if command.name == "explain":
+        topic = given.params["topic"]
+        assert topic in (*config_names(), "algo", "run") or find_settings(topic, settings), (
+            f"nothing to explain: {topic}"
+        )
