@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from command_line import config_file, understudy
+from command_line import complaint, config_file, understudy
 
 import understudy as us
 from shipped import command_words
@@ -125,6 +125,21 @@ def test_predict_equals_python(run: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(actions, us.predict(expected, values))
         np.testing.assert_array_equal(actions, us.Run(run).predict(values))
         assert (np.abs(actions) <= 2.0).all()
+
+
+def test_predict_takes_groups_and_masks_in_an_npz(run: Path, tmp_path: Path) -> None:
+    expected = us.Run(run).predict(OBSERVATIONS)
+    for name in ("state", "observations", "observations/state"):
+        np.savez(tmp_path / "obs.npz", allow_pickle=False, **{name: OBSERVATIONS})
+        out = tmp_path / "actions.npy"
+        assert understudy("predict", run, "--obs", tmp_path / "obs.npz", "--out", out).code == 0
+        np.testing.assert_array_equal(np.load(out), expected)
+    for more, told in (("action_mask", "this policy was made without masks"), ("goal", "groups do not fit the policy")):
+        np.savez(tmp_path / "obs.npz", allow_pickle=False, state=OBSERVATIONS, **{more: np.ones((3, 2))})
+        assert told in complaint("predict", run, "--obs", tmp_path / "obs.npz", code=1)
+    (tmp_path / "obs.npz").write_bytes(b"PK\x03\x04 no archive")
+    assert "not a readable npz file" in complaint("predict", run, "--obs", tmp_path / "obs.npz", code=1)
+    assert "not a readable .npy file" in complaint("predict", run, "--obs", tmp_path / "nowhere.npz", code=1)
 
 
 def test_predict_prints_and_samples(run: Path, tmp_path: Path) -> None:

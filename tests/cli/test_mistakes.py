@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.npy").write_text("1.0 0.0 0.0\n")
     (folder / "empty.npy").write_bytes(b"")
     (folder / "zip.npy").write_bytes(b"PK\x03\x04 not a zip")
-    np.savez(folder / "archive.npz", obs=np.zeros(3))
+    np.savez(folder / "archive.npz", goal=np.zeros(3))
     for name, header in HEADERS.items():
         (folder / name).write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
     os.mkfifo(folder / "pipe.npy")
@@ -65,8 +65,8 @@ OBSERVATIONS = {
     "pickled.npy": "not a readable .npy file",
     "text.npy": "not a readable .npy file",
     "empty.npy": "not a readable .npy file",
-    "zip.npy": "not a readable .npy file",
-    "archive.npz": "an archive: expected one array in a .npy file.",
+    "zip.npy": "not a readable npz file",
+    "archive.npz": "group 'state' is missing: got ['goal']",
     "absent.npy": "not a readable .npy file",
     "pipe.npy": "not a readable .npy file (Not a regular file)",
     **dict.fromkeys(HEADERS, "not a readable .npy file"),

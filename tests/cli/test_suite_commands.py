@@ -42,7 +42,11 @@ def test_check_a_preset_with_and_without_its_file(tmp_path: Path) -> None:
     assert "names no data" in complaint(*words, code=2)
     assert f"dataset '{file}': no such file" in complaint(*words, f"data.path={file}", code=1)
     file.touch()
-    config = yaml.safe_load(understudy(*words, f"data.path={file}").out)
+    printed = understudy(*words, f"data.path={file}").out
+    assert printed.startswith(
+        "# Published for hopper-medium-v2: a score of 67.53 ± 3.78, CORL (tinkoff-ai/CORL, configs"
+    )
+    config = yaml.safe_load(printed)
     assert {name: config["env"][name] for name in ("id", "reference")} == {
         "id": "Hopper-v4",
         "reference": "hopper-medium-v2",

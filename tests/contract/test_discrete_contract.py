@@ -90,6 +90,11 @@ def test_a_policy_that_obeys_masks_asks_for_them(name: str) -> None:
         predict(policy, {"state": np.zeros((2, 4))})
     with pytest.raises(DataError, match="row 1: no action is legal"):
         predict(policy, {"state": np.zeros((2, 4)), ACTION_MASK: [[1, 0, 0, 0, 0], [0, 0, 0, 0, 0]]})
+    with pytest.raises(DataError, match=r"'action_mask': wrong shape: got \[1, 2\], expected \[B, 5\]"):
+        predict(policy, {"state": np.zeros((1, 4)), ACTION_MASK: [1, 0]})
+    with pytest.raises(DataError, match=r"'action_mask': not flags: got 2.0, expected 0 and 1"):
+        predict(policy, {"state": np.zeros((1, 4)), ACTION_MASK: [[2, 0, 0, 0, 1]]})
+    assert predict(policy, {"observations": np.zeros((1, 4)), ACTION_MASK: [[0, 0, 1, 0, 0]]}).tolist() == [2]
 
 
 def test_a_world_without_masks_does_not_fit_a_policy_that_needs_them(name: str) -> None:

@@ -69,13 +69,14 @@ def test_td3bc_stops_where_the_slopes_of_value_and_distance_meet(alpha: float, e
 
 
 @pytest.mark.parametrize(
-    ("penalty", "expected"),
-    [(1.0, 0.367708), (0.5, 0.580625), (1000.0, 0.100312)],
+    ("penalty", "expected", "critics"),
+    [(1.0, 0.367708, 2), (0.5, 0.580625, 2), (1000.0, 0.100312, 2), (1.0, 0.367708, 3), (1.0, 0.367708, 4)],
 )
-def test_rebrac_stops_there_for_the_smaller_critic(penalty: float, expected: float) -> None:
-    """min(3 + 2a, 5 − a/2) = 3 + 2a up to a = .8; β₁ = 1/α of one dimension."""
-    built, batch = algorithm("rebrac", one_state(), actor_penalty=penalty, critic_penalty=0.0, **STILL)
-    linear_critics(built, (5.0, -0.5), (3.0, 2.0))
+def test_rebrac_stops_there_for_the_smallest_critic(penalty: float, expected: float, critics: int) -> None:
+    """min(3 + 2a, 5 − a/2, …) = 3 + 2a up to a = .8; β₁ = 1/α of one dimension."""
+    changes = {"actor_penalty": penalty, "critic_penalty": 0.0, "critics": critics, **STILL}
+    built, batch = algorithm("rebrac", one_state(), **changes)
+    linear_critics(built, *[(5.0, -0.5), (3.0, 2.0), (9.0, 1.0), (6.0, -1.0)][:critics])
     assert 2 * expected**2 + 2.8 * expected - (0.3 + 1 / penalty) == pytest.approx(0, abs=1e-4)
     assert action_after(built, batch, 400) == pytest.approx(expected, abs=2e-4)
 

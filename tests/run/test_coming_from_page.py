@@ -1,4 +1,4 @@
-"""What the pages of PPO and "Coming from st_rl / rsl_rl" say is so: configs, settings, names and examples."""
+"""What the pages of PPO and "Coming from …" say is so: configs, settings, names, tables and examples."""
 
 import runpy
 from pathlib import Path
@@ -10,19 +10,22 @@ from pages import python_blocks, quoted, read_page, table
 
 import understudy
 from shipped import command_words
+from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.errors import ConfigError
-from understudy.core.settings import Settings
-from understudy.run.config import RunConfig, load_config
+from understudy.core.other_names import FROM_DATA, FROM_ROLLOUTS, LOGS, ROBOTS
+from understudy.core.settings import Settings, has_setting
+from understudy.run.config import DataSettings, RunConfig, load_config
 from understudy.run.packaged import config_names
+from understudy.sources import find_source
 
-PAGE = read_page("coming-from-rsl-rl")
+PAGE = read_page("coming-from")
 CLASSES = [
     (config, setting)
     for _, names, told in table(PAGE, "Classes")
     for config in quoted(names)
     for setting in quoted(told)
 ]
-NUMBERS = [(quoted(ours)[0], quoted(value)[0]) for _, ours, value, _ in table(PAGE, "Numbers")]
+NUMBERS = [(quoted(ours)[0], quoted(value)[0]) for *_, ours, value, _ in table(PAGE, "Numbers") if quoted(value)]
 RUNNER = [name for _, ours in table(PAGE, "Runner") for name in quoted(ours)]
 EXAMPLES = python_blocks(PAGE)
 
@@ -68,6 +71,76 @@ def test_a_preset_asks_for_an_environment_and_has_minibatches_of_its_camp(name: 
     config = settled(name)
     transitions = lookup(config, "source.num_envs") * lookup(config, "source.rollout_length")
     assert transitions / lookup(config, "algo.minibatches") == rows
+
+
+def test_the_tables_are_those_that_suggestions_come_from() -> None:
+    for heading, rows, libraries in (("Numbers", FROM_ROLLOUTS, ROBOTS), ("Learning from data", FROM_DATA, LOGS)):
+        told = [
+            [*map(quoted, cells[: len(libraries)]), quoted(cells[len(libraries)]), cells[-1]]
+            for cells in table(PAGE, heading)
+        ]
+        assert told == [
+            [*(row.names(library) for library in libraries), [row.ours] if row.ours else [], row.differs]
+            for row in rows
+        ]
+
+
+def test_every_name_in_them_is_a_setting_of_ours() -> None:
+    learners = {name: find_algorithm(name).Config for name in algorithm_names()}
+    groups = {"data": DataSettings, "source": find_source("offline").Config}
+    for row in FROM_ROLLOUTS:
+        if row.ours:
+            lookup(settled("ppo/robot"), row.ours)
+    for row in FROM_DATA:
+        group, _, rest = row.ours.partition(".")
+        if not rest:
+            assert not group or group in RunConfig.model_fields, row.ours
+            continue
+        models: Any = learners.values() if group == "algo" else [groups[group]]
+        assert any(has_setting(model, rest) for model in models), row.ours
+
+
+SUGGESTED = {
+    ("ppo", "algo.clip_param=0.1"): "Did you mean 'algo.clip' (rsl_rl's clip_param)?",
+    ("ppo", "algo.ent_coef=0"): "Did you mean 'algo.entropy_coef' (Stable-Baselines3's ent_coef)?",
+    ("ppo", "algo.desired_kl=0.1"): "Did you mean 'algo.target_kl' (rsl_rl's desired_kl)?",
+    ("ppo", "n_steps=5"): "Did you mean 'source.rollout_length' (Stable-Baselines3's n_steps)?",
+    ("ppo", "algo.n_steps=5"): "Did you mean 'source.rollout_length' (Stable-Baselines3's n_steps)?",
+    ("ppo", "timesteps=5"): "Did you mean 'updates' (skrl's timesteps)? It differs: rollouts from the start, as max_it",
+    ("ppo", "total_timesteps=5"): "Did you mean 'updates' (Stable-Baselines3's total_timesteps)? It differs: ",
+    (
+        "ppo",
+        "algo.batch_size=64",
+    ): "Did you mean 'algo.minibatches' (Stable-Baselines3's batch_size)? It differs: how m",
+    (
+        "ppo",
+        "buffer_size=9",
+    ): "Stable-Baselines3's buffer_size is not needed: a rollout is learned from and thrown away.",
+    ("ppo", "algo.actor.hidden_dims=[1]"): "Did you mean 'algo.actor.hidden' (rsl_rl's hidden_dims)?",
+    (
+        "ppo",
+        "algo.net_arch=[1]",
+    ): "Did you mean 'algo.actor.hidden' or 'algo.critic.hidden' (Stable-Baselines3's net_arch)?",
+    ("ppo", "algo.speed=1"): "Known: actor, clip, ",
+    ("iql", "algo.iql_tau=0.1"): "Did you mean 'algo.expectile' (CORL's iql_tau)?",
+    ("iql", "algo.tau=0.1"): "Did you mean 'algo.polyak' (d3rlpy's tau)?",
+    ("iql", "n_steps=5"): "Did you mean 'updates' (d3rlpy's n_steps)?",
+    ("iql", "algo.batch_size=5"): "Did you mean 'source.batch_size' (d3rlpy's batch_size)?",
+    ("iql", "batch_size=5"): "Did you mean 'source.batch_size'?",
+    ("iql", "buffer_size=9"): "CORL's buffer_size is not needed: data are read whole",
+    ("iql", "algo.cql_alpha=5"): "Known: actor, ",
+    ("iql", "gama=1"): "Did you mean 'algo.gamma'?",
+    ("iql", "algo.gama=1"): "Did you mean 'gamma'?",
+}
+
+
+@pytest.mark.parametrize(("algorithm", "setting"), SUGGESTED)
+def test_a_name_of_others_is_told_ours_and_no_other_word_is_guessed(algorithm: str, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(f"{algorithm}/pendulum", [setting])
+    key = setting.partition("=")[0]
+    assert str(caught.value).startswith(f"{key}: no such setting")
+    assert SUGGESTED[algorithm, setting] in str(caught.value)
 
 
 def test_every_setting_of_an_update_is_in_the_table() -> None:

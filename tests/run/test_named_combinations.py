@@ -23,7 +23,7 @@ from understudy.run.config import RunConfig, load_config
 from understudy.run.packaged import config_names
 from understudy.run.progress import SILENT
 
-PAGE = table(read_page("coming-from-rsl-rl"), "Classes")
+PAGE = table(read_page("coming-from"), "Classes")
 FAST = {"ppo/robot": ["env.id=Pendulum-v1", "algo.actor.hidden=[32]", "algo.critic.hidden=[32]"]}
 """What a config needs to be tried in a blink."""
 NEEDS_MORE = {"ppo/go1-joystick": "envpool"}

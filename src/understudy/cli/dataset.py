@@ -219,12 +219,30 @@ def _bound(name: str, text: str) -> tuple[float, ...] | float | None:
 
 
 def download(
-    dataset: Annotated[str, typer.Argument(help="A Minari id, such as D4RL/pen/human-v2.")],
-    root: Annotated[Path | None, typer.Option("--root", help="Folder to keep it in; Minari's own if absent.")] = None,
+    dataset: Annotated[
+        str, typer.Argument(help="A Minari id (D4RL/pen/human-v2), or D4RL's own name (hopper-medium-v2).")
+    ],
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Folder to keep it in; Minari's own, or this one, if absent.")
+    ] = None,
+    server: Annotated[str, typer.Option("--from", help="Another server with D4RL's folders.")] = "",
+    sha256: Annotated[str, typer.Option("--sha256", help="Refuse D4RL's file unless it has this digest.")] = "",
+    quiet: Quiet = False,
 ) -> None:
-    """Fetch a Minari dataset with Minari's own downloader. Nothing else in this library uses the network."""
+    """Fetch a dataset: Minari's with Minari's own downloader, D4RL's from its server. Nothing else uses the network."""
     from understudy.data.formats.minari.published import download_minari
+    from understudy.run.progress import Reporter
+    from understudy.tools.dataset.download import SERVER, d4rl_files, download_d4rl
 
+    if dataset in d4rl_files() or "/" not in dataset:
+        with stoppable(f"dataset '{dataset}'", "What came is kept: the same command goes on."):
+            file, digest = download_d4rl(
+                dataset, root or Path(), server=server or SERVER, sha256=sha256, reporter=Reporter(quiet=quiet)
+            )
+        print(f"downloaded to {file}  sha256 {digest}")
+        return
+    if server or sha256:
+        raise ConfigError("--from and --sha256", "are for D4RL's files", do="Leave them out for Minari's.")
     with stoppable(f"dataset '{dataset}'", "The same command fetches it anew."):
         folder = download_minari(dataset, root)
     print(f"downloaded to {folder}")

@@ -30,16 +30,25 @@ def train(
     overrides: Overrides = None,
     quiet: Quiet = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
+    action_low: Annotated[
+        str | None, typer.Option("--action-low", help="Without an environment: least action, 0 or 0,0.")
+    ] = None,
+    action_high: Annotated[
+        str | None, typer.Option("--action-high", help="Without an environment: greatest action.")
+    ] = None,
 ) -> None:
-    """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
+    """Train a policy. Examples: understudy train iql/pendulum algo.expectile=0.8 seed=3, or from logs alone:
+    understudy train iql data.path=logs.npz"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
     from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
-    resolved = load_config(config, overrides or [])
-    if not overwrite and not names_place(config, [override.partition("=")[0] for override in overrides or []]):
+    bounds = {"data.action_low": action_low, "data.action_high": action_high}
+    words = [*(overrides or []), *(f"{key}={bound}" for key, bound in bounds.items() if bound is not None)]
+    resolved = load_config(config, words)
+    if not overwrite and not names_place(config, [word.partition("=")[0] for word in words]):
         resolved = in_free_place(resolved, reporter.say)
     out = Path(resolved.out)
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
@@ -97,7 +106,12 @@ def evaluate(
 
 def predict(
     run: RunPath,
-    obs: Annotated[Path, typer.Option("--obs", help="A .npy file: one observation, or one per row.")],
+    obs: Annotated[
+        Path,
+        typer.Option(
+            "--obs", help="A .npy file: one observation, or one per row; or an .npz: groups, and action_mask."
+        ),
+    ],
     out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
@@ -110,10 +124,10 @@ def predict(
     import numpy as np
 
     from understudy.core.files import write_bytes
-    from understudy.data.stores.npy import read_array
+    from understudy.data.formats.npz import read_observations
     from understudy.run.run import Run
 
-    actions = Run(run).predict(read_array(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    actions = Run(run).predict(read_observations(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
         print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
         return
@@ -183,14 +197,17 @@ def _way_on(run: Path) -> str:
 
 
 def _updates(overrides: list[str]) -> int | None:
+    from understudy.core.settings import whole_number
+
     updates = None
     for override in overrides:
         key, _, value = override.partition("=")
         if key != "updates":
             raise ConfigError(key, "cannot change on resume", do="Only updates=N can; start a new run for the rest.")
-        if not value.isdecimal() or len(value) > LONGEST_NUMBER:
+        whole = str(whole_number(value))
+        if not whole.isdecimal() or len(whole) > LONGEST_NUMBER:
             raise ConfigError("updates", "wrong value", got=repr(value), expected="a whole number")
-        updates = int(value)
+        updates = int(whole)
     return updates
 
 
@@ -214,7 +231,8 @@ def _outcome(path: Path, result: dict[str, Any]) -> str:
         words += [f"success rate {result['eval/success_rate']:.0%}"] if "eval/success_rate" in result else []
         return ", ".join(words)
     if "eval/action_error" in result:
-        return f"action error {result['eval/action_error']:.4g} on held-out episodes"
+        early = f", ended early at update {result['updates']:,}" if "stopped_early" in result else ""
+        return f"action error {result['eval/action_error']:.4g} on held-out episodes{early}"
     return "not evaluated, so there is no best policy, only the last"
 
 

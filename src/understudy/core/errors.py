@@ -5,6 +5,9 @@ from collections.abc import Iterable
 LONGEST = 2000
 """Characters of a part of a sentence: what a stranger's file says of itself may have millions."""
 LONGEST_VALUE = 300
+NEAR, NEAR_SHORT, SHORT = 0.75, 0.65, 4
+"""How alike a name must be to be suggested, 1 for the same, and one of so few letters: a slip of the hand is, another
+word for it is not."""
 
 
 class UnderstudyError(Exception):
@@ -78,12 +81,16 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length // 2]}… ({len(text):,} characters)"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that suggests the closest known name, or lists what there is."""
+def near(name: str, known: Iterable[str]) -> str:
+    """The known name that is closest, if one is close; otherwise nothing."""
     from difflib import get_close_matches
 
+    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR if len(name) > SHORT else NEAR_SHORT)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that suggests the closest known name, or lists what there is."""
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean '{close[0]}'?"
+    if close := near(name, names):
+        return f"Did you mean '{close}'?"
     return f"Known: {', '.join(names)}." if names else "There is none."

@@ -1,7 +1,7 @@
 """The base of every settings class: frozen, closed, and told in one voice when wrong."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from understudy.core.errors import ConfigError, did_you_mean, shown
+from understudy.core.other_names import called_here
 
 TAGS = ("kind", "name", "policy")
 """Fields whose word says which of several settings classes is meant."""
@@ -70,7 +71,7 @@ class Settings(BaseModel):
             return data
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
         whole = {name for name, field in cls.model_fields.items() if field.annotation is int}
-        data = {name: _whole(value) if name in whole else value for name, value in data.items()}
+        data = {name: whole_number(value) if name in whole else value for name, value in data.items()}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @model_validator(mode="after")
@@ -100,7 +101,7 @@ class _Truth:
         return repr(self._value)
 
 
-def _whole(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """`1e5` is a whole number, too, as people write them."""
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}(\.\d{0,18})?[eE]\+?\d{1,2}", value):
         number = Decimal(value)
@@ -155,7 +156,8 @@ def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> It
             detail["msg"] = detail["ctx"]["expected"]
             if len(choices[".".join(path)]) < sum(_is_choice(one, loc) for one in details):
                 continue
-        yield _sentence(detail, path, owner, where)
+        theirs = called_here(path[-1], _keys(model, where), rollouts=_plays(model)) if path else ""
+        yield _sentence(detail, path, owner, where, theirs)
 
 
 def _is_choice(detail: ErrorDetails, loc: tuple[int | str, ...]) -> bool:
@@ -163,15 +165,40 @@ def _is_choice(detail: ErrorDetails, loc: tuple[int | str, ...]) -> bool:
     return detail["loc"][:-1] == loc[:-1] and str(detail["loc"][-1]).startswith("literal[")
 
 
-def _sentence(detail: ErrorDetails, path: list[str], owner: type[BaseModel] | None, where: str) -> str:
-    """`owner` is the settings class that the last part of the path is, or should be, a field of."""
+def _plays(model: type[BaseModel]) -> bool:
+    """Whether these are settings of somebody who learns from rollouts, by what only they have."""
+    return not model.model_fields.keys().isdisjoint(("gae_lambda", "rollout_length"))
+
+
+def _keys(model: type[BaseModel], where: str) -> Callable[[str], bool]:
+    """Whether there is a key, as far as the settings at `where` can tell: those of other groups are believed."""
+    group = where.rpartition(".")[2]
+
+    def exists(key: str) -> bool:
+        first, _, rest = key.partition(".")
+        return has_setting(model, rest) if first == group else bool(group)
+
+    return exists
+
+
+def has_setting(model: type[BaseModel], key: str) -> bool:
+    """Whether a dotted key is one of these settings, or of a group in them."""
+    inside: Any = model
+    for part in key.split("."):
+        inside = _below(inside, part)
+    return inside is not None
+
+
+def _sentence(detail: ErrorDetails, path: list[str], owner: type[BaseModel] | None, where: str, theirs: str) -> str:
+    """`owner` is the settings class that the last part of the path is, or should be, a field of; `theirs` is told where
+    it has no such field."""
     place = ".".join(part for part in [where, *path] if part) or "config"
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         known = owner.model_fields if owner is not None else {}
         whose = f" of {known['name'].default}" if "name" in known and not known["name"].is_required() else ""
         former = owner.FORMER.get(path[-1]) if owner is not None and issubclass(owner, Settings) else None
-        do = f"Did you mean '{former}'?" if former else did_you_mean(path[-1], known)
+        do = f"Did you mean '{former}'?" if former else theirs or did_you_mean(path[-1], known)
         return str(ConfigError(place, f"no such setting{whose}", do=do))
     if kind == "missing":
         return str(ConfigError(place, "is required"))

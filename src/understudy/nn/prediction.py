@@ -11,9 +11,11 @@ from understudy.core.batch import Obs
 from understudy.core.errors import DataError
 from understudy.core.protocols import Carry
 from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK, Spec, as_actions
+from understudy.core.spec import ACTION_MASK, Discrete, Spec, as_actions
 from understudy.nn.mlp import MLP
 from understudy.nn.segments import Input
+
+ONLY_GROUP = ("observations", "observation", "obs")
 
 
 class Acting(Protocol):
@@ -48,12 +50,13 @@ def show_policy(policy: Acting, name: str, shape: str) -> str:
 def predict(
     policy: Acting, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
 ) -> NDArray[Any]:
-    """Actions [B, A] for a batch of observations, [A] for a single one.
+    """Actions [B, A] for a batch of observations, [A] for a single one; in groups, as a dict, with `action_mask` [B, K]
+    beside them where the policy knows masks. The only group may be called `observations`, too.
 
     Of a policy with memory each row is the first step of an episode: to play on, use `policy.act` with its carry.
     """
     seen = _seen(policy)
-    named = obs if isinstance(obs, Mapping) else {seen[0]: obs}
+    named = _by_group(policy, obs, seen) if isinstance(obs, Mapping) else {seen[0]: obs}
     single, batch = False, {}
     for name, group in policy.spec.observation.items():
         if name not in named and name not in seen:
@@ -71,9 +74,8 @@ def predict(
                 expected=f"{list(group.shape)} or [B, {', '.join(map(str, group.shape))}]",
             )
         batch[name] = torch.from_numpy(values)
-    if policy.spec.masked and ACTION_MASK in named:
-        mask = _numeric(named[ACTION_MASK], "bool", f"observation '{ACTION_MASK}'")
-        batch[ACTION_MASK] = torch.from_numpy(np.atleast_2d(mask))
+    if ACTION_MASK in named and ACTION_MASK not in policy.spec.observation:
+        batch[ACTION_MASK] = torch.from_numpy(_mask(policy.spec, named[ACTION_MASK]))
     unknown = sorted(set(map(str, named)) - {*policy.spec.observation, ACTION_MASK})
     if unknown or len({len(values) for values in batch.values()}) != 1:
         raise DataError("observation", "groups do not fit the policy", got=unknown or "different batch sizes")
@@ -83,6 +85,27 @@ def predict(
     if not np.isfinite(actions).all():
         raise DataError("policy", "its actions for these observations are not finite", do="Its weights are too large.")
     return actions[0] if single else actions
+
+
+def _by_group(policy: Acting, obs: Mapping[str, ArrayLike], seen: list[str]) -> Mapping[str, ArrayLike]:
+    """The only group under its own name, if it came under that of flat files."""
+    called = [word for word in ONLY_GROUP if word in obs and word not in policy.spec.observation]
+    if len(seen) != 1 or seen[0] in obs or len(called) != 1:
+        return obs
+    return {seen[0] if name == called[0] else name: values for name, values in obs.items()}
+
+
+def _mask(spec: Spec, values: ArrayLike) -> NDArray[Any]:
+    """[B, K] of bools."""
+    where = f"observation '{ACTION_MASK}'"
+    if not spec.masked:
+        raise DataError(where, "this policy was made without masks", do="Leave it out.")
+    given = np.atleast_2d(_numeric(values, "float64", where))
+    if isinstance(spec.action, Discrete) and given.shape[1:] != (spec.action.count,):
+        raise DataError(where, "wrong shape", got=list(given.shape), expected=f"[B, {spec.action.count}]")
+    if not np.isin(given, (0, 1)).all():
+        raise DataError(where, "not flags", got=given[~np.isin(given, (0, 1))][0], expected="0 and 1")
+    return np.asarray(given != 0)
 
 
 def _seen(policy: Acting) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,9 +15,10 @@ from pydantic import (
 )
 
 from understudy.algorithms import needs_of
-from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.errors import ConfigError, did_you_mean, near
+from understudy.core.other_names import called_here
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
-from understudy.core.settings import Decision, Options, Settings
+from understudy.core.settings import Decision, Options, Settings, has_setting
 from understudy.data.action_bounds import Bound
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
@@ -156,6 +158,8 @@ class RunConfig(Settings):
     environment, eval/action_error of held-out episodes where there is none."""
     best_is: Literal["auto", "highest", "lowest"] = "auto"
     """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
+    patience: int = Field(0, ge=0)
+    """A run ends early after so many evaluations without a better one, as `best` says; 0: never."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
     eval_max_steps: int | None = Field(None, ge=1)
@@ -203,6 +207,13 @@ class RunConfig(Settings):
             if asked and simulator != "gymnasium":
                 other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _evaluations_to_judge_by(self) -> Self:
+        for name in ("best", "patience"):
+            if self.eval_every == 0 and self.__dict__[name]:
+                raise ValueError(f"{name} needs evaluations, and eval_every is 0")
         return self
 
     @model_validator(mode="after")
@@ -414,6 +425,16 @@ def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         owners = [f"{group}.{key}" for group, model in groups.items() if key in model.model_fields]
         if owners:
             raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{' or '.join(owners)}'?")
+        if theirs := called_here(key, partial(_has_key, groups), rollouts=parts.roles.plays):
+            raise ConfigError(f"{place}{key}", "no such setting", do=theirs)
+        inner = {name: f"{group}.{name}" for group, model in groups.items() for name in model.model_fields}
+        if not near(key, RunConfig.model_fields) and (close := near(key, inner)):
+            raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{inner[close]}'?")
+
+
+def _has_key(groups: Mapping[str, type[BaseModel]], key: str) -> bool:
+    first, _, rest = key.partition(".")
+    return has_setting(groups[first], rest) if rest else first in RunConfig.model_fields
 
 
 def read_resolved(path: Path) -> RunConfig:

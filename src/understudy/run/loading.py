@@ -82,7 +82,13 @@ def prepare(
     if store and not transforms.mends() and not (hold_out and space):
         return choose_from(open_store(Path(str(origin))), transforms, hold_out=hold_out)
     recording = open_recording(origin, episode_steps=transforms.episode_steps, columns=columns)
+    told = space is not None or recording.space is not None
     space = space or space_of(recording, measure=hold_out and transforms.actions_from is None)
+    if hold_out and not told and isinstance(space, Box):
+        reporter.say(
+            f"{Path(recording.name).name}: actions {space.describe()}, the smallest and largest in the data "
+            "(others: data.action_low=… data.action_high=…)"
+        )
     recording = mend(recording, transforms, space)
     for note in recording.notes:
         reporter.say(f"{Path(recording.name).name}: {note}")

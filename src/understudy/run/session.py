@@ -269,6 +269,12 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
             raise RunError(
                 f"run '{path}'", "is finished", do=f"To train on, give more: understudy resume {path} updates=…"
             )
+        if run.finished and "stopped_early" in run.result:
+            raise RunError(
+                f"run '{path}'",
+                f"ended early: {run.result['stopped_early']}",
+                do=f"Start a new run with a larger patience, or from its policy: init_from={path}.",
+            )
         checkpoint, broken = newest_checkpoint(run.checkpoints)
         for sentence in broken:
             reporter.say(f"passed over: {sentence}")
