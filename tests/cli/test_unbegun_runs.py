@@ -73,10 +73,7 @@ def test_what_was_saved_is_kept(tmp_path: Path) -> None:
 
 def test_what_is_wrong_before_the_first_update_leaves_nothing_either(tmp_path: Path) -> None:
     (tmp_path / "bad.npz").write_bytes(b"nothing")
+    settings: dict[str, Any] = {"data.recipe": None, "data.path": str(tmp_path / "bad.npz")}
     with pytest.raises(DataError):
-        us.train(
-            "iql/pendulum",
-            out=str(tmp_path / "a" / "b"),
-            **{"data.recipe": None, "data.path": str(tmp_path / "bad.npz")},
-        )
+        us.train("iql/pendulum", out=str(tmp_path / "a" / "b"), **settings)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.npz"]
