@@ -35,8 +35,8 @@ class Impatient(gymnasium.Env[Any, Any]):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
-gymnasium.register("Impatient-v0", Impatient, max_episode_steps=20)
-gymnasium.register("VeryImpatient-v0", Impatient, max_episode_steps=20, kwargs={"times": 2})
+gymnasium.register("Impatient-v0", lambda **given: Impatient(), max_episode_steps=20)
+gymnasium.register("VeryImpatient-v0", lambda **given: Impatient(times=2), max_episode_steps=20)
 
 
 def test_while_data_are_collected(tmp_path: Path) -> None:
