@@ -62,7 +62,12 @@ class InterruptedRunError(UnderstudyError):
             f"run '{run}'", f"stopped and saved at update {updates:,}", do=f"Go on with: understudy resume {run}"
         )
         self.exit_code = 128 + signal_number
+        self.run = run
         self._told = (updates, signal_number)
+
+    def unbegun(self) -> StoppedError:
+        """The same of a run of which nothing was kept."""
+        return StoppedError(f"run '{self.run}'", self._told[1], "Nothing was begun: the same command starts it.")
 
     def of(self, run: Path) -> "InterruptedRunError":
         """The same, told of the run whose stage was interrupted."""
@@ -311,7 +316,7 @@ class Loop:
             except InterruptedRunError:  # the run ends by itself, where it always does
                 return
             except (UnderstudyError, OSError) as error:
-                self.reporter.say(f"not filmed: {error}")
+                self.reporter.say(f"update {self.updates:,} is not filmed: {error}")
 
     def _play(self) -> Evaluation:
         """Episodes in the environment; none where there is none."""

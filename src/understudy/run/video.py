@@ -27,7 +27,7 @@ from understudy.core.spec import as_actions
 from understudy.envs.filmed_env import (
     MODE,
     Frame,
-    check_renders,
+    check_drawable,
     frames_per_second,
     make_filmed,
     prepare_pygame,
@@ -123,7 +123,7 @@ def given_film(env: object) -> tuple[str, Callable[[str], Env]]:
     """The name of an environment that was handed over, and what makes one that gives frames."""
     _ffmpeg()
     if isinstance(env, str):
-        check_renders(env)
+        check_drawable(env)
         return env, make_filmed
     if isinstance(env, gymnasium.Env):
         name, made = type(env.unwrapped).__name__, KeptOpen(env)
@@ -156,7 +156,7 @@ def check_filmable(config: RunConfig) -> str:
             do="From Python: run.video(env=…), an environment made with render_mode='rgb_array'.",
         )
     _ffmpeg()
-    check_renders(config.env.id)
+    check_drawable(config.env.id)
     return config.env.id
 
 
