@@ -23,6 +23,7 @@ from understudy.core.rng import derived_seed, own_global_generators, simulator_s
 from understudy.core.spec import Spec, as_actions
 from understudy.core.wording import counted
 from understudy.data.scores import normalized_score, normalized_spread
+from understudy.envs.builtin.d4rl_layout import approximation_note
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
@@ -52,6 +53,8 @@ class Evaluation:
     """The clock's, of all episodes together."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
+    approximation: str = ""
+    """Why a score is only near to that of the benchmark it is named after; empty of most environments."""
 
     @property
     def mean(self) -> float:
@@ -87,13 +90,16 @@ class Evaluation:
             told = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in self.metrics.items())
             return f"Evaluation(on held-out episodes: {told})"
         low, high = self.interval
-        score = "" if self.score is None else f", score {self.score:.1f}"
+        about = " (an approximation)" if self.approximation else ""
+        score = "" if self.score is None else f", score {self.score:.1f}{about}"
         success = "" if self.success_rate is None else f", success {self.success_rate:.0%}"
         count = counted(len(self.returns), "episode")
         return f"Evaluation(return {self.mean:.4g} over {count}, 95 % {low:.4g} to {high:.4g}{score}{success})"
 
     def notes(self) -> Iterator[str]:
         """What there is to say beside the return, one line each."""
+        if self.approximation:
+            yield self.approximation
         if self.success_rate is not None:
             yield f"success rate {self.success_rate:.1%}"
         told = describe_info(self.info, self.asked)
@@ -124,7 +130,8 @@ class Evaluation:
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return {**record, **self.metrics}
+        about = {"eval/approximate": 1.0} if self.approximation else {}
+        return {**record, **about, **self.metrics}
 
 
 def headline(record: Mapping[str, Any]) -> str:
@@ -264,7 +271,8 @@ def evaluate_policy(
         returns, lengths = play_episodes(
             policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally, cut_after=cut_after
         )
-    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+    seconds, about = time.monotonic() - started, approximation_note(env_id)
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, seconds, approximation=about)
 
 
 def evaluate_in_vector_env(
