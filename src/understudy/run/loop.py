@@ -311,7 +311,7 @@ class Loop:
             except InterruptedRunError:  # the run ends by itself, where it always does
                 return
             except (UnderstudyError, OSError) as error:
-                self.reporter.say(f"not filmed: {error}")
+                self.reporter.say(f"update {self.updates:,} is not filmed: {error}")
 
     def _play(self) -> Evaluation:
         """Episodes in the environment; none where there is none."""

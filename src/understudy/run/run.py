@@ -120,24 +120,27 @@ class Run:
         greedy: bool = True,
         fps: int | None = None,
         max_steps: int = LONGEST_FILM,
+        env: object = None,
         progress: bool = True,
         reporter: Reporter | None = None,
     ) -> Video:
         """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
 
-        In a notebook the result shows itself.
+        `env`: another environment than the run's: an id, one made with render_mode="rgb_array", or a class or function
+        that makes one. In a notebook the result shows itself.
         """
         torch.set_num_threads(self.config.threads)
         path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
-        check_filmable(self.config)
+        if env is None:
+            check_filmable(self.config)
         policy = self.policy(checkpoint)
-        wishes: dict[str, Any] = {"episodes": episodes, "greedy": greedy, "fps": fps, "max_steps": max_steps}
+        wishes: dict[str, Any] = {"greedy": greedy, "fps": fps, "max_steps": max_steps, "env": env}
         with reporter_for(progress, reporter).task("filming", episodes, "episodes") as advance:
 
             def told(done: int, value: float) -> None:
                 advance(done, f"return {value:.1f}")
 
-            return film(self.config, policy, path, on_episode=told, **wishes)
+            return film(self.config, policy, path, episodes=episodes, on_episode=told, **wishes)
 
     def plot(self, metric: str = "", *, out: Path | str = "") -> Picture:
         """Draw the run as it stands, or one metric of it; the first picture shows itself in a notebook."""
