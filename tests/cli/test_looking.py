@@ -85,11 +85,11 @@ def test_a_narrow_screen_cuts_nothing() -> None:
 def test_seeds_are_one_curve() -> None:
     curves = [Points((0.0, 10.0, 20.0), (0.0, 10.0, 0.0)), Points((5.0, 15.0, 30.0), (1.0, 3.0, 6.0))]
     joined = mean_and_range(curves)
-    assert joined.x == (5.0, 10.0, 15.0, 20.0), "where both have been"
-    first, second = np.array([5.0, 10.0, 5.0, 0.0]), np.array([1.0, 2.0, 3.0, 4.0])
-    assert joined.y == pytest.approx((first + second) / 2)
-    assert joined.low == pytest.approx(np.minimum(first, second))
-    assert joined.high == pytest.approx(np.maximum(first, second))
+    assert joined.x == (0.0, 5.0, 10.0, 15.0, 20.0, 30.0)
+    first, second = np.array([0, 5, 10, 5, 0, np.nan]), np.array([np.nan, 1, 2, 3, 4, 6])
+    assert joined.y == pytest.approx((0.0, 3.0, 6.0, 4.0, 2.0, 6.0)), "of those that have come so far"
+    assert joined.low == pytest.approx(np.fmin(first, second))
+    assert joined.high == pytest.approx(np.fmax(first, second))
 
 
 def test_runs_are_compared(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from understudy import Actor, Box, Spec, evaluate_policy
 from understudy.core.rng import stream
 from understudy.core.spec import Group
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
+from understudy.envs.vector.local import LocalVectorEnv
 from understudy.envs.vector.tensor_adapter import TensorVectorEnv
 from understudy.nn.actor import ActorSettings
 from understudy.run.config import parse_config
@@ -134,6 +135,10 @@ def test_vectors_of_environments_tell_it_for_evaluations_only() -> None:
         asked = make_vector_env(env, 2, make, extras=("success", "height"))
         found = evaluate_in_vector_env(some_policy(), asked, 2, 0, info={"height": "max"})
         assert found.info == {"success": (1.0, 1.0), "height": (5.0, 5.0)}, mode
+    local = make_vector_env(env, 2, lambda count: LocalVectorEnv(COUNTING, count), extras=("success", "height"))
+    found = evaluate_in_vector_env(some_policy(), local, 2, 0, info={"height": "max"})
+    assert found.info == {"success": (1.0, 1.0), "height": (5.0, 5.0)}, "environments that a caller hands over"
+    local.close()
     simulator = TensorVectorEnv(TensorInfo(), action, "tensors", restart=lambda seed: None)
     assert "height" not in simulator.step(torch.zeros(2, 1)).extras
     simulator.keep_extras(("height",))

@@ -254,7 +254,6 @@ def commands(world: World) -> list[list[str]]:
         ["export", run, "--format", "torchscript", "--out", str(made / "export"), "--quiet"],
         ["runs", run],
         ["plot", run, "--metric", "loss/actor", "--out", str(made / "plot.png")],
-        ["plot", run],
         ["train", str(folder / "heir.yaml"), f"init_from={run}", f"out={made / 'heir'}", "updates=2", "--quiet"],
         ["train", str(folder / "run.yaml"), "--quiet"],
         ["resume", run, "--quiet"],

@@ -142,3 +142,37 @@ def test_a_run_whose_values_are_too_large_says_so_once_and_every_log_holds_it(tm
     calm = us.train(tiny_config("td3bc", tmp_path / "calm", log_every=5, updates=20))
     assert {line["alarm/diverging"] for line in calm.metrics()} == {0.0}
     assert np.isfinite([value for line in calm.metrics() for value in line.values()]).all()
+
+
+def test_what_an_algorithm_adds_to_rewards_widens_the_bound_or_takes_it_away(tmp_path: Path) -> None:
+    """ReBRAC's penalty has a largest value, of one dimension 4·β₂·γ at a step; CQL's and entropy's have none."""
+    recipe = {"env": "Pendulum-v1", "episodes": 2, "seed": 0, "behaviours": [{"policy": "random"}]}
+
+    def learner(number: int, algo: dict[str, Any]) -> Any:
+        name = algo["name"]
+        own = {**short_settings(name, tmp_path / str(number))["algo"], **algo}
+        return tiny_learner(name, tmp_path / str(number), data={"recipe": recipe}, algo=own)
+
+    plain, *penalised = (learner(number, {"name": "rebrac", "critic_penalty": b}) for number, b in enumerate((0, 0.5)))
+    gamma = plain.algorithm.demand.gamma
+    difference = penalised[0].probes[0].bound - plain.probes[0].bound
+    assert difference == pytest.approx(4 * 0.5 * gamma / (1 - gamma), rel=1e-5)
+    quiet: list[dict[str, Any]] = [
+        {"name": "cql"},
+        {"name": "ciql"},
+        {"name": "iact", "base": "sac_bc", "entropy_weight": 0.1},
+    ]
+    told: list[dict[str, Any]] = [
+        {"name": "cql", "penalty_weight": 0},
+        {"name": "ciql", "alpha": 0},
+        {"name": "iact"},
+        {"name": "td3bc"},
+    ]
+    for number, algo in enumerate([*quiet, *told], 10):
+        assert ("alarm/diverging" in looked(learner(number, algo))) == (algo in told)
+
+
+def test_without_rewards_there_is_no_bound() -> None:
+    dataset = random_dataset()
+    dataset.rewards.zero_()
+    assert largest_return(dataset, RewardTransform(), 0.99) == math.inf

@@ -8,9 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
-from small import SHORT, short_settings
+from small import SHORT, content, short_settings
 
 import understudy as us
 from understudy.core.errors import ConfigError, RunError, UnderstudyError
@@ -127,6 +128,32 @@ def test_what_cannot_be_filmed_says_so(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="another size"):
         write_frames(changing, tmp_path / "x.mp4", 10)
     assert not list(tmp_path.glob("*.gif"))
+
+
+def test_an_environment_of_ones_own_is_filmed(tmp_path: Path) -> None:
+    config = config_for(SHORT)
+    policy = policy_for(spec_of(config.world))
+    custom = config.model_copy(update={"env": config.world.model_copy(update={"simulator": "custom"})})
+    expected = film(config, policy, tmp_path / "known.gif", max_steps=3).returns
+    own = PendulumEnv(render_mode="rgb_array")
+    for env in (SHORT, own, PendulumEnv, lambda: PendulumEnv(render_mode="rgb_array")):
+        assert film(custom, policy, tmp_path / "own.gif", max_steps=3, env=env).returns == expected
+    own.reset()  # it is its owner's, and goes on
+    for wrong in (PendulumEnv(), 3, lambda: 3):
+        with pytest.raises((RunError, ConfigError), match=r"cannot be filmed|not an environment"):
+            film(custom, policy, tmp_path / "x.gif", env=wrong)
+
+
+def test_every_evaluation_is_filmed(tmp_path: Path) -> None:
+    settings = short_settings("bc", tmp_path / "run", eval_video=True, updates=6)
+    run = us.train(settings, progress=False)
+    assert sorted(path.name for path in (run.path / "videos").iterdir()) == ["best.mp4", "last.mp4"]
+    assert count_frames(run.path / "videos" / "last.mp4") == (11 + 15, (500, 500))
+    plain = us.train({**settings, "eval_video": False, "out": str(tmp_path / "plain")}, progress=False)
+    assert content(plain.path) == content(run.path), "looking changes nothing"
+    with pytest.raises(RunError, match="cannot be filmed"):
+        us.train(short_settings("ppo", tmp_path / "x", world="Blind/Env-v0", eval_video=True), progress=False)
+    assert not (tmp_path / "x").exists() or not list((tmp_path / "x").glob("*.yaml"))
 
 
 def test_a_film_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 1000 updates): all can be set, and those that are wrong warn.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
@@ -139,6 +140,11 @@ class CIQL:
     def demand(self) -> Demand:
         masks = ("mask",) if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+
+    @property
+    def largest_shift(self) -> float:
+        """The penalty moves critics as far as it has weight; without it this is IQL."""
+        return math.inf if self.config.alpha > 0 else 0.0
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "value": self.value, "critic": self.critic, "target_critic": self.target.network}

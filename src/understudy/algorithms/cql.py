@@ -19,6 +19,7 @@ actions of π(·|s') are among the samples; entropy is not backed up. Differs fr
 subtracted (no gradient sees it), T does not divide log q, the critic steps before the actor. Defaults are CORL's.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -141,6 +142,10 @@ class CQL:
     @property
     def demand(self) -> Demand:
         return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+
+    @property
+    def largest_shift(self) -> float:
+        return math.inf if self.config.penalty_weight > 0 or self.config.backup_entropy else 0.0
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}

@@ -24,6 +24,7 @@ Differs from the paper in: masks; two critics, the smaller of which counts in th
 that α is twice the paper's; Polyak targets by default.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, final
 
@@ -133,6 +134,10 @@ class DiscreteCQL:
         masks = ("mask", "next_mask") if self.policy.spec.masked else ()
         return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
 
+    @property
+    def largest_shift(self) -> float:
+        return math.inf if self.config.alpha > 0 else 0.0
+
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
 
@@ -145,8 +150,7 @@ class DiscreteCQL:
         outcomes = self.critic.outcomes(seen.by(self.critic))
         td_loss = mean_over(self._td_error(taken(outcomes, data.action), target), data.extra["td_valid"]).sum()
         q = outcomes.mean(-1)
-        metrics = {"loss/td": td_loss.detach()}
-        critic_loss = td_loss
+        metrics, critic_loss = {"loss/td": td_loss.detach()}, td_loss
         if config.alpha > 0:
             penalty = self._penalty(q, data.action, mask).mean(-1).sum()
             critic_loss = td_loss + config.alpha * penalty
@@ -230,8 +234,7 @@ def build(config: Config, context: BuildContext) -> DiscreteCQL:
     if greedy:
         shape = {"members": config.critics, "quantiles": quantiles, "one_hot": one_hot}
         settings = ValuePolicySettings(**dict(critic.settings), **shape, temperature=config.temperature)
-        policy = ValuePolicy(context.spec, settings, critic)
-        policy.to(context.device)
+        policy = ValuePolicy(context.spec, settings, critic).to(context.device)
     else:
         policy = builder.actor(config.actor, critic=critic)
         optimizers["policy"] = adam_for(policy, config.actor_optimizer, context)

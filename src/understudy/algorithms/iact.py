@@ -21,6 +21,7 @@ Differs from the sketch it grew from (docs/iact.md) in: ratios are ratios, selec
 alone, few rows are left out, critics are twins, values are scaled, both branches act. Continuous actions only.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Self, final
@@ -106,6 +107,11 @@ class IACT:
     def concerns(self, rewards: Tensor) -> list[str]:
         """Rare rewards do not go with every setting."""
         return rare_rewards(self.config.teaching, rewards)
+
+    @property
+    def largest_shift(self) -> float:
+        """Entropy in the backup of `sac_bc` is unbounded."""
+        return math.inf if self.config.entropy_weight > 0 else 0.0
 
     def networks(self) -> dict[str, nn.Module]:
         learners = {**self.branches, **dict(zip(("behaviour",), self.behaviour, strict=False))}

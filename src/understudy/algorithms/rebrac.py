@@ -117,6 +117,11 @@ class ReBRAC:
         columns = ("td_valid", "discount", "next_action", "next_action_valid")
         return Demand(columns, self.config.n_step, self.config.gamma)
 
+    @property
+    def largest_shift(self) -> float:
+        """γ·β₂·‖ã' − a'‖², of actions in [−1, 1]."""
+        return 4.0 * self.policy.spec.box.size * self.config.critic_penalty * self.config.gamma
+
     def networks(self) -> dict[str, nn.Module]:
         return {
             "policy": self.policy,

@@ -30,16 +30,25 @@ def train(
     overrides: Overrides = None,
     quiet: Quiet = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
+    action_low: Annotated[
+        str | None, typer.Option("--action-low", help="Without an environment: least action, 0 or 0,0.")
+    ] = None,
+    action_high: Annotated[
+        str | None, typer.Option("--action-high", help="Without an environment: greatest action.")
+    ] = None,
 ) -> None:
-    """Train a policy. Example: understudy train iql/pendulum algo.expectile=0.8 seed=3 out=runs/x"""
+    """Train a policy. Examples: understudy train iql/pendulum algo.expectile=0.8 seed=3, or from logs alone:
+    understudy train iql data.path=logs.npz"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
     from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
-    resolved = load_config(config, overrides or [])
-    if not overwrite and not names_place(config, [override.partition("=")[0] for override in overrides or []]):
+    bounds = {"data.action_low": action_low, "data.action_high": action_high}
+    words = [*(overrides or []), *(f"{key}={bound}" for key, bound in bounds.items() if bound is not None)]
+    resolved = load_config(config, words)
+    if not overwrite and not names_place(config, [word.partition("=")[0] for word in words]):
         resolved = in_free_place(resolved, reporter.say)
     out = Path(resolved.out)
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
@@ -84,7 +93,8 @@ def evaluate(
     with stoppable(f"run '{run}'", "It was only read."):
         result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env)
     if as_json:
-        print(json.dumps(result.to_json()))
+        about = {"approximation": result.approximation} if result.approximation else {}
+        print(json.dumps({**result.to_json(), **about}))
         return
     low, high = result.interval
     for number, (value, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
@@ -188,14 +198,17 @@ def _way_on(run: Path) -> str:
 
 
 def _updates(overrides: list[str]) -> int | None:
+    from understudy.core.settings import whole_number
+
     updates = None
     for override in overrides:
         key, _, value = override.partition("=")
         if key != "updates":
             raise ConfigError(key, "cannot change on resume", do="Only updates=N can; start a new run for the rest.")
-        if not value.isdecimal() or len(value) > LONGEST_NUMBER:
+        whole = str(whole_number(value))
+        if not whole.isdecimal() or len(whole) > LONGEST_NUMBER:
             raise ConfigError("updates", "wrong value", got=repr(value), expected="a whole number")
-        updates = int(value)
+        updates = int(whole)
     return updates
 
 
@@ -215,11 +228,13 @@ def _outcome(path: Path, result: dict[str, Any]) -> str:
 
         before = "".join(f"{level:.2f} (data) → " for level in data_level(RunDir(path)).values())
         words = [f"mean return {before}{result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"]
-        words += [f"score {result['eval/score']:.1f}"] if "eval/score" in result else []
+        about = " (an approximation)" if "eval/approximate" in result else ""
+        words += [f"score {result['eval/score']:.1f}{about}"] if "eval/score" in result else []
         words += [f"success rate {result['eval/success_rate']:.0%}"] if "eval/success_rate" in result else []
         return ", ".join(words)
     if "eval/action_error" in result:
-        return f"action error {result['eval/action_error']:.4g} on held-out episodes"
+        early = f", ended early at update {result['updates']:,}" if "stopped_early" in result else ""
+        return f"action error {result['eval/action_error']:.4g} on held-out episodes{early}"
     return "not evaluated, so there is no best policy, only the last"
 
 

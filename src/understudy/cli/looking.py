@@ -23,6 +23,7 @@ def video(
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
     fps: Annotated[int | None, typer.Option("--fps", help="Frames per second; the environment's if not given.")] = None,
+    env: Annotated[str | None, typer.Option("--env", help="Another registered environment than the run's.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps after which an episode is cut.")] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -39,6 +40,7 @@ def video(
             greedy=not stochastic,
             fps=fps,
             max_steps=LONGEST if steps is None else steps,
+            env=env,
             reporter=Reporter(quiet=quiet),
         )
     if not quiet:

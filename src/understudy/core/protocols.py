@@ -252,6 +252,15 @@ class Concerned(Protocol):
     def concerns(self, rewards: Tensor) -> list[str]: ...
 
 
+@runtime_checkable
+class Shifting(Protocol):
+    """An algorithm that moves its critics' targets, or its critics, away from returns: by a penalty, or by entropy."""
+
+    @property
+    def largest_shift(self) -> float:
+        """The most, at one step and in units of reward; infinite where nobody can say."""
+
+
 class Source(Protocol[Yielded_co]):
     """Knows how data arrives, and nothing of learning."""
 

@@ -39,15 +39,13 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 def make_filmed(name: str) -> Env:
     """A registered environment that gives frames, or a sentence on why it cannot."""
-    check_renders(name)
-    if "mujoco" in sys.modules:
-        prepare_opengl(f"environment '{name}'")
+    check_drawable(name)
     prepare_pygame()
     return make_env(name, MODE)
 
 
-def check_renders(name: str) -> None:
-    """The environment has the mode in which frames come as arrays."""
+def check_drawable(name: str) -> None:
+    """The environment has the mode in which frames come as arrays, and something here draws them."""
     env = make_env(name)
     try:
         modes = list((env.metadata or {}).get("render_modes") or [])
@@ -61,6 +59,8 @@ def check_renders(name: str) -> None:
             expected=f"'{MODE}' among them",
             do="Give it a render() that returns an array [H, W, 3] of bytes, and name the mode in its metadata.",
         )
+    if "mujoco" in sys.modules:
+        prepare_opengl(f"environment '{name}'")
 
 
 def prepare_pygame() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.machine_memory import check_room
-from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording
+from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording, Shifting
 from understudy.core.spec import Spec
 from understudy.core.state import capture
 from understudy.core.wording import counted
@@ -29,13 +29,14 @@ from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
 from understudy.run.given_env import GivenEnvs
+from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored, Noise
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
-from understudy.run.validation import Validation
+from understudy.run.validation import Validation, judges
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
@@ -78,12 +79,23 @@ def _load(
         prepared = ready[role] if role in ready else resolve_dataset(settings, env_id, reporter, seen)
         if role == MAIN and config.env is None:
             check_actions(prepared.train.spec, f"dataset '{prepared.train.name}'", config)
+            reporter.say(_without_env(prepared))
         elif seen is not None and role == MAIN:
             check_fits(prepared.train.spec, prepared.train.name, seen, config.world.id)
             _warn_of_terminals(prepared.train, config, reporter)
         held_out = () if prepared.validation is None else (prepared.validation,)
         found[role] = LoggedExperience.of(prepared.train, settings, device, held_out)
     return found
+
+
+def _without_env(prepared: Prepared) -> str:
+    """What was taken from the data, as nobody else says it."""
+    train, held_out = prepared.train, prepared.validation
+    told = f"no environment: {train.spec.describe()}, as in the data"
+    if held_out is None:
+        return f"{told}. No episode is held out."
+    share = f"{held_out.episodes} of {counted(train.episodes + held_out.episodes, 'episode')}"
+    return f"{told}. Held out to judge by: {share}."
 
 
 def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
@@ -140,6 +152,9 @@ def _joined(
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
+    if MAIN in data:
+        _check_rewards(config, algorithm, data[MAIN], reporter)
+    _check_judged(config, learner, reporter)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
 
@@ -151,8 +166,37 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
     noise = (Noise(head),) if isinstance(head, (Gaussian, TanhMeanGaussian)) else ()
     if MAIN not in data or not isinstance(policy, Monitored):
         return noise
-    monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma),)
-    return (*monitors, *(Validation(dataset) for dataset in data[MAIN].held_out), *noise)
+    shift = algorithm.largest_shift if isinstance(algorithm, Shifting) else 0.0
+    monitors = () if policy.initial(1) else (Monitor.over(data[MAIN], algorithm.demand.gamma, shift),)
+    return (*monitors, *(Validation.of(data[MAIN], dataset) for dataset in data[MAIN].held_out), *noise)
+
+
+def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> None:
+    """Where there is no environment, something else says what the policy is worth, and says what is asked for."""
+    if config.env is not None or not config.eval_every:
+        return
+    if not learner.judged:
+        if config.patience or config.best:
+            raise ConfigError("patience" if config.patience else "best", f"needs evaluations, and {NOTHING_HELD_OUT}")
+        reporter.say(f"not evaluated: {NOTHING_HELD_OUT}. The last policy is the only one.")
+    elif config.best and config.best not in (known := learner.eval_metrics()):
+        do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
+        raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
+
+
+def _check_rewards(config: RunConfig, algorithm: Algorithm[Any], data: LoggedExperience, reporter: Reporter) -> None:
+    """Whoever learns from rewards has some."""
+    if not judges(algorithm):
+        return
+    name, recorded = config.algorithm, data.recorded
+    if not recorded.has_rewards:
+        raise DataError(
+            f"dataset '{recorded.name}'",
+            f"has no rewards, and {name} learns from them",
+            do="Record them, or clone what was done: use bc.",
+        )
+    if not bool(data.rewards().any()):
+        reporter.say(f"{recorded.name}: every reward is 0: {name} has nothing to learn from. Is bc meant?")
 
 
 def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) -> None:

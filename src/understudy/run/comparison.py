@@ -7,11 +7,13 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from understudy.core.arguments import as_path, as_text, kind_of
 from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.run.config import RunConfig
 from understudy.run.identity import deciding_settings
@@ -77,13 +79,18 @@ class Logged:
     lines: Lines
 
 
-def plot(runs: Sequence[Path | str] | Path | str, *, metric: str = "", out: Path | str = "") -> tuple[Picture, ...]:
+def plot(
+    runs: "Sequence[PathLike[str] | str] | PathLike[str] | str", *, metric: str = "", out: Path | str = ""
+) -> tuple[Picture, ...]:
     """Draw runs: one of them with all it has, in its folder; several, or one `metric`, as curves in one picture.
 
     `metric`: return, score, success, length, or any name in metrics.jsonl or eval.jsonl (`loss/critic`).
     """
-    paths = [runs] if isinstance(runs, (str, Path)) else list(runs)
-    opened = [RunDir.open(path) for path in dict.fromkeys(Path(path).resolve() for path in paths)]
+    if not isinstance(runs, (str, PathLike, Iterable)):
+        raise ConfigError("plot", "not a run, nor several", got=kind_of(runs))
+    paths = [runs] if isinstance(runs, (str, PathLike)) else list(runs)
+    opened = [RunDir.open(path) for path in dict.fromkeys(as_path(path, "plot").resolve() for path in paths)]
+    metric, out = as_text(metric, "metric"), out if isinstance(out, str) else as_path(out, "out")
     if not opened:
         raise ConfigError("plot", "no run to draw", expected="at least one")
     if len(opened) == 1 and not metric and not out:
@@ -150,10 +157,12 @@ def grouped(found: Sequence[Logged]) -> dict[str, list[Logged]]:
             settings.append(mine)
             groups.append([logged])
     labels = _labels(groups, settings)
-    return {
-        label + (f" ({len(group)} seeds)" if len(group) > 1 else ""): group
-        for label, group in zip(labels, groups, strict=True)
-    }
+    return {label + _size(group): group for label, group in zip(labels, groups, strict=True)}
+
+
+def _size(group: Sequence[Logged]) -> str:
+    seeds = len({logged.config.seed for logged in group})
+    return "" if len(group) == 1 else f" ({seeds} seeds)" if seeds == len(group) else f" ({len(group)} runs)"
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -201,7 +210,7 @@ def _shortened(folders: Sequence[str]) -> list[str]:
 
 
 def _joined(group: Sequence[Logged], name: str, axis: str) -> Points:
-    """One run's curve; of several seeds the mean, and their range, where all of them have been."""
+    """One run's curve; of several seeds the mean, and their range."""
     curves = [points for points in (curve(one.lines, name, axis) for one in group) if len(points)]
     if len(curves) <= 1:
         return curves[0] if curves else Points((), ())
@@ -213,13 +222,11 @@ def _as_told(points: Points, group: Sequence[Logged]) -> Points:
 
 
 def mean_and_range(curves: Sequence[Points]) -> Points:
-    """Mean, smallest and largest of several curves at every x of any of them that lies within all."""
-    first, last = max(one.x[0] for one in curves), min(one.x[-1] for one in curves)
-    places = np.array(sorted({x for one in curves for x in one.x if first <= x <= last}))
-    if not len(places):
-        return replace(curves[0], low=(), high=())
-    rows = np.stack([np.interp(places, one.x, one.y) for one in curves])
-    return Points(*(tuple(column.tolist()) for column in (places, rows.mean(0), rows.min(0), rows.max(0))))
+    """Mean, smallest and largest of several curves at every x of any of them, over those that have come there."""
+    places = np.array(sorted({x for one in curves for x in one.x}))
+    rows = np.stack([np.interp(places, one.x, one.y, left=np.nan, right=np.nan) for one in curves])
+    told = places, np.nanmean(rows, 0), np.nanmin(rows, 0), np.nanmax(rows, 0)
+    return Points(*(tuple(column.tolist()) for column in told))
 
 
 def _levels(found: Iterable[Logged]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from understudy.algorithms import needs_of
+from understudy.core.arguments import as_text
 from understudy.core.errors import ConfigError, did_you_mean, near
 from understudy.core.other_names import called_here
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
@@ -158,6 +159,8 @@ class RunConfig(Settings):
     environment, eval/action_error of held-out episodes where there is none."""
     best_is: Literal["auto", "highest", "lowest"] = "auto"
     """Which of its values is the best; `auto`: the lowest of an error, the highest of anything else."""
+    patience: int = Field(0, ge=0)
+    """A run ends early after so many evaluations without a better one, as `best` says; 0: never."""
     eval_episodes: int = Field(10, ge=1, le=MOST_EPISODES)
     """Episodes per evaluation, always the same start states."""
     eval_max_steps: int | None = Field(None, ge=1)
@@ -205,6 +208,13 @@ class RunConfig(Settings):
             if asked and simulator != "gymnasium":
                 other = f"env.simulator={simulator}"
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+        return self
+
+    @model_validator(mode="after")
+    def _evaluations_to_judge_by(self) -> Self:
+        for name in ("best", "patience"):
+            if self.eval_every == 0 and self.__dict__[name]:
+                raise ValueError(f"{name} needs evaluations, and eval_every is 0")
         return self
 
     @model_validator(mode="after")
@@ -308,12 +318,18 @@ def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: 
     `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
     """
     given, label = _read(config)
-    words = list(overrides)
+    words = _words(overrides)
     resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
         return resolved
     place = resolved.task or _place(given, resolved)
     return resolved.model_copy(update={"out": str(Path("runs", label, place, str(resolved.seed)))})
+
+
+def _words(overrides: Iterable[str]) -> list[str]:
+    if isinstance(overrides, (str, bytes)) or not isinstance(overrides, Iterable):
+        raise ConfigError("overrides", "not a list", got=repr(overrides), expected='["key=value", …]')
+    return [as_text(word, "overrides") for word in overrides]
 
 
 def _place(given: Mapping[str, Any], config: RunConfig) -> str:

@@ -16,6 +16,7 @@ from understudy.run.policy_file import CARD, TENSORS
 from understudy.run.rundir import RunDir
 
 FACT = "history"
+NOTHING_HELD_OUT = "there is no environment, and no episode is held out"
 
 
 class Best(Settings):
@@ -32,6 +33,8 @@ class History(Settings):
     logs: dict[str, LogMark] = Field(default_factory=dict)
     """By the name of the file."""
     best: Best | None = None
+    stale: int = 0
+    """Evaluations since the best one."""
     lost: tuple[str, ...] = ()
     """Sentences: what of the run was lost or damaged and could not be brought back."""
 
@@ -69,7 +72,7 @@ def best_evaluation(run: RunDir, config: RunConfig) -> Best | None:
 def best_facts(best: Best | None, config: RunConfig) -> dict[str, Any]:
     """What result.json says of it."""
     if best is None:
-        return {"best": None}
+        return {"best": None, "not_evaluated": NOTHING_HELD_OUT if config.eval_every else "eval_every is 0"}
     facts = {"metric": config.best_metric, "value": best.value, "updates": best.updates}
     return {"best": facts, **({"best_return_mean": best.value} if config.best_metric == RETURN else {})}
 

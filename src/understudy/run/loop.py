@@ -62,7 +62,12 @@ class InterruptedRunError(UnderstudyError):
             f"run '{run}'", f"stopped and saved at update {updates:,}", do=f"Go on with: understudy resume {run}"
         )
         self.exit_code = 128 + signal_number
+        self.run = run
         self._told = (updates, signal_number)
+
+    def unbegun(self) -> StoppedError:
+        """The same of a run of which nothing was kept."""
+        return StoppedError(f"run '{self.run}'", self._told[1], "Nothing was begun: the same command starts it.")
 
     def of(self, run: Path) -> "InterruptedRunError":
         """The same, told of the run whose stage was interrupted."""
@@ -119,6 +124,7 @@ class Loop:
         self.stop: list[int] = []
         self.ended = False
         """By a callback."""
+        self.stale = before.stale
         self.warned = False
         self.untold = False
         self.drawing = SparinglyDrawn()
@@ -145,7 +151,7 @@ class Loop:
                 self.sinks.close()
             finally:
                 self.evaluator.close()
-        if self.updates < self.config.updates:
+        if self.ended and self.updates < self.config.updates:
             self.run.note_stop(CALLBACK, self.updates)
             self.reporter.say(f"ended by a callback and saved at update {self.updates:,}; `resume` goes on")
         else:
@@ -163,7 +169,7 @@ class Loop:
             shown = time.monotonic()
             if self._evaluation_comes_again():
                 self._report(self._evaluate(metrics), metrics)
-            while self.updates < config.updates and not self.ended:
+            while self.updates < config.updates and not self.ended and not self._gave_up():
                 metrics = self._update(metrics)
                 self.updates += 1
                 self._mark(metrics)
@@ -220,12 +226,18 @@ class Loop:
         if self._evaluation_is_due():
             self._verify(metrics)
             self._report(self._evaluate(metrics), metrics)
+            if self._gave_up():
+                self._save(metrics)
 
     def _evaluation_is_due(self) -> bool:
         updates, config = self.updates, self.config
         if config.eval_every == 0 or updates == 0 or not self.judged:
             return False
         return updates % config.eval_every == 0 or updates == config.updates
+
+    def _gave_up(self) -> bool:
+        """As many evaluations as it has patience for were no better than one before."""
+        return 0 < self.config.patience <= self.stale
 
     def _evaluation_comes_again(self) -> bool:
         """The last process was stopped in it."""
@@ -276,6 +288,9 @@ class Loop:
         if is_better(value, self.best, self.config):
             digest = self._save_policy("best", record)
             self.best = Best(updates=self.updates, value=value, sha256=digest)
+            self.stale = 0
+        else:
+            self.stale += 1
         if self.saved == self.updates:
             self.sinks.sync()
             amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
@@ -301,7 +316,7 @@ class Loop:
             except InterruptedRunError:  # the run ends by itself, where it always does
                 return
             except (UnderstudyError, OSError) as error:
-                self.reporter.say(f"not filmed: {error}")
+                self.reporter.say(f"update {self.updates:,} is not filmed: {error}")
 
     def _play(self) -> Evaluation:
         """Episodes in the environment; none where there is none."""
@@ -348,7 +363,9 @@ class Loop:
         return {
             **identity(self.config),
             "dataset": self.config.fingerprint,
-            FACT: History(logs=self.sinks.marks(), best=self.best, lost=self.lost).model_dump(mode="json"),
+            FACT: History(logs=self.sinks.marks(), best=self.best, stale=self.stale, lost=self.lost).model_dump(
+                mode="json"
+            ),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
             CARD_FACT: describe_policy(self.learner.policy),
         }
@@ -368,10 +385,14 @@ class Loop:
         self._save_policy("final", {})
         draw_run(self.run)
         last = self.run.evaluations()[-1] if self.best is not None else {}
+        config, early = self.config, self.updates < self.config.updates
+        if early:
+            self.reporter.say(f"ended early at update {self.updates:,}: {config.best_metric} did not get better")
         result = {
             "updates": self.updates,
             "fingerprint": self.config.fingerprint,
             **best_facts(self.best, self.config),
+            **({"stopped_early": f"{config.best_metric} was not better in {self.stale} evaluations"} if early else {}),
             **{name: value for name, value in last.items() if name != "updates"},
             **({"lost": list(self.lost)} if self.lost else {}),
         }

@@ -6,11 +6,14 @@
     value/q_largest   the largest |Q| of both
     policy/entropy_on_data  of policies that draw their actions, in nats and policy units
     gradient/…        norm of the last gradient of each optimiser
-    alarm/diverging   1 where value/q_largest is above R_max/(1 − γ), which no return can reach
+    alarm/diverging   1 where value/q_largest is above R_max/(1 − γ), which no return can reach; R_max counts what the
+                      algorithm adds to rewards, and where nobody can say how much (CQL, entropy), or where there are
+                      no rewards, it is not told
 
 It costs nothing between logs, draws nothing and trains nothing: how often one logs changes no bit.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass
@@ -44,13 +47,14 @@ class Monitor:
     rows: Transitions
     """Evenly spread over the dataset, actions in policy units."""
     bound: float
-    """R_max/(1 − γ) of the rewards that are learned from."""
+    """(R_max + shift)/(1 − γ) of the rewards that are learned from; infinite where there is none."""
 
     @classmethod
-    def over(cls, data: LoggedExperience, gamma: float) -> "Monitor":
+    def over(cls, data: LoggedExperience, gamma: float, shift: float = 0.0) -> "Monitor":
+        """`shift`: what the algorithm adds to rewards at most."""
         demand = Demand(("mask",) if data.spec.masked else ())
         rows = data.rows(evenly_spread(min(ROWS, data.steps), data.steps), demand)
-        return cls(rows, largest_return(data.recorded, data.reward, gamma))
+        return cls(rows, largest_return(data.recorded, data.reward, gamma, shift))
 
     @torch.no_grad()
     def metrics(self, algorithm: Algorithm[Any]) -> Metrics:
@@ -66,8 +70,7 @@ class Monitor:
             if entropies:
                 metrics["policy/entropy_on_data"] = torch.cat(entropies).mean()
             if critics := _critics(algorithm):
-                chosen = policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
-                metrics |= self._values(critics, seen, chosen)
+                metrics |= self._values(critics, seen, greedy_actions(policy, seen, mask))
         return metrics
 
     def eval_metrics(self, algorithm: Algorithm[Any]) -> dict[str, float]:
@@ -90,13 +93,18 @@ class Monitor:
             data = torch.cat([critic(seen.by(critic), self.rows.action) for critic in critics])
             policy = torch.cat([critic(seen.by(critic), chosen) for critic in critics])
         largest = torch.maximum(data.abs().amax(), policy.abs().amax())
-        return {
+        told = {
             "value/q_data": data.mean(),
             "value/q_policy": policy.mean(),
             "value/q_gap": policy.mean() - data.mean(),
             "value/q_largest": largest,
-            "alarm/diverging": (largest > self.bound).float(),
         }
+        return {**told, "alarm/diverging": (largest > self.bound).float()} if math.isfinite(self.bound) else told
+
+
+def greedy_actions(policy: Monitored, seen: Seen, mask: Tensor | None) -> Tensor:
+    """π(s) in policy space [B, …]."""
+    return policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
 
 
 @final
@@ -128,12 +136,16 @@ def evenly_spread(count: int, steps: int) -> Tensor:
     return torch.arange(count) * (steps - 1) // max(count - 1, 1)
 
 
-def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float) -> float:
-    """R_max/(1 − γ) of the rewards that are learned from; without discount, R_max times the longest episode."""
+def largest_return(dataset: Dataset, reward: RewardTransform, gamma: float, shift: float = 0.0) -> float:
+    """(R_max + shift)/(1 − γ) of the rewards that are learned from; without discount, times the longest episode.
+
+    Infinite where all rewards are 0: then there are none, and critics are what they began as.
+    """
     blocks = dataset.blocks(dataset.rewards.cpu().numpy())
     ends = reward(torch.cat([torch.stack(torch.aminmax(torch.from_numpy(block))) for block in blocks]))
     horizon = 1.0 / (1.0 - gamma) if gamma < 1 else float(dataset.index.lengths.max())
-    return float(ends.abs().max()) * horizon
+    most = float(ends.abs().max())
+    return (most + shift) * horizon if most > 0 else math.inf
 
 
 def _gradient_norms(algorithm: Algorithm[Any]) -> Metrics:

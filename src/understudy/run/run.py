@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.core.arguments import as_count, as_path
+from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
@@ -60,6 +60,10 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         return self._dir.metrics()
+
+    def __fspath__(self) -> str:
+        """Where a path is asked for, a run says its own."""
+        return str(self.path)
 
     def policy(self, checkpoint: str | int = "last") -> Deployed:
         return load_policy(self.path, checkpoint)
@@ -120,24 +124,27 @@ class Run:
         greedy: bool = True,
         fps: int | None = None,
         max_steps: int = LONGEST_FILM,
+        env: object = None,
         progress: bool = True,
         reporter: Reporter | None = None,
     ) -> Video:
         """Film the first episodes of an evaluation, as .mp4 or .gif; RUN/videos/<checkpoint>.mp4 if no file is named.
 
-        In a notebook the result shows itself.
+        `env`: another environment than the run's: an id, one made with render_mode="rgb_array", or a class or function
+        that makes one. In a notebook the result shows itself.
         """
         torch.set_num_threads(self.config.threads)
         path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
-        check_filmable(self.config)
+        if env is None:
+            check_filmable(self.config)
         policy = self.policy(checkpoint)
-        wishes: dict[str, Any] = {"episodes": episodes, "greedy": greedy, "fps": fps, "max_steps": max_steps}
+        wishes: dict[str, Any] = {"greedy": greedy, "fps": fps, "max_steps": max_steps, "env": env}
         with reporter_for(progress, reporter).task("filming", episodes, "episodes") as advance:
 
             def told(done: int, value: float) -> None:
                 advance(done, f"return {value:.1f}")
 
-            return film(self.config, policy, path, on_episode=told, **wishes)
+            return film(self.config, policy, path, episodes=episodes, on_episode=told, **wishes)
 
     def plot(self, metric: str = "", *, out: Path | str = "") -> Picture:
         """Draw the run as it stands, or one metric of it; the first picture shows itself in a notebook."""
@@ -158,7 +165,7 @@ class Run:
             name: Curve(np.array(list(known), np.int64), np.array(list(known.values()), np.float64))
             for name, known in points.items()
         }
-        return _frame(curves) if frame else curves
+        return _frame(curves) if as_truth(frame, "frame") else curves
 
     def __repr__(self) -> str:
         result, state = self.result, self.state

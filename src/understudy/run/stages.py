@@ -16,7 +16,10 @@ from understudy.run.parts import asked_roles, source_kind
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
-OWN = ("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out")
+OWN = (
+    *("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
+    *("best", "best_is", "patience"),
+)
 """What a stage does not take over from the run."""
 NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
 """What a policy's network is, beside its distribution."""

@@ -12,9 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import final
 
+import gymnasium
 import numpy as np
 import torch
 
@@ -23,10 +24,20 @@ from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import as_actions
-from understudy.envs.filmed_env import Frame, check_renders, frames_per_second, make_filmed, render_frame
+from understudy.envs.filmed_env import (
+    MODE,
+    Frame,
+    check_drawable,
+    frames_per_second,
+    make_filmed,
+    prepare_pygame,
+    render_frame,
+)
+from understudy.envs.gym import Env
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig
+from understudy.run.given_env import KeptOpen
 from understudy.run.rundir import RunDir
 
 FORMATS = (".mp4", ".gif")
@@ -72,24 +83,28 @@ def film(
     greedy: bool = True,
     fps: int | None = None,
     max_steps: int = LONGEST,
+    env: object = None,
     on_episode: Callable[[int, float], None] | None = None,
     between: Callable[[], None] | None = None,
 ) -> Video:
-    """Play the first episodes of an evaluation again and write what is seen; each is cut after `max_steps`."""
-    check_filmable(config)
+    """Play the first episodes of an evaluation again and write what is seen; each is cut after `max_steps`.
+
+    `env`: another environment than the run's, or the one of its owner: an id, an environment that was made with
+    render_mode="rgb_array", or a class or function that makes one.
+    """
+    env_id, make = (check_filmable(config), make_filmed) if env is None else given_film(env)
     if out.suffix not in FORMATS:
         raise ConfigError("out", "no such kind of video", got=out.name, expected=" or ".join(FORMATS))
     for name, value in (("episodes", episodes), ("max_steps", max_steps), ("fps", 1 if fps is None else fps)):
         if value < 1:
             raise ConfigError(name, "nothing to film", got=value, expected="at least 1")
-    env_id = config.world.id
     with (
         own_global_generators(config.seed),
         closing(StepTimeout(STEP_TIMEOUT, f"environment '{env_id}'")) as answered,
-        closing(PlayedEnv(env_id, answered, make=make_filmed)) as env,
+        closing(PlayedEnv(env_id, answered, make=make)) as played,
     ):
-        take = Take(env, policy, config.seed, greedy, max_steps, between or _go_on)
-        speed = fps or frames_per_second(env.env)
+        take = Take(played, policy, config.seed, greedy, max_steps, between or _go_on)
+        speed = fps or frames_per_second(played.env)
         frames = take.frames(episodes, max(speed // 2, 1), on_episode or _ignore)
         with new_file(out) as draft:
             write_frames(frames, draft, speed)
@@ -104,18 +119,45 @@ def film_evaluation(config: RunConfig, run: RunDir, policy: Policy, *, best: boo
             draft.write_bytes(last.read_bytes())
 
 
-def check_filmable(config: RunConfig) -> None:
-    """There is an environment with frames to give, and what writes them; said before anything is played."""
+def given_film(env: object) -> tuple[str, Callable[[str], Env]]:
+    """The name of an environment that was handed over, and what makes one that gives frames."""
+    _ffmpeg()
+    if isinstance(env, str):
+        check_drawable(env)
+        return env, make_filmed
+    if isinstance(env, gymnasium.Env):
+        name, made = type(env.unwrapped).__name__, KeptOpen(env)
+    elif callable(env):
+        name = env.__name__ if isinstance(env, (type, FunctionType)) else type(env).__name__
+        try:
+            made = env(render_mode=MODE)
+        except TypeError:
+            made = env()
+    else:
+        raise ConfigError("env", "not an environment", got=type(env).__name__, expected="an id, or a gymnasium.Env")
+    if not isinstance(made, gymnasium.Env) or made.render_mode != MODE:
+        mode = repr(made.render_mode) if isinstance(made, gymnasium.Env) else type(made).__name__
+        raise RunError(
+            f"environment '{name}'", "cannot be filmed", got=mode, expected=f"a gymnasium.Env with render_mode='{MODE}'"
+        )
+    prepare_pygame()
+    return name, lambda _: made
+
+
+def check_filmable(config: RunConfig) -> str:
+    """The id of an environment with frames to give; what lacks, there or to write them, is said before any play."""
     if config.env is None:
-        raise RunError("video", "this run has no environment to film")
+        raise RunError("video", "this run has no environment to film", do="Give one: --env ID (from Python: env=…).")
     if config.env.simulator != "gymnasium":
         raise RunError(
             f"environment '{config.env.id}'",
-            "cannot be filmed: only Gymnasium's environments have a render() that we know",
+            "cannot be filmed by its name: only Gymnasium's environments have a render() that we know",
             got=f"env.simulator={config.env.simulator}",
+            do="From Python: run.video(env=…), an environment made with render_mode='rgb_array'.",
         )
     _ffmpeg()
-    check_renders(config.env.id)
+    check_drawable(config.env.id)
+    return config.env.id
 
 
 def _ignore(done: int, value: float) -> None:

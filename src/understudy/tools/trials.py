@@ -1,13 +1,13 @@
 """A run as a trial of an Optuna study: every evaluation is reported, and a trial that falls behind is pruned."""
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
 from understudy.core.errors import ConfigError, MissingPackageError
-from understudy.run.config import RunConfig
+from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation
+from understudy.run.history import measured
 from understudy.run.progress import Reporter
 from understudy.run.run import Run
 from understudy.run.session import resolve_config, train
@@ -27,7 +27,7 @@ class Trial(Protocol):
 
 
 def train_trial(
-    config: str | Path | RunConfig,
+    config: ConfigLike,
     trial: Trial,
     *,
     progress: bool = True,
@@ -35,14 +35,15 @@ def train_trial(
     make_envs: MakeEnvs | None = None,
     **settings: Any,
 ) -> Run:
-    """Train as `train` does, with `eval/return_mean` reported to an Optuna trial at the updates of every evaluation.
+    """Train as `train` does, with its `best` number (`eval/return_mean`, or the held-out `eval/action_error` where
+    there is no environment) reported to an Optuna trial at the updates of every evaluation.
 
     A pruned trial is saved and raises `optuna.TrialPruned`; `understudy resume` can take it up again. The run lies in
     `<out>-trial-<number>` unless `out` is among the settings; the trial keeps the place as its attribute `run`.
     """
     optuna = _import_optuna()
-    _check_upward(optuna, trial)
     resolved = resolve_config(config, settings, own_envs=make_envs is not None)
+    _check_direction(optuna, trial, resolved)
     out = resolved.out if "out" in settings else f"{resolved.out}-trial-{trial.number}"
     trial.set_user_attr("run", out)
 
@@ -50,7 +51,7 @@ def train_trial(
 
     def report(updates: int, evaluation: Evaluation) -> bool:
         nonlocal pruned
-        trial.report(evaluation.mean, updates)
+        trial.report(measured(evaluation.to_json(), resolved), updates)
         pruned = trial.should_prune()
         return pruned
 
@@ -61,18 +62,19 @@ def train_trial(
     return run
 
 
-def _check_upward(optuna: Any, trial: Trial) -> None:
+def _check_direction(optuna: Any, trial: Trial, config: RunConfig) -> None:
     """Optuna minimises unless told otherwise, and would then prune the best."""
     if not isinstance(trial, optuna.Trial):
         return
     directions = [direction.name.lower() for direction in trial.study.directions]
-    if directions != ["maximize"]:
+    wished = "minimize" if config.best_lowest else "maximize"
+    if directions != [wished]:
         raise ConfigError(
             "study",
-            "reports are returns, of which more is better",
+            f"reports are {config.best_metric}, of which {'less' if config.best_lowest else 'more'} is better",
             got=" and ".join(directions),
-            expected="maximize",
-            do='Make it with optuna.create_study(direction="maximize").',
+            expected=wished,
+            do=f'Make it with optuna.create_study(direction="{wished}").',
         )
 
 

@@ -1,6 +1,7 @@
 """Npz files: layouts are told apart, boundaries restored, traps refused."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -382,3 +383,65 @@ def test_what_is_no_recording_is_told_so(name: str, told: str) -> None:
 def test_an_archive_of_something_else_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no recording that we know: got 'x', expected observations and actions"):
         saved(tmp_path, x=np.zeros(3))
+
+
+# Arrays that are larger than what is kept.
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_large_array_is_read_by_blocks_to_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Any
+) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "x.npz"
+    state = rng.standard_normal((1001, 3)).astype(np.float32)
+    columns = {
+        "observations": state[:-1],
+        "next_observations": np.asfortranarray(state[1:]),
+        "actions": rng.uniform(-1, 1, (1000, 2)),
+        "rewards": rng.standard_normal(1000),
+        "terminals": np.zeros(1000, bool),
+        "timeouts": np.arange(1000) % 100 == 99,
+    }
+    save(path, **columns)
+    kept = list(open_npz(path).episodes())
+    monkeypatch.setattr("understudy.data.formats.npz.KEPT", 0)
+    monkeypatch.setattr("understudy.data.formats.flat.BLOCK_BYTES", 4000)
+    streamed = open_npz(path)
+    for _ in range(2):  # from the beginning every time
+        for one, other in zip(kept, streamed.episodes(), strict=True):
+            np.testing.assert_array_equal(one.observations["state"], other.observations["state"])
+            np.testing.assert_array_equal(one.actions, other.actions)
+            np.testing.assert_array_equal(one.rewards, other.rewards)
+            assert other.actions.flags.writeable
+    for one, other in zip(streamed.episodes(), streamed.episodes(), strict=True):  # two at once
+        np.testing.assert_array_equal(one.actions, other.actions)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"actions.npy") + 9000] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match="not a readable npz file"):
+        list(open_npz(path).episodes())
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    path, rows = tmp_path / "x.npz", 400_000
+    state = np.zeros((rows, 40), np.float32)
+    np.savez(path, observations=state, actions=state[:, :1], rewards=state[:, 0], timeouts=np.arange(rows) % 500 == 499)
+    del state
+    tracemalloc.start()
+    try:
+        steps = sum(len(episode) for episode in open_npz(path).episodes())
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert steps == rows
+    assert peak < 55 << 20  # the observations alone are 61 MB
+
+
+def test_finals_that_hold_no_number_are_unknown(tmp_path: Path) -> None:
+    state = np.random.default_rng(0).standard_normal((31, 2))
+    after = state[1:].copy()
+    after[19] = 7.0  # its own, not the next episode's first
+    after[[9, 29]] = np.nan
+    ends = np.arange(30) % 10 == 9
+    np.savez(tmp_path / "x.npz", observations=state[:-1], next_observations=after, actions=state[:-1], timeouts=ends)
+    assert [e.final_known for e in open_npz(tmp_path / "x.npz").episodes()] == [False, True, False]

@@ -19,6 +19,7 @@ from understudy.data.episode import check_flags
 from understudy.data.formats.columns import Table
 
 Flags = NDArray[np.bool_]
+ALONE = "Nothing marks an end: each file is one episode, read as cut off, not as terminal."
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,12 @@ def find_boundaries(
     last = np.union1d(np.flatnonzero(marked), [table.rows - 1]).astype(np.int64)
     terminated, truncated = _kinds(flags, marked, last, notes)
     starts = np.concatenate([[0], last[:-1] + 1]).astype(np.int64)
-    notes += _kind_notes(table, marked, last, terminated | truncated)
+    alone = endless and one_episode and episode_steps is None
+    notes += [ALONE] if alone else _kind_notes(table, marked, last, terminated | truncated)
     found = Boundaries(starts, last + 1, terminated, truncated, np.zeros(len(last), bool), tuple(notes))
     if episode_steps is not None:
         found = _cut(found, episode_steps)
-    return found if marked[-1] or _by_row(table) else _unfinished(found)
+    return found if marked[-1] or _by_row(table) or alone else _unfinished(found)
 
 
 def read_flags(table: Table, role: str, where: str) -> Flags:

@@ -171,6 +171,8 @@ class FlatReader:
             {group: block[f"next.{group}"][ends[followed] - 1] for group in self.table.successors},
             {group: block[f"observation.{group}"][ends[followed]] for group in self.table.observations},
         )
+        for group in self.table.successors:
+            known &= ~_all_nan(block[f"next.{group}"][ends - 1])
         return known
 
     def _elsewhere(self, block: Mapping[str, Array], ends: NDArray[np.int64]) -> Flags:
@@ -278,6 +280,13 @@ def lost_finals(finals: Mapping[str, Array], heads: Mapping[str, Array]) -> Flag
         blank &= ~final.any(axis=columns)
         lively |= heads[group].any(axis=columns)
     return equal | (blank & lively)
+
+
+def _all_nan(rows: Array) -> Flags:
+    """Which rows [n] hold no number at all: who writes so does not know them."""
+    if rows.dtype.kind != "f":
+        return np.zeros(len(rows), bool)
+    return np.asarray(np.isnan(rows).reshape(len(rows), -1).all(axis=1))
 
 
 def find_jumps(table: Table) -> Flags:

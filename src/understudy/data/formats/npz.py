@@ -30,6 +30,10 @@ from understudy.data.stores.npy import read_array, read_header
 
 MEMORY_BUDGET = 16 << 30
 SMALL = 64 << 20
+KEPT = 16 << 20
+"""An array this large is kept in memory once it was read; a larger one is read by blocks."""
+SKIPPED = 4 << 20
+PIECE = 1 << 20
 MEMBERS = 10_000
 """Arrays of one file; a recording has a dozen, an archive made to exhaust memory has a million."""
 DIRECTORY_BYTES = 2 << 20
@@ -89,19 +93,76 @@ def read_observations(path: Path) -> Array | dict[str, Array]:
 
 @final
 class Member:
-    """One array of an archive: its shape and dtype from the header, its numbers from the file when first asked for."""
+    """One array of an archive: its shape and dtype from the header, its numbers from the file when asked for.
 
-    def __init__(self, path: Path, info: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    A small one is kept. Of a large one only the rows that are asked for are read, in the order they stand in: who goes
+    through it from front to back, as readers do, unpacks it once and never holds it all.
+    """
+
+    def __init__(
+        self, path: Path, info: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any], *, by_rows: bool = True
+    ) -> None:
         self._path = path
         self._info = info
         self.shape = shape
         self.dtype = dtype
+        self._row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+        self._streamed = by_rows and len(shape) > 0 and shape[0] * self._row_bytes > KEPT and self._row_bytes > 0
+        self._open: tuple[zipfile.ZipFile, IO[bytes]] | None = None
+        self._place = 0
+        """Rows that were read of what is open."""
+        self._block: tuple[int, Array] = (0, np.empty((0, *shape[1:]), dtype))
+        """The last rows that were read, and the number of the first of them."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice, /) -> Array:
-        return self.values[rows]
+        if not self._streamed:
+            return self.values[rows]
+        start, stop, step = rows.indices(len(self))
+        if step != 1:
+            return self.values[rows]
+        first, block = self._block
+        if not first <= start <= first + len(block) == self._place:
+            self._seek(start)
+            first, block = start, block[:0]
+        with _readable(f"dataset '{self._path}'"):
+            more = self._read(max(0, stop - self._place))
+        part = block[start - first : stop - first]
+        self._block = start, np.concatenate([part, more]) if len(part) else more
+        return self._block[1]
+
+    def _seek(self, row: int) -> None:
+        """Stand before a row; what lies before it is unpacked and thrown away."""
+        with _readable(f"dataset '{self._path}'"):
+            if self._open is None or row < self._place:
+                self._close()
+                archive = zipfile.ZipFile(self._path)
+                file = archive.open(self._info)
+                read_header(file)
+                self._open, self._place = (archive, file), 0
+            while self._place < row:
+                self._read(min(row - self._place, max(1, SKIPPED // self._row_bytes)))
+
+    def _read(self, count: int) -> Array:
+        """The next rows [count, …]; after the last one the checksum has been compared."""
+        if self._open is None:
+            self._seek(self._place)
+        assert self._open is not None
+        rows = np.empty(count * self._row_bytes, np.uint8)
+        for place in range(0, len(rows), PIECE):
+            data = self._open[1].read(min(PIECE, len(rows) - place))
+            if len(data) < min(PIECE, len(rows) - place):
+                raise EOFError("it ends too soon")
+            rows[place : place + PIECE] = np.frombuffer(data, np.uint8)
+        self._place += count
+        return rows.view(self.dtype).reshape(count, *self.shape[1:])
+
+    def _close(self) -> None:
+        for opened in reversed(self._open or ()):
+            opened.close()
+        self._open = None
 
     @cached_property
     def values(self) -> Array:
@@ -149,7 +210,8 @@ def _members(path: Path, where: str) -> dict[str, Member]:
             if name in members:
                 raise DataError(where, f"holds two arrays named '{name}'")
             with archive.open(info) as member:
-                members[name] = Member(path, info, *_read_header(member, info, where))
+                shape, by_rows, dtype = _read_header(member, info, where)
+                members[name] = Member(path, info, shape, dtype, by_rows=by_rows)
     return members
 
 
@@ -170,9 +232,12 @@ def _check_unpacked_size(unpacked: int, packed: int, where: str) -> None:
         raise DataError(where, "refused as a zip bomb", got=f"{packed:,} bytes that unpack to {unpacked:,}")
 
 
-def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype; they must promise just what the archive holds, and nothing but plain values."""
-    shape, _, dtype = read_header(file)
+def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether it lies row by row, and dtype.
+
+    They must promise just what the archive holds, and nothing but plain values.
+    """
+    shape, by_columns, dtype = read_header(file)
     place = f"{where}, array '{info.filename[:100]}'"
     if dtype.hasobject:
         raise DataError(
@@ -186,7 +251,7 @@ def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tu
     promised = file.tell() + int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
     if not honest or promised != info.file_size:  # read to its end, a member is compared with its checksum
         raise DataError(place, "refused", got=f"{dtype} {shape}", expected=f"what {info.file_size:,} bytes hold")
-    return shape, dtype
+    return shape, not by_columns, dtype
 
 
 def _about(members: Mapping[str, Member], where: str) -> tuple[ActionSpace | None, str]:

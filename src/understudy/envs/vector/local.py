@@ -142,7 +142,10 @@ class LocalVectorEnv:
     def _agree(self, answers: list[bytes]) -> None:
         """Names of reward terms are those that the first environment told that told anything."""
         proposed = [self._mine.proposed(), *(json.loads(answer) if answer else None for answer in answers)]
-        names = next(names for names in proposed if names is not None)
+        self.keep_extras(next(names for names in proposed if names is not None))
+
+    def keep_extras(self, names: Sequence[str]) -> None:
+        """Numbers of `info` to tell from now on, in every share the same."""
         self._buffers.terms.choose(names)
         self._buffers.terms.clear()
         self._ask(NAMES, json.dumps(names).encode())
