@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.core.arguments import as_count, as_path
+from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
@@ -62,6 +62,10 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         return self._dir.metrics()
+
+    def __fspath__(self) -> str:
+        """Where a path is asked for, a run says its own."""
+        return str(self.path)
 
     def policy(self, checkpoint: str | int = "last") -> Deployed:
         return load_policy(self.path, checkpoint)
@@ -165,7 +169,7 @@ class Run:
             name: Curve(np.array(list(known), np.int64), np.array(list(known.values()), np.float64))
             for name, known in points.items()
         }
-        return _frame(curves) if frame else curves
+        return _frame(curves) if as_truth(frame, "frame") else curves
 
     def __repr__(self) -> str:
         result, state = self.result, self.state
