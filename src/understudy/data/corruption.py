@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
+from understudy.core.arguments import as_kind
 from understudy.core.errors import DataError
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Settings
@@ -90,6 +91,7 @@ class CorruptionRecord(Corruption):
 
 def corrupt(dataset: Dataset, kind: Kind, *, share: float, strength: float | None = None, seed: int = 0) -> Recording:
     """`dataset` with a share of its rows made wrong, as a stream; a further column `corrupted` tells which."""
+    as_kind(dataset, Dataset, "corrupt")
     corruption = Corruption.parse({"kind": kind, "share": share, "strength": strength, "seed": seed})
     return corrupted(dataset, corruption)
 
