@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.core.arguments import as_count, as_truth, kind_of
 from understudy.core.batch import Obs
-from understudy.core.errors import DataError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec, as_actions
@@ -27,10 +28,11 @@ from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endle
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import Acting
 from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
-from understudy.run.given_env import GivenEnvs
+from understudy.run.given_env import GivenEnvs, given_envs
 
 RESAMPLES = 2000
 
@@ -215,7 +217,7 @@ class Evaluator:
 
 def evaluate_policy(
     policy: Policy,
-    env_id: str,
+    env_id: object,
     episodes: int,
     seed: int,
     *,
@@ -229,12 +231,31 @@ def evaluate_policy(
     max_steps: int = LONGEST_EPISODE,
     cut_after: int | None = None,
 ) -> Evaluation:
-    """Play `episodes` side by side, each in its own environment with its own fixed seed.
+    """Play `episodes` side by side, each in its own environment with its own fixed seed: an id, or an environment of
+    your own as `train` takes it.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
     has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
+    if not isinstance(policy, Acting):
+        raise ConfigError("evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives")
+    episodes, seed = as_count(episodes, "episodes"), as_count(seed, "seed", least=0)
+    greedy, max_steps = as_truth(greedy, "greedy"), as_count(max_steps, "max_steps")
+    if not isinstance(env_id, str):
+        return _in_given(
+            policy,
+            env_id,
+            episodes,
+            seed,
+            greedy=greedy,
+            reference=reference,
+            info=info,
+            on_step=on_step,
+            between=between,
+            max_steps=max_steps,
+            cut_after=cut_after,
+        )
     where = f"environment '{env_id}'"
     with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
@@ -286,6 +307,16 @@ def evaluate_in_vector_env(
             policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+
+
+def _in_given(policy: Policy, env: object, episodes: int, seed: int, **wishes: Any) -> Evaluation:
+    """The same in an environment of a caller's own."""
+    given = given_envs(env)
+    if isinstance(given, str):
+        return evaluate_policy(policy, given, episodes, seed, **wishes)
+    count = episodes if given.most is None else min(episodes, given.most)
+    with own_global_generators(seed), closing(given(count)) as played:
+        return evaluate_in_rounds(policy, played, episodes, seed, name=given.name, **wishes)
 
 
 def evaluate_in_rounds(
