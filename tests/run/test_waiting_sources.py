@@ -15,6 +15,7 @@ import understudy as us
 from understudy.core.batch import Transitions
 from understudy.core.protocols import Policy
 from understudy.core.state import Static
+from understudy.core.stopping import StoppedError
 from understudy.run import preflight, session
 from understudy.run.build import build_learner
 from understudy.run.config import parse_config
@@ -52,18 +53,27 @@ def test_waiting_changes_nothing_that_is_learned(tmp_path: Path, monkeypatch: py
     assert waited.evaluations() == plain.evaluations()
 
 
-@pytest.mark.parametrize("call", [2, 11])
-def test_a_signal_is_heard_while_there_is_nothing(call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first update, and between two of them; then the run goes on to what it would have been."""
-
+def stop_at(call: int) -> Callable[[int], None]:
     def stop(calls: int) -> None:
         if calls == call:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    return stop
+
+
+def test_a_signal_before_the_first_update_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits(monkeypatch, stop_at(2))
+    with pytest.raises(StoppedError, match="Nothing was begun"):
+        us.train(parse_config(short_settings("iql", tmp_path / "run")))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_signal_is_heard_while_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two updates; then the run goes on to what it would have been."""
     waits(monkeypatch, lambda calls: None)
     us.train(parse_config(short_settings("iql", tmp_path / "whole")))
-    waits(monkeypatch, stop)
-    with pytest.raises(InterruptedRunError, match=f"stopped and saved at update {call // 3}"):
+    waits(monkeypatch, stop_at(11))
+    with pytest.raises(InterruptedRunError, match="stopped and saved at update 3"):
         us.train(parse_config(short_settings("iql", tmp_path / "halves")))
     waits(monkeypatch, lambda calls: None)
     us.resume(tmp_path / "halves")

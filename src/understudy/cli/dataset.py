@@ -25,7 +25,7 @@ Environment = Annotated[str, typer.Option("--env", help="The environment whose a
 MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
 Columns = Annotated[
     str,
-    typer.Option("--columns", help="What a table's columns are: obs=temp,humidity,action=valve,reward=r,episode=day."),
+    typer.Option("--columns", help="What a table's columns are: obs=t,h,action=a,reward=r …"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 

@@ -93,7 +93,8 @@ def evaluate(
     with stoppable(f"run '{run}'", "It was only read."):
         result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env)
     if as_json:
-        print(json.dumps(result.to_json()))
+        about = {"approximation": result.approximation} if result.approximation else {}
+        print(json.dumps({**result.to_json(), **about}))
         return
     low, high = result.interval
     for number, (value, length) in enumerate(zip(result.returns, result.lengths, strict=True)):
@@ -227,7 +228,8 @@ def _outcome(path: Path, result: dict[str, Any]) -> str:
 
         before = "".join(f"{level:.2f} (data) → " for level in data_level(RunDir(path)).values())
         words = [f"mean return {before}{result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"]
-        words += [f"score {result['eval/score']:.1f}"] if "eval/score" in result else []
+        about = " (an approximation)" if "eval/approximate" in result else ""
+        words += [f"score {result['eval/score']:.1f}{about}"] if "eval/score" in result else []
         words += [f"success rate {result['eval/success_rate']:.0%}"] if "eval/success_rate" in result else []
         return ", ".join(words)
     if "eval/action_error" in result:

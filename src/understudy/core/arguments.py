@@ -2,8 +2,9 @@
 
 import operator
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -29,10 +30,39 @@ def as_count(value: object, where: str, least: int = 1) -> int:
     """A whole number, NumPy's among them; True is none."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise ConfigError(where, "not a whole number", got=repr(value), expected=f"at least {least}")
-    count = operator.index(value)
+    try:
+        count = operator.index(value)
+    except TypeError:  # an array of numbers
+        raise ConfigError(where, "not a whole number", got=value, expected=f"at least {least}") from None
     if count < least:
         raise ConfigError(where, "too small", got=count, expected=f"at least {least}")
     return count
+
+
+def as_truth(value: object, where: str) -> bool:
+    """True or False, NumPy's among them."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(where, "neither True nor False", got=repr(value))
+    return bool(value)
+
+
+def as_text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(where, "not a text", got=repr(value))
+    return value
+
+
+def as_number(value: object, where: str) -> float:
+    """A real number, NumPy's among them."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ConfigError(where, "not a number", got=repr(value))
+    return float(value)
+
+
+def as_mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(where, "not a dict", got=kind_of(value))
+    return value
 
 
 def as_kind(value: object, kind: type[Kind], where: str) -> Kind:

@@ -66,6 +66,8 @@ def lock_folder(folder: Path, refusal: type[UnderstudyError], where: str, do: st
             holder = os.read(handle, 64).decode(errors="replace").strip()
             told = f"another process{f' (pid {holder})' if holder else ''} is writing it"
             raise refusal(where, told, do=do) from error
+        if os.fstat(handle).st_nlink == 0:  # its holder went, and took the folder along
+            raise refusal(where, "another process was just leaving it", do="Try again.")
         if os.fstat(handle).st_nlink == 1:  # under another name its content may be somebody else's
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -26,6 +26,11 @@ from understudy.core.other_names import called_here
 
 TAGS = ("kind", "name", "policy")
 """Fields whose word says which of several settings classes is meant."""
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # which has no public name
+
 LARGEST_NUMBER = 2**63 - 1
 """Whole numbers beyond it are none for torch and NumPy."""
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -47,7 +52,17 @@ Decision = Annotated[bool | Literal["auto"], BeforeValidator(_truth_or_auto)]
 """Yes, no, or what suits the machine and the run."""
 
 
-class Settings(BaseModel):
+class _Telling(ModelMetaclass):
+    """Settings that are made in Python are refused in the same voice as those of a file."""
+
+    def __call__(self, *given: Any, **settings: Any) -> Any:
+        try:
+            return super().__call__(*given, **settings)
+        except ValidationError as error:
+            raise explain(error, cast("type[BaseModel]", self), "") from None
+
+
+class Settings(BaseModel, metaclass=_Telling):
     """Frozen, no unknown keys, every field documented by the string under it."""
 
     FORMER: ClassVar[Mapping[str, str]] = {}

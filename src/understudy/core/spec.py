@@ -66,7 +66,7 @@ class Box:
             )
         for name, values in (("low", low), ("high", high)):  # arrays are welcome, and kept as plain numbers
             object.__setattr__(self, name, tuple(map(float, values)))
-        if self.dtype not in FLOATS:
+        if not isinstance(self.dtype, str) or self.dtype not in FLOATS:
             raise DataError("action space", "not floats of any kind", got=self.dtype, expected=" or ".join(FLOATS))
 
     @property
@@ -126,7 +126,9 @@ class MultiDiscrete:
     counts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if np.ndim(self.counts) != 1 or not len(self.counts) or min(self.counts) < 1:
+        if not isinstance(self.counts, (tuple, list, np.ndarray)) or np.ndim(self.counts) != 1:
+            raise DataError("action space", "not a list of counts", got=self.counts, expected="one for each factor")
+        if not len(self.counts) or not all(isinstance(one, (int, np.integer)) and one >= 1 for one in self.counts):
             raise DataError(
                 "action space", "a factor has no actions", got=self.counts, expected="a count of at least 1 for each"
             )

@@ -34,7 +34,9 @@ def _scripted(function: Callable[..., object]) -> Callable[..., object]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             compiled: Callable[..., object] = torch.jit.script(function)
-    except (AttributeError, RuntimeError, TypeError, NotImplementedError, OSError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:
         told = str(error).strip().partition("\n")[0]
         warnings.warn(
             f"torch {torch.__version__} compiles no TorchScript here ({type(error).__name__}: {told}): "

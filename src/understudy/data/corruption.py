@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
+from understudy.core.arguments import as_kind
 from understudy.core.errors import DataError
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Settings
@@ -36,6 +37,10 @@ COLUMN = "corrupted"
 """The further column that tells which rows were chosen."""
 ENTRY = "corruptions"
 """Where a store's recipe and a recording's facts tell what was done."""
+NO_NEXT_ACTION = (
+    "A false successor ends its piece, so no action follows in these rows: what learns from the next action (ReBRAC's "
+    "penalty on the critic) leaves them out."
+)
 Flags = NDArray[np.bool_]
 
 
@@ -77,14 +82,16 @@ class CorruptionRecord(Corruption):
 
     def sentence(self) -> str:
         scale = f", strength {self.factor:g}" if self.kind in SCALED else ""
+        told = f" {NO_NEXT_ACTION}" if self.kind == "dynamics_shuffle" else ""
         return (
             f"Corrupted on purpose: {self.kind}{scale}, {self.rows:,} of {counted(self.eligible, 'row')} "
-            f"(share {self.share:g}, seed {self.seed}), from {self.original[:16]}…"
+            f"(share {self.share:g}, seed {self.seed}), from {self.original[:16]}…{told}"
         )
 
 
 def corrupt(dataset: Dataset, kind: Kind, *, share: float, strength: float | None = None, seed: int = 0) -> Recording:
     """`dataset` with a share of its rows made wrong, as a stream; a further column `corrupted` tells which."""
+    as_kind(dataset, Dataset, "corrupt")
     corruption = Corruption.parse({"kind": kind, "share": share, "strength": strength, "seed": seed})
     return corrupted(dataset, corruption)
 

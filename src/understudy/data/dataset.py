@@ -9,13 +9,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Protocol, final
+from typing import Any, Protocol, final, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.core.arguments import as_text, kind_of
 from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import DataError, did_you_mean
 from understudy.core.protocols import Demand, Moments
@@ -110,6 +111,10 @@ class Dataset:
         """Check every episode and lay them out as columns."""
         where = f"dataset '{name}'"
         space = as_action_space(action_space, where)
+        if isinstance(episodes, (str, bytes, Mapping)) or not isinstance(episodes, Iterable):
+            raise DataError(where, "not a list of episodes", got=kind_of(episodes), expected="[Episode, …]")
+        if as_text(precision, "precision") not in get_args(Precision):
+            raise DataError(where, "no such precision", got=precision, expected=" or ".join(get_args(Precision)))
         checked = [
             check_episode(episode, f"{where}, episode {number}", space, precision)
             for number, episode in enumerate(episodes)

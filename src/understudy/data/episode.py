@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.core.arguments import kind_of
 from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, Box, Discrete, recordable
 
@@ -52,6 +53,7 @@ class Episode:
 
 def check_episode(episode: Episode, where: str, space: ActionSpace, precision: Precision = "float32") -> Episode:
     """The episode in the precision asked for (uint8 and categories stay), or an error naming the place."""
+    _check_parts(episode, where)
     actions = _actions(episode.actions, space, f"{where}, actions", precision)
     steps = len(actions)
     if steps == 0:
@@ -81,6 +83,20 @@ def check_episode(episode: Episode, where: str, space: ActionSpace, precision: P
         mask=_mask(episode, actions, space, where),
         extra={name: _extra(values, steps, f"{where}, {name}", precision) for name, values in episode.extra.items()},
     )
+
+
+def _check_parts(episode: object, where: str) -> None:
+    """It is one, and its parts are of the right kind; what is in them is looked at one by one."""
+    if not isinstance(episode, Episode):
+        raise DataError(where, "not an episode", got=kind_of(episode), expected="an Episode")
+    for name in ("observations", "extra"):
+        if not isinstance(episode.__dict__[name], Mapping):
+            got = kind_of(episode.__dict__[name])
+            raise DataError(where, f"its {name} are not named", got=got, expected='{"name": array, …}')
+    for name in ("terminated", "truncated", "final_known"):
+        if not isinstance(episode.__dict__[name], (bool, np.bool_)):
+            got = repr(episode.__dict__[name])
+            raise DataError(where, f"'{name}' is neither True nor False", got=got, do="One flag for the whole episode.")
 
 
 def _actions(values: Array, space: ActionSpace, where: str, precision: Precision) -> Array:

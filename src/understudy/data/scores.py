@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from understudy.core.arguments import as_number
 from understudy.core.errors import DataError, did_you_mean
 
 DATASETS = ("d4rl", "d4rl_pybullet", "minari")
@@ -88,6 +89,7 @@ def normalized_score(name_or_range: str | tuple[float, float], value: float) -> 
     (`HalfCheetahBulletEnv-v0`), or one's own (low, high).
     """
     low, high = _range(name_or_range)
+    value = as_number(value, "normalized_score")
     return 100.0 * ((value - low) / (high - low))
 
 
@@ -100,7 +102,9 @@ def normalized_spread(name_or_range: str | tuple[float, float], value: float) ->
 def _range(name_or_range: str | tuple[float, float]) -> tuple[float, float]:
     if isinstance(name_or_range, str):
         return reference(name_or_range)
-    low, high = name_or_range
+    if not isinstance(name_or_range, (tuple, list)) or len(name_or_range) != 2:
+        raise DataError("reference score", "neither an id nor a range", got=name_or_range, expected="(low, high)")
+    low, high = (as_number(bound, "reference score") for bound in name_or_range)
     if not low < high:
         raise DataError("reference score", "not a range", got=f"[{low}, {high}]", expected="low below high")
     return low, high

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from understudy.core.arguments import as_text, kind_of
 from understudy.core.errors import ConfigError
 from understudy.core.plugins import Plugins
 from understudy.core.settings import Count, Options, Settings
@@ -45,7 +46,11 @@ class OwnEncoderSettings(Settings):
 
 def register_network(name: str, make: MakeNetwork) -> None:
     """From here on `encoders: {…: {kind: own, name: …}}` means what `make(shape, size, options)` gives."""
-    if not name.isidentifier():
+    if not callable(make):
+        raise ConfigError(
+            "register_network", "cannot be called", got=kind_of(make), expected="make(shape, size, options)"
+        )
+    if not as_text(name, "register_network").isidentifier():
         raise ConfigError("register_network", "not a name", got=repr(name), expected="letters, digits and _")
     _REGISTERED[name] = make
 

@@ -1,14 +1,15 @@
 """A policy in somebody's hands: actions for observations that come from outside, and what it shows of itself."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.arguments import as_count, as_truth, kind_of
 from understudy.core.batch import Obs
-from understudy.core.errors import DataError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, Discrete, Spec, as_actions
@@ -18,6 +19,7 @@ from understudy.nn.segments import Input
 ONLY_GROUP = ("observations", "observation", "obs")
 
 
+@runtime_checkable
 class Acting(Protocol):
     """As much of a policy as is needed here."""
 
@@ -55,6 +57,9 @@ def predict(
 
     Of a policy with memory each row is the first step of an episode: to play on, use `policy.act` with its carry.
     """
+    if isinstance(policy, type) or not isinstance(policy, Acting):
+        raise ConfigError("predict", "not a policy", got=kind_of(policy), expected="what `load_policy` gives")
+    greedy, seed = as_truth(greedy, "greedy"), as_count(seed, "seed", least=0)
     seen = _seen(policy)
     named = _by_group(policy, obs, seen) if isinstance(obs, Mapping) else {seen[0]: obs}
     single, batch = False, {}

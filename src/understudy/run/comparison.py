@@ -7,11 +7,13 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from understudy.core.arguments import as_path, as_text, kind_of
 from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.run.config import RunConfig
 from understudy.run.identity import deciding_settings
@@ -77,13 +79,18 @@ class Logged:
     lines: Lines
 
 
-def plot(runs: Sequence[Path | str] | Path | str, *, metric: str = "", out: Path | str = "") -> tuple[Picture, ...]:
+def plot(
+    runs: "Sequence[PathLike[str] | str] | PathLike[str] | str", *, metric: str = "", out: Path | str = ""
+) -> tuple[Picture, ...]:
     """Draw runs: one of them with all it has, in its folder; several, or one `metric`, as curves in one picture.
 
     `metric`: return, score, success, length, or any name in metrics.jsonl or eval.jsonl (`loss/critic`).
     """
-    paths = [runs] if isinstance(runs, (str, Path)) else list(runs)
-    opened = [RunDir.open(path) for path in dict.fromkeys(Path(path).resolve() for path in paths)]
+    if not isinstance(runs, (str, PathLike, Iterable)):
+        raise ConfigError("plot", "not a run, nor several", got=kind_of(runs))
+    paths = [runs] if isinstance(runs, (str, PathLike)) else list(runs)
+    opened = [RunDir.open(path) for path in dict.fromkeys(as_path(path, "plot").resolve() for path in paths)]
+    metric, out = as_text(metric, "metric"), out if isinstance(out, str) else as_path(out, "out")
     if not opened:
         raise ConfigError("plot", "no run to draw", expected="at least one")
     if len(opened) == 1 and not metric and not out:

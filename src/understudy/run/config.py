@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from understudy.algorithms import needs_of
+from understudy.core.arguments import as_text
 from understudy.core.errors import ConfigError, did_you_mean, near
 from understudy.core.other_names import called_here
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
@@ -317,12 +318,18 @@ def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: 
     `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
     """
     given, label = _read(config)
-    words = list(overrides)
+    words = _words(overrides)
     resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
         return resolved
     place = resolved.task or _place(given, resolved)
     return resolved.model_copy(update={"out": str(Path("runs", label, place, str(resolved.seed)))})
+
+
+def _words(overrides: Iterable[str]) -> list[str]:
+    if isinstance(overrides, (str, bytes)) or not isinstance(overrides, Iterable):
+        raise ConfigError("overrides", "not a list", got=repr(overrides), expected='["key=value", …]')
+    return [as_text(word, "overrides") for word in overrides]
 
 
 def _place(given: Mapping[str, Any], config: RunConfig) -> str:

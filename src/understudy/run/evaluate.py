@@ -15,21 +15,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.core.arguments import as_count, as_truth, kind_of
 from understudy.core.batch import Obs
-from understudy.core.errors import DataError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec, as_actions
 from understudy.core.wording import counted
 from understudy.data.scores import normalized_score, normalized_spread
+from understudy.envs.builtin.d4rl_layout import approximation_note
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
+from understudy.nn.prediction import Acting
 from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
-from understudy.run.given_env import GivenEnvs
+from understudy.run.given_env import GivenEnvs, given_envs
 
 RESAMPLES = 2000
 
@@ -50,6 +53,8 @@ class Evaluation:
     """The clock's, of all episodes together."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
+    approximation: str = ""
+    """Why a score is only near to that of the benchmark it is named after; empty of most environments."""
 
     @property
     def mean(self) -> float:
@@ -85,13 +90,16 @@ class Evaluation:
             told = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in self.metrics.items())
             return f"Evaluation(on held-out episodes: {told})"
         low, high = self.interval
-        score = "" if self.score is None else f", score {self.score:.1f}"
+        about = " (an approximation)" if self.approximation else ""
+        score = "" if self.score is None else f", score {self.score:.1f}{about}"
         success = "" if self.success_rate is None else f", success {self.success_rate:.0%}"
         count = counted(len(self.returns), "episode")
         return f"Evaluation(return {self.mean:.4g} over {count}, 95 % {low:.4g} to {high:.4g}{score}{success})"
 
     def notes(self) -> Iterator[str]:
         """What there is to say beside the return, one line each."""
+        if self.approximation:
+            yield self.approximation
         if self.success_rate is not None:
             yield f"success rate {self.success_rate:.1%}"
         told = describe_info(self.info, self.asked)
@@ -122,7 +130,8 @@ class Evaluation:
         if self.reference is not None:
             record["eval/score"] = normalized_score(self.reference, self.mean)
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        return {**record, **self.metrics}
+        about = {"eval/approximate": 1.0} if self.approximation else {}
+        return {**record, **about, **self.metrics}
 
 
 def headline(record: Mapping[str, Any]) -> str:
@@ -208,7 +217,7 @@ class Evaluator:
 
 def evaluate_policy(
     policy: Policy,
-    env_id: str,
+    env_id: object,
     episodes: int,
     seed: int,
     *,
@@ -222,12 +231,31 @@ def evaluate_policy(
     max_steps: int = LONGEST_EPISODE,
     cut_after: int | None = None,
 ) -> Evaluation:
-    """Play `episodes` side by side, each in its own environment with its own fixed seed.
+    """Play `episodes` side by side, each in its own environment with its own fixed seed: an id, or an environment of
+    your own as `train` takes it.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
     has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
+    if not isinstance(policy, Acting):
+        raise ConfigError("evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives")
+    episodes, seed = as_count(episodes, "episodes"), as_count(seed, "seed", least=0)
+    greedy, max_steps = as_truth(greedy, "greedy"), as_count(max_steps, "max_steps")
+    if not isinstance(env_id, str):
+        return _in_given(
+            policy,
+            env_id,
+            episodes,
+            seed,
+            greedy=greedy,
+            reference=reference,
+            info=info,
+            on_step=on_step,
+            between=between,
+            max_steps=max_steps,
+            cut_after=cut_after,
+        )
     where = f"environment '{env_id}'"
     with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
@@ -243,7 +271,8 @@ def evaluate_policy(
         returns, lengths = play_episodes(
             policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally, cut_after=cut_after
         )
-    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+    seconds, about = time.monotonic() - started, approximation_note(env_id)
+    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, seconds, approximation=about)
 
 
 def evaluate_in_vector_env(
@@ -278,6 +307,16 @@ def evaluate_in_vector_env(
             policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+
+
+def _in_given(policy: Policy, env: object, episodes: int, seed: int, **wishes: Any) -> Evaluation:
+    """The same in an environment of a caller's own."""
+    given = given_envs(env)
+    if isinstance(given, str):
+        return evaluate_policy(policy, given, episodes, seed, **wishes)
+    count = episodes if given.most is None else min(episodes, given.most)
+    with own_global_generators(seed), closing(given(count)) as played:
+        return evaluate_in_rounds(policy, played, episodes, seed, name=given.name, **wishes)
 
 
 def evaluate_in_rounds(

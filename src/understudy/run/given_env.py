@@ -203,7 +203,7 @@ def _of_function(make: Callable[..., Any]) -> GivenEnvs:
         raise ConfigError(
             "env", f"'{name}' wants {len(needed)} arguments", expected="a function of nothing, or of a count"
         )
-    return GivenEnvs(name, lambda count: _world_of(make(count), name), None)
+    return GivenEnvs(name, lambda count: _world_of(_made(lambda: make(count), name), name), None)
 
 
 def _world_of(made: object, name: str) -> VectorEnv:

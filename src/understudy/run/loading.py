@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from understudy.core.arguments import as_kind, as_text
 from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
 from understudy.core.spec import ActionSpace, Box, Discrete, GivenSpace, Spec, as_action_space
@@ -61,7 +62,8 @@ def load_dataset(
     action space is that of `env`, or `action_space`, or what the data itself says.
     """
     space = None if action_space is None else as_action_space(action_space, "action_space")
-    space = space_of_env(env) if env is not None else space
+    space = space_of_env(as_text(env, "env")) if env is not None else space
+    transforms = None if transforms is None else as_kind(transforms, Transforms, "transforms")
     return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
 
@@ -212,7 +214,7 @@ def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:
 
 def make_dataset(recipe: Recipe, reporter: Reporter = SILENT) -> Dataset:
     """Play a recipe; levels of runs mean what they mean now, `resolve_recipe` tells what that is."""
-    recipe = resolve_recipe(recipe)
+    recipe = resolve_recipe(as_kind(recipe, Recipe, "make_dataset"))
     spec = recipe_spec(recipe)
     policies = recipe_policies(recipe, spec)
     torch.set_num_threads(1)  # a policy's last bits depend on it, and so would the dataset's

@@ -62,7 +62,12 @@ class InterruptedRunError(UnderstudyError):
             f"run '{run}'", f"stopped and saved at update {updates:,}", do=f"Go on with: understudy resume {run}"
         )
         self.exit_code = 128 + signal_number
+        self.run = run
         self._told = (updates, signal_number)
+
+    def unbegun(self) -> StoppedError:
+        """The same of a run of which nothing was kept."""
+        return StoppedError(f"run '{self.run}'", self._told[1], "Nothing was begun: the same command starts it.")
 
     def of(self, run: Path) -> "InterruptedRunError":
         """The same, told of the run whose stage was interrupted."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from understudy.core.arguments import as_path
 from understudy.core.errors import CheckpointError
 from understudy.core.state import State
 from understudy.nn.deployed import Deployed
@@ -18,7 +19,7 @@ LONGEST_NUMBER = 18
 
 def load_policy(path: str | Path, checkpoint: str | int = "last") -> Deployed:
     """A policy from a run directory (last, best, or a number of updates) or from a policy folder."""
-    path, name = Path(path), str(checkpoint)
+    path, name = as_path(path, "load_policy"), str(checkpoint)
     updates = updates_named(name)
     if (path / CARD).is_file():
         return _policy_in(path, updates)

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from safetensors.torch import save as save_tensors
 
-from understudy.core.arguments import as_path, kind_of
+from understudy.core.arguments import as_mapping, as_path, kind_of
 from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.core.facts import Facts, SealedFacts, Whole, count_values
 from understudy.core.files import discard, replace_directory, seal, sha256_bytes, write_new
@@ -56,7 +56,8 @@ def save_policy(policy: Deployed, path: str | Path, facts: Mapping[str, Any] | N
     of one.
     """
     check_policy(policy, "save_policy")
-    path = as_path(path, "save_policy")
+    path, told = as_path(path, "save_policy"), dict(as_mapping({} if facts is None else facts, "facts"))
+    TrainingFacts.parse(told, "facts")
     if path.is_symlink() or (path.exists() and not (path / CARD).is_file()):
         raise CheckpointError(f"folder '{path}'", "exists already and holds no policy", do="Choose another name.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +70,7 @@ def save_policy(policy: Deployed, path: str | Path, facts: Mapping[str, Any] | N
         "format": FORMAT,
         **describe_policy(policy),
         "sha256": {TENSORS: sha256_bytes(tensors)},
-        "facts": dict(facts or {}),
+        "facts": told,
     }
     write_new(draft / CARD, seal(card))
     replace_directory(draft, path)

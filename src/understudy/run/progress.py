@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from understudy.core.arguments import as_truth
 from understudy.core.wording import folded
 
 LINE_SECONDS = 10.0
@@ -199,4 +200,4 @@ SILENT = Reporter(quiet=True)
 
 def reporter_for(progress: bool, reporter: Reporter | None = None) -> Reporter:
     """Whoever reports to a caller from Python: the one that is given, or one that shows progress if it is wanted."""
-    return reporter or (Reporter() if progress else SILENT)
+    return reporter or (Reporter() if as_truth(progress, "progress") else SILENT)

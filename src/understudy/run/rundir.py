@@ -161,7 +161,11 @@ class RunDir:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Only one process writes. The kernel frees the lock when its holder dies, however it dies."""
+        """Only one process writes. The kernel frees the lock when its holder dies, however it dies.
+
+        Where an error leaves nothing but what was made for the lock, that goes, too.
+        """
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         self.check_contained()
         handle = lock_folder(
@@ -169,6 +173,13 @@ class RunDir:
         )
         try:
             yield
+        except BaseException:
+            with suppress(OSError):
+                if made and [entry.name for entry in self.path.iterdir()] == [LOCK]:
+                    (self.path / LOCK).unlink()
+                    for folder in made:
+                        folder.rmdir()
+            raise
         finally:
             release(handle)
 

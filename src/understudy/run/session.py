@@ -1,8 +1,8 @@
 """Train and resume: what the command line and `import understudy` both call."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,10 +14,11 @@ from understudy.core.files import discard, write_json
 from understudy.core.lock import is_locked
 from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
+from understudy.core.stopping import StoppedError
 from understudy.run.agreed import check_sealed, checkpoint_record, record_of, run_facts, with_updates
 from understudy.run.build import build_learner, settled_data
 from understudy.run.callbacks import Callbacks
-from understudy.run.checkpoint import newest_checkpoint, point_latest
+from understudy.run.checkpoint import MANIFEST, newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import ConfigLike, RunConfig, load_config
 from understudy.run.environments import MakeEnvs, spec_of
@@ -169,9 +170,27 @@ def begin(
             run.clear_leftovers()
             run.create(config, run_facts(config, learner))
             undo.pop_all()
-            _inherit(config, run, learner, around, accept_versions=False)
-            Loop(config, run, learner, 0, around.reporter, around.make_envs, around.callbacks, around.loggers).train()
+            with _forgotten_if_unbegun(run):
+                _inherit(config, run, learner, around, accept_versions=False)
+                loop = Loop(
+                    config, run, learner, 0, around.reporter, around.make_envs, around.callbacks, around.loggers
+                )
+                loop.train()
     return Run(run.path)
+
+
+@contextmanager
+def _forgotten_if_unbegun(run: RunDir) -> Iterator[None]:
+    """A run that is stopped before anything of it was saved leaves nothing behind."""
+    try:
+        yield
+    except (InterruptedRunError, StoppedError, KeyboardInterrupt) as error:
+        if any(run.path.rglob(MANIFEST)):
+            raise
+        run.clear()
+        if isinstance(error, InterruptedRunError):
+            raise error.unbegun() from None
+        raise
 
 
 def _action_space(config: RunConfig, make_envs: MakeEnvs | None) -> ActionSpace | None:

@@ -12,7 +12,7 @@ from typing import Any, final
 import torch
 from safetensors.torch import save as save_tensors
 
-from understudy.core.arguments import as_path
+from understudy.core.arguments import as_path, as_text
 from understudy.core.drafts import working_folder
 from understudy.core.errors import ConfigError, RunError, UnderstudyError, did_you_mean
 from understudy.core.facts import Facts, Whole
@@ -157,7 +157,7 @@ def write_export(
 
 
 def find_format(name: str) -> Format:
-    if name not in FORMATS:
+    if as_text(name, "format") not in FORMATS:
         raise ConfigError("format", f"no format '{name}'", do=did_you_mean(name, FORMATS))
     return FORMATS[name]
 

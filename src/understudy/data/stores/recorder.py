@@ -16,6 +16,7 @@ from typing import Any, Self, final
 
 import numpy as np
 
+from understudy.core.arguments import as_path
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError
 from understudy.core.files import sync_directory
@@ -64,7 +65,7 @@ class Recorder:
         name: str = "",
         env: str = "",
     ) -> None:
-        self.path = Path(path)
+        self.path = as_path(path, "recorder")
         self.name = name or str(path)
         """What errors call the episodes that are added: where they come from, if that is another place."""
         self.env = env

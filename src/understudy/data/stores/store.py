@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.core.arguments import as_kind, as_mapping, as_path
 from understudy.core.drafts import new_folder
 from understudy.core.errors import DataError, UnderstudyError
 from understudy.core.files import read_sealed, seal, write_bytes
@@ -41,7 +42,8 @@ DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
 
 def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
     """Write `dataset` as a new store at `path`; the folder appears whole or not at all."""
-    path = Path(path)
+    dataset, path = as_kind(dataset, Dataset, "write_store"), as_path(path, "write_store")
+    recipe = None if recipe is None else as_mapping(recipe, "recipe")
     if path.exists():
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")

@@ -30,3 +30,28 @@ for _name, _thrusters in {"UnderstudyWindyPoint-v0": False, "UnderstudyWindyThru
     gymnasium.register(
         _name, "understudy.envs.builtin.windy_point:WindyPoint", max_episode_steps=100, kwargs={"thrusters": _thrusters}
     )
+for _name, _maze, _point_steps, _ant_steps in (
+    ("UMaze", "U_MAZE", 300, 700),
+    ("Medium", "MEDIUM_MAZE", 600, 1000),
+    ("Large", "LARGE_MAZE", 800, 1000),
+):
+    for _kind, _reward in {"": "sparse", "Dense": "dense"}.items():
+        gymnasium.register(
+            f"UnderstudyMaze2d{_name}{_kind}-v1",
+            "understudy.envs.builtin.d4rl_layout:make_maze2d",
+            max_episode_steps=_point_steps,
+            kwargs={"maze": _maze, "reward_type": _reward},
+        )
+    gymnasium.register(
+        f"UnderstudyAntMaze{_name}-v2",
+        "understudy.envs.builtin.d4rl_layout:make_ant_maze",
+        max_episode_steps=_ant_steps,
+        kwargs={"maze": _maze},
+    )
+for _name, _last in {"Slider": "slide cabinet", "Burner": "bottom burner"}.items():
+    gymnasium.register(
+        f"UnderstudyFlatKitchen{_name}-v0",
+        "understudy.envs.builtin.d4rl_layout:make_flat_kitchen",
+        max_episode_steps=280,
+        kwargs={"last_task": _last},
+    )
