@@ -32,6 +32,7 @@ def check(*commands: Sequence[str], clock: bool = False) -> list[str]:
         lines = shown(width, *commands)
         assert too_wide(lines, width) == []
         new = {word for word in words_of(lines) - known if word.removesuffix("...") not in known}
+        new = {word for word in new if not parts(word) <= {part for one in known for part in parts(one)}}
         if clock:
             new -= {"time", "left", "unknown"}  # progress, which may have been over before it was shown
             new = {word for word in new if without_numbers(word) not in map(without_numbers, known)}
@@ -41,6 +42,11 @@ def check(*commands: Sequence[str], clock: bool = False) -> list[str]:
 
 def too_wide(lines: list[str], width: int) -> list[str]:
     return [line for line in lines if len(line) > width and len(line.split()) > 1]
+
+
+def parts(word: str) -> set[str]:
+    """Help may be folded at hyphens."""
+    return set(word.split("-")) if "-" in word else {word}
 
 
 def without_numbers(word: str) -> str:

@@ -31,38 +31,40 @@ WRONG_ON_PURPOSE = "algo.expectle=0.8"
 """What the README shows the answer to."""
 
 
-def blocks(page: str, *, run: bool) -> list[str]:
-    return [found["code"] for found in BLOCK.finditer(PAGES[page]) if (found["mark"] is None) is run]
+def blocks(page: str) -> list[str]:
+    return [found["code"] for found in BLOCK.finditer(PAGES[page]) if found["mark"] is None]
 
 
 def test_pages_are_there() -> None:
-    assert sum(len(blocks(page, run=True)) for page in PAGES) > 10
+    assert sum(len(blocks(page)) for page in PAGES) > 10
     assert sum(1 for page in PAGES for _ in command_lines(page)) > 60
 
 
-@pytest.mark.parametrize("page", sorted(page for page in PAGES if page not in RUN_ELSEWHERE and blocks(page, run=True)))
+@pytest.mark.parametrize("page", sorted(page for page in PAGES if page not in RUN_ELSEWHERE and blocks(page)))
 def test_python_blocks_run_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with a store called `store`, and with twenty updates where the page has hundreds; what a block uses,
     it or one above it on the page has made."""
     monkeypatch.chdir(tmp_path)
     us.write_store(random_dataset(3), "store")
     names: dict[str, object] = {"__name__": "__main__"}
-    for number, block in enumerate(blocks(page, run=True)):
+    for number, block in enumerate(blocks(page)):
         code = LONG.sub(r"\g<1>20", block)
         exec(compile(code, f"{page}, block {number}", "exec"), names)
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_blocks_that_are_not_run_name_what_they_use(page: str) -> None:
-    for code in blocks(page, run=False) if page != "architecture.md" else ():
-        nodes = list(ast.walk(ast.parse(code)))
+    """Or say in the mark that they need it: `<!-- not run: needs `model` -->`."""
+    marked = [found for found in BLOCK.finditer(PAGES[page]) if found["mark"] and page != "architecture.md"]
+    for found in marked:
+        nodes = list(ast.walk(ast.parse(found["code"])))
         names = [node for node in nodes if isinstance(node, ast.Name)]
         known = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(vars(builtins))
         known |= {node.arg for node in nodes if isinstance(node, ast.arg)}
         known |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
         imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
         known |= {alias.asname or alias.name for node in imports for alias in node.names}
-        assert {node.id for node in names} <= known, page
+        assert {node.id for node in names} <= known | set(re.findall(r"`(\w+)`", found["mark"])), page
 
 
 def command_lines(page: str) -> Iterator[str]:

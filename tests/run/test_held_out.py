@@ -85,7 +85,8 @@ def test_values_are_those_of_the_critics_on_held_out_rows(algorithm: str, tmp_pa
 
 def test_choices_with_masks_too(tmp_path: Path) -> None:
     for algorithm in ("iql", "discrete_cql"):
-        learner = learner_of(algorithm, tmp_path / algorithm, world=BATTLE)
+        recipe = {"env": BATTLE, "episodes": 30, "seed": 7, "behaviours": [{"policy": "random"}]}
+        learner = learner_of(algorithm, tmp_path / algorithm, world=BATTLE, data={"recipe": recipe})
         learner.update()
         found = told(learner)
         assert 0 <= found["eval/action_error"] <= 1

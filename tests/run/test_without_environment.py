@@ -74,6 +74,7 @@ def test_from_a_file_to_an_exported_policy_through_a_kill_to_the_bit() -> None:
         told = (folder / "export" / "card.md").read_text()
         assert "Policy" in told
         assert "| env |" not in told
+        assert f"| held_out.eval/action_error | `{run.result['eval/action_error']}` |" in told
         with pytest.raises(RunError, match=r"trained without an environment.*give an environment: --env ID"):
             run.evaluate()
         said = forks().run("evaluate", whole)

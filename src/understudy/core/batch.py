@@ -1,8 +1,9 @@
 """What flows from a source to an algorithm."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import final
 
 import torch
 from torch import Tensor
@@ -69,6 +70,48 @@ class Sequences:
         ]
 
 
+@final
+class Successors(Mapping[str, Tensor]):
+    """What followed each step [T, N, …], by name: the row after it of `seen` [T + 1, N, …], except at an episode's end.
+
+    Nothing is kept twice. `ends` are the numbers t·N + n of steps that ended an episode [K], in order, and `finals`
+    what followed them [K, …]. Whoever asks for a whole group has it put together; `rows` has only what is asked for.
+    """
+
+    def __init__(self, seen: Obs, ends: Tensor, finals: Obs) -> None:
+        self._seen, self._ends, self._finals = seen, ends, finals
+
+    def __getitem__(self, name: str) -> Tensor:
+        following = self._seen[name][1:]
+        if not len(self._ends):
+            return following
+        whole = following.clone()
+        whole.flatten(0, 1)[self._ends] = self._finals[name]
+        return whole
+
+    def rows(self, name: str, index: Tensor) -> Tensor:
+        """Of steps by their numbers [k]."""
+        chosen = self._seen[name][1:].flatten(0, 1)[index]
+        if len(self._ends):
+            place = torch.searchsorted(self._ends, index).clamp(max=len(self._ends) - 1)
+            ended = self._ends[place] == index
+            chosen[ended] = self._finals[name][place[ended]]
+        return chosen
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+
+def following_rows(next_obs: Mapping[str, Tensor], name: str, index: Tensor) -> Tensor:
+    """What followed some steps of a rollout [k, …], by their numbers t·N + n."""
+    if isinstance(next_obs, Successors):
+        return next_obs.rows(name, index)
+    return next_obs[name].flatten(0, 1)[index]
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """What N environments did in T steps; every tensor starts with [T, N]. Facts only: no values, no advantages.
@@ -81,7 +124,7 @@ class Rollout:
     action: Tensor
     log_prob: Tensor
     reward: Tensor
-    next_obs: Obs
+    next_obs: Mapping[str, Tensor]
     terminated: Tensor
     truncated: Tensor
     valid: Tensor

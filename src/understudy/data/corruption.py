@@ -37,6 +37,10 @@ COLUMN = "corrupted"
 """The further column that tells which rows were chosen."""
 ENTRY = "corruptions"
 """Where a store's recipe and a recording's facts tell what was done."""
+NO_NEXT_ACTION = (
+    "A false successor ends its piece, so no action follows in these rows: what learns from the next action (ReBRAC's "
+    "penalty on the critic) leaves them out."
+)
 Flags = NDArray[np.bool_]
 
 
@@ -78,9 +82,10 @@ class CorruptionRecord(Corruption):
 
     def sentence(self) -> str:
         scale = f", strength {self.factor:g}" if self.kind in SCALED else ""
+        told = f" {NO_NEXT_ACTION}" if self.kind == "dynamics_shuffle" else ""
         return (
             f"Corrupted on purpose: {self.kind}{scale}, {self.rows:,} of {counted(self.eligible, 'row')} "
-            f"(share {self.share:g}, seed {self.seed}), from {self.original[:16]}…"
+            f"(share {self.share:g}, seed {self.seed}), from {self.original[:16]}…{told}"
         )
 
 

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from understudy.core.batch import Obs
+from understudy.core.batch import Obs, following_rows
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import Carry, Moments
 from understudy.core.spec import Spec
@@ -140,6 +140,8 @@ class Perception(nn.Module):
 
     def _see(self, entry: Input, obs: Obs) -> Tensor:
         values, key = entry.of(obs), self.keys[entry.name]
+        if values.dtype == torch.float16:  # as it was stored
+            values = values.float()
         leading = values.shape[: values.dim() - len(entry.shape)]
         if key in self.normalizers:
             values = self.normalizers[key](values)
@@ -159,14 +161,14 @@ class Perception(nn.Module):
         joined = self.look(obs)
         return joined if self.memory is None else self.memory.sequence(joined, carry, _given(resets))
 
-    def around(self, obs: Obs, next_obs: Obs, carry: Carry, resets: Tensor) -> tuple[Tensor, Tensor]:
+    def around(self, obs: Obs, next_obs: Mapping[str, Tensor], carry: Carry, resets: Tensor) -> tuple[Tensor, Tensor]:
         """Rows [T·N + pieces, size] of each step and of what followed each piece; [T·N] which of them follows a step.
 
         The successor of a step is the next row, except where the carry is reset or the rollout ends: there `next_obs`
         is looked at, with what was remembered until then. Nobody's memory is advanced by that.
         """
         pieces = Pieces.cut(resets)
-        beyond = {entry.group: next_obs[entry.group].flatten(0, 1)[pieces.last] for entry in self.inputs}
+        beyond = {entry.group: following_rows(next_obs, entry.group, pieces.last) for entry in self.inputs}
         rows = torch.cat([self.look(obs).flatten(0, 1), self.look(beyond)])
         seen = rows if self.memory is None else self.memory.run(rows, pieces, carry, resets)
         return seen, pieces.successors()

@@ -1,5 +1,6 @@
 """V(s) of what the critic sees: perception → trunk → one number. It may see more than the actor, or share its eyes."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -54,7 +55,7 @@ class ValueNetwork(nn.Module):
         values: Tensor = self(self.perception.sequence(obs, carry, resets))
         return values
 
-    def around(self, obs: Obs, next_obs: Obs, carry: Carry, resets: Tensor) -> Valued:
+    def around(self, obs: Obs, next_obs: Mapping[str, Tensor], carry: Carry, resets: Tensor) -> Valued:
         """V(s) and V(s′) of a rollout in one pass; only where an episode was left is s′ looked at of its own."""
         seen, successors = self.perception.around(obs, next_obs, carry, resets)
         values = self(seen)

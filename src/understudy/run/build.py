@@ -128,6 +128,10 @@ def _joined(
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
     is_shared = config.env is not None and config.env.shared
+    if is_shared and config.eval_episodes > count:
+        raise ConfigError(
+            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
+        )
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(

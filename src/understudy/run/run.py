@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
-from understudy.run.comparison import Picture, plot
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluation, Evaluator, headline
@@ -23,6 +22,9 @@ from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
 from understudy.run.video import LONGEST as LONGEST_FILM
 from understudy.run.video import Video, check_filmable, film
+
+if TYPE_CHECKING:
+    from understudy.run.comparison import Picture
 
 
 class Curve(NamedTuple):
@@ -146,8 +148,10 @@ class Run:
 
             return film(self.config, policy, path, episodes=episodes, on_episode=told, **wishes)
 
-    def plot(self, metric: str = "", *, out: Path | str = "") -> Picture:
+    def plot(self, metric: str = "", *, out: Path | str = "") -> "Picture":
         """Draw the run as it stands, or one metric of it; the first picture shows itself in a notebook."""
+        from understudy.run.comparison import plot  # matplotlib takes its time to be imported
+
         path = Path(out) if str(out) else self._dir.plots / f"{metric.replace('/', '_')}.png" if metric else ""
         return plot(self.path, metric=metric, out=path)[0]
 

@@ -63,6 +63,7 @@ def training_facts(path: Path, checkpoint: str, said: DeploymentSettings | None 
         "started_from": config.get("init_from"),
         "stages": [stage["algo"]["name"] for stage in config.get("stages", [])],
         "dataset": {name: value for name, value in meta.dataset.items() if name in DATASET},
+        "held_out": _held_out(run, updates),
         "versions": meta.versions,
     }
     known = {name: value for name, value in training.items() if value} | {"seed": config["seed"]}
@@ -90,6 +91,13 @@ def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     mine = [line for line in lines if line["updates"] == updates]
     best = max(lines, key=lambda line: float(line["return_mean"]))
     return {"best": best, "last": lines[-1], **({"this": mine[-1]} if mine else {})}
+
+
+def _held_out(run: RunDir, updates: int | None) -> dict[str, float]:
+    """What held-out episodes said of the policy, where there is no environment."""
+    lines = [line for line in run.evaluations() if line["updates"] == updates] if run.config.env is None else []
+    numbers = lines[-1].items() if lines else ()
+    return {name: value for name, value in numbers if name.startswith("eval/") and isinstance(value, float)}
 
 
 def _score(line: EvaluationFacts) -> dict[str, Any]:

@@ -218,6 +218,20 @@ def test_rewards_of_another_version() -> None:
     assert not found(check(rollouts("Hopper-v4", 20), "Hopper-v4"), "warning")
 
 
+def test_whole_numbers_are_no_fault_of_theirs() -> None:
+    """A lake of sixteen fields: episodes repeat, and who records them writes down the number of the field."""
+    rng = np.random.default_rng(0)
+    paths = [rng.integers(0, 3, length + 1) for length in [1, 2, 2, 3] * 30]
+    numbered = [Episode({"state": p}, 0 * p[1:], 0.0 * p[1:], True, False) for p in paths]
+    shown = [replace(e, observations={"state": np.eye(16, dtype=np.uint8)[e.observations["state"]]}) for e in numbered]
+    report = check(shown, "FrozenLake-v1")
+    assert "duplicate-episodes" in found(report, "note")
+    assert not {"duplicate-episodes", "duplicate-steps", "repeated-observations"} & set(found(report, "warning"))
+    told = next(f for f in check(numbered, "FrozenLake-v1").findings if f.kind == "observation-shape")
+    assert "numbers of states: got int64 up to 2, expected one of 16" in told.message
+    assert told.fix == "Write np.eye(16, dtype=np.uint8)[observations]."
+
+
 @pytest.mark.parametrize(
     "env_id",
     [

@@ -46,6 +46,14 @@ def test_joints_are_seen_by_replaying_them(pendulum: list[Episode], truncated: b
     assert "breaks" not in found(again, "warning")
 
 
+def test_a_joint_is_looked_at_in_a_recording_of_many_steps() -> None:
+    """It is one row of thousands, and among those that are drawn besides."""
+    many = rollouts("Pendulum-v1", count=16)
+    report = check([joined(many[:2], truncated=True), *many[2:]], "Pendulum-v1")
+    assert "for they break off every 200 steps" in found(report, "error")["longer-than-limit"]
+    assert report.settings == ["episode_steps=200"]
+
+
 def test_recorders_that_lose_a_step_join_sooner(pendulum: list[Episode]) -> None:
     report = check([joined([cut(episode, 0, 199) for episode in pendulum])], "Pendulum-v1")
     assert "they break off every 199 steps" in found(report, "error")["longer-than-limit"]

@@ -24,6 +24,7 @@ class Server(ThreadingHTTPServer):
     cut = 1 << 30
     tag = '"1"'
     asked: list[str]
+    sent: int = 0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,7 +42,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(server.content) - first))
         self.send_header("ETag", server.tag)
         self.end_headers()
-        self.wfile.write(server.content[first : first + server.cut])
+        block = server.content[first : first + server.cut]
+        server.sent += len(block)
+        self.wfile.write(block)
 
     def log_message(self, *words: object) -> None: ...
 
@@ -82,6 +85,7 @@ def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Pa
     server.cut = 1 << 30
     file, digest = download_d4rl(NAME, tmp_path, server=address(server))
     assert (server.asked[-1], digest) == ("bytes=1000000-", DIGEST)
+    assert server.sent == len(CONTENT)  # nothing came twice
     assert [entry.name for entry in tmp_path.iterdir()] == [file.name]
 
 

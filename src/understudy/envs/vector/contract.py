@@ -26,6 +26,10 @@ REWARD_TERMS = "reward"
 """Numbers in an environment's `info` whose names begin so are kept in `Step.extras` unless others are asked for."""
 
 
+VECTORS = 2
+"""Axes of vectors [N, columns]: a group of more is an image, which may come as float16 where float32 is expected."""
+
+
 @final
 class Block(Mapping[str, Tensor]):
     """Columns [N] by name that are the rows of one tensor [K, N]: whoever keeps them all copies once."""
@@ -206,7 +210,8 @@ def _check_group(obs: Obs, name: str, shape: tuple[int, ...], dtype: torch.dtype
     if name not in obs:
         raise DataError(where, f"observation group '{name}' is missing", got=sorted(obs))
     got = obs[name]
-    if tuple(got.shape) != shape or got.dtype != dtype:
+    half = dtype == torch.float32 and got.dtype == torch.float16 and len(shape) > VECTORS
+    if tuple(got.shape) != shape or not (half or got.dtype == dtype):
         raise DataError(
             where,
             f"group '{name}' has another shape or dtype than before",

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs
 from understudy.core.errors import DataError
+from understudy.envs.vector.contract import VECTORS
 
 FORMS = "observations, rewards, dones, extras"
 ALONE, ACTOR, CRITIC, FINAL = "state", "policy", "critic", "final"
@@ -111,5 +112,7 @@ def named_groups(raw: Any, where: str) -> Obs:
 
 
 def _stored(values: Tensor) -> Tensor:
-    dtype = torch.uint8 if values.dtype == torch.uint8 else torch.float32
+    """Images of few bits stay what they are: networks read them as float32, and a rollout of them is half as large."""
+    kept = values.dtype == torch.uint8 or (values.dtype == torch.float16 and values.dim() > VECTORS)
+    dtype = values.dtype if kept else torch.float32
     return values.detach().to(dtype, copy=True)

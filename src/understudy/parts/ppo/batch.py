@@ -91,9 +91,10 @@ class PPOBatch:
     def _picked(
         self, pick: Callable[[Tensor], Tensor], policy_carry: Carry = (), value_carry: Carry = ()
     ) -> "PPOBatch":
+        shown = {id(values): pick(values) for obs in (self.policy_obs, self.value_obs) for values in obs.values()}
         return PPOBatch(
-            {name: pick(values) for name, values in self.policy_obs.items()},
-            {name: pick(values) for name, values in self.value_obs.items()},
+            {name: shown[id(values)] for name, values in self.policy_obs.items()},
+            {name: shown[id(values)] for name, values in self.value_obs.items()},
             pick(self.action),
             pick(self.log_prob),
             pick(self.advantage),

@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from understudy.core.batch import Obs, Rollout
+from understudy.core.batch import Obs, Rollout, Successors
 from understudy.core.protocols import Carry
 from understudy.envs.vector.contract import Block, Step
 from understudy.sources.playing.rollout_actor import Drawn
@@ -15,7 +15,7 @@ from understudy.sources.playing.rollout_actor import Drawn
 class RolloutStorage:
     """Fresh tensors for T steps; observations have one row more, for what is seen after the last step.
 
-    A successor is what is seen next, except where an episode ended.
+    A successor is what is seen next, except where an episode ended: only those are kept beside it.
     """
 
     def __init__(self, steps: int, obs: Obs, device: torch.device) -> None:
@@ -29,7 +29,9 @@ class RolloutStorage:
         parts = (self._reward, *self._ends.unbind(0))
         self._parts = list(zip(*map(_rows, parts), strict=True))
         """Views of one step's rewards and flags: indexing at every step would cost more than it."""
-        self._finals: dict[int, Obs] = {}
+        self._ended_at: list[Tensor] = []
+        self._finals: list[Obs] = []
+        """What followed steps that ended an episode, and their numbers t·N + n."""
         self._reward_terms: dict[str, Tensor] = {}
         self._block_rows: dict[tuple[str, ...], tuple[Tensor, ...]] = {}
 
@@ -58,7 +60,9 @@ class RolloutStorage:
             target.copy_(values)
         self._see(t + 1, step.obs)
         if step.final_obs is not step.obs:
-            self._finals[t] = {name: values.clone() for name, values in step.final_obs.items()}
+            ended = (step.terminated | step.truncated).nonzero()[:, 0]
+            self._ended_at.append(ended.to(self._device) + t * self._count)
+            self._finals.append({name: step.final_obs[name][ended].to(self._device) for name in self._obs})
         if not step.extras:
             return
         if isinstance(step.extras, Block):
@@ -79,10 +83,9 @@ class RolloutStorage:
 
     def rollout(self, carry: Carry, drawn: Drawn, facts: Obs, *, anew: bool) -> Rollout:
         """Everything that was put, with what the policy drew, remembered before the first step, and others recorded."""
-        next_obs = {name: values[1:].clone() for name, values in self._obs.items()}
-        for t, final_obs in self._finals.items():
-            for name, values in final_obs.items():
-                next_obs[name][t] = values
+        none = torch.empty(0, dtype=torch.int64, device=self._device)
+        finals = {name: torch.cat([one[name] for one in self._finals]) for name in self._obs if self._finals}
+        next_obs = Successors(self._obs, torch.cat([none, *self._ended_at]), finals)
         terminated, truncated, valid = self._ends
         return Rollout(
             self.all_seen(),

@@ -308,7 +308,14 @@ def _constant(survey: Survey) -> Iterator[Finding]:
 
 
 def _duplicates(survey: Survey) -> Iterator[Finding]:
-    if survey.duplicate_episodes and survey.lengths.max() > 1:
+    few = survey.distinct_states <= 0.1 * survey.steps
+    if survey.duplicate_episodes and survey.lengths.max() > 1 and few:
+        message = (
+            f"{locate(survey)}: {survey.duplicate_episodes:,} of {survey.episodes:,} episodes repeat an earlier one "
+            "exactly. A world of few states, so that is natural; a validation split would leak."
+        )
+        yield Finding("note", "duplicate-episodes", message)
+    elif survey.duplicate_episodes and survey.lengths.max() > 1:
         message = (
             f"{locate(survey)}: {survey.duplicate_episodes:,} of {survey.episodes:,} episodes repeat an earlier one "
             "exactly: they weigh more in learning, and a validation split would leak."
@@ -317,7 +324,6 @@ def _duplicates(survey: Survey) -> Iterator[Finding]:
     share = survey.duplicate_steps / max(1, survey.steps)
     if share >= 0.01 and not survey.duplicate_episodes:
         message = f"{locate(survey)}: {share:.1%} of the transitions repeat an earlier one exactly."
-        few = survey.distinct_states <= 0.1 * survey.steps
         told = " A world of few states, so that is natural." if few else ""
         yield Finding("note" if few else "warning", "duplicate-steps", message + told)
 

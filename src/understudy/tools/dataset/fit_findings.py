@@ -66,6 +66,15 @@ def _group(
         surplus = _surplus(survey, world, name, column, expected)
         if surplus:
             dropped[name] = surplus
+        elif _is_numbered(column, expected):
+            count = expected.shape[0]
+            message = (
+                f"{where}: numbers of states: got {column.dtypes[0]} up to {int(column.maximum[0])}, expected one of "
+                f"{count} as 0 and 1 (uint8, [{count}]), as {world.env_id} is shown to a policy."
+            )
+            yield Finding(
+                "error", "observation-shape", message, f"Write np.eye({count}, dtype=np.uint8)[observations]."
+            )
         else:
             message = (
                 f"{where}: not the shape of {world.env_id}: got {list(column.shape)}, expected {list(expected.shape)}."
@@ -79,6 +88,14 @@ def _group(
             f"{where}: column {survey.time_columns[name]} counts the steps of an episode, as {world.env_id} may do."
         )
         yield Finding("note", "time-feature", message)
+
+
+def _is_numbered(column: ColumnSurvey, expected: Group) -> bool:
+    """Which of some states it is, as Gymnasium's discrete observations say it."""
+    whole = all(dtype.startswith(("int", "uint")) for dtype in column.dtypes)
+    one_hot = expected.dtype == "uint8" and len(expected.shape) == 1
+    known = whole and one_hot and column.shape in ((), (1,))
+    return known and bool(column.minimum[0] >= 0 and column.maximum[0] < expected.shape[0])
 
 
 def _surplus(survey: Survey, world: World, name: str, column: ColumnSurvey, expected: Group) -> tuple[int, ...]:

@@ -63,6 +63,7 @@ def gather(
     base = wanted_steps(survey)
     spare = np.setdiff1d(sample_rows(survey.steps, base[:0], SPARE * SAMPLE), base) if stepper is not None else base[:0]
     wanted = np.unique(np.concatenate([base, spare, *suspected]))
+    sought: list[NDArray[np.int64]] = [*suspected]
     parts: list[dict[str, Array]] = []
     numbers, reaches = [], []
     seen, missing = 0, _missing(survey)
@@ -73,6 +74,7 @@ def gather(
         if len(rows):
             parts.append(_rows(block, rows))
             numbers.append(rows + seen)
+        sought.append(beyond + seen)
         reaches.append(_reach(block))
         missing -= len(beyond)
         seen += len(block.actions)
@@ -88,6 +90,7 @@ def gather(
     if survey.facts.get("rewards") == "absent":
         del columns["rewards"], columns["following_rewards"], columns["previous_rewards"]
     places = np.concatenate(numbers)
+    spare = np.setdiff1d(spare, np.concatenate(sought))
     if stepper is not None and len(spare):
         surplus = _surplus(stepper, columns, np.isin(places, spare))
         columns, places = {name: values[~surplus] for name, values in columns.items()}, places[~surplus]
