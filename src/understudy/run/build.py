@@ -28,6 +28,7 @@ from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.evaluate import evaluated_numbers
 from understudy.run.given_env import GivenEnvs
 from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
@@ -172,14 +173,16 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
 
 
 def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> None:
-    """Where there is no environment, something else says what the policy is worth, and says what is asked for."""
-    if config.env is not None or not config.eval_every:
+    """Something says what the policy is worth, the environment or held-out episodes, and says what is asked for."""
+    if not config.eval_every:
         return
-    if not learner.judged:
+    if config.env is None and not learner.judged:
         if config.patience or config.best:
             raise ConfigError("patience" if config.patience else "best", f"needs evaluations, and {NOTHING_HELD_OUT}")
         reporter.say(f"not evaluated: {NOTHING_HELD_OUT}. The last policy is the only one.")
-    elif config.best and config.best not in (known := learner.eval_metrics()):
+        return
+    known = [*(() if config.env is None else evaluated_numbers(config)), *learner.eval_metrics()]
+    if config.best and config.best not in known:
         do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
 

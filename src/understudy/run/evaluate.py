@@ -134,6 +134,13 @@ class Evaluation:
         return {**record, **about, **self.metrics}
 
 
+def evaluated_numbers(config: RunConfig) -> list[str]:
+    """What an evaluation in an environment may tell, by name; of success, if that speaks of it."""
+    silent = dict.fromkeys(wanted_info(config.eval_info), (0.0,))
+    told = Evaluation((0.0,), (0,), config.world.reference, silent, config.eval_info).to_json()
+    return [name for name in told if name.startswith("eval/")]
+
+
 def headline(record: Mapping[str, Any]) -> str:
     """The one number of an evaluation or a result that is shown while a run trains, and after it."""
     if RETURN in record:
@@ -201,7 +208,7 @@ class Evaluator:
             most = given.most if isinstance(given, GivenEnvs) else None
             self._kept = make_vector_env(
                 self._config.world,
-                episodes if most is None else min(episodes, most),
+                episodes if most is None else most,
                 self._make_envs,
                 step_timeout=self._timeout,
                 extras=tuple(wanted_info(self._config.eval_info)),

@@ -19,7 +19,7 @@ from understudy.envs.vector.contract import Step, VectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.environments import MakeEnvs
+from understudy.run.environments import MakeEnvs, not_handed_over
 
 EXPECTED = "an id, a gymnasium.Env, a class or function that makes one, or a vector of environments"
 
@@ -258,6 +258,8 @@ def worlds_of(config: RunConfig, env: object, make_envs: MakeEnvs | None) -> Mak
     if config.env is not None and config.env.simulator == "custom":
         if isinstance(env, str):
             raise ConfigError("env", "an id where an environment of one's own belongs", got=env, expected=there)
+        if own is None:
+            raise not_handed_over(config.env.id)
         return own
     if env is not None and (own is not None or given_envs(env) != there):
         told = "is not the run's" if there else "was given for a run without one"
