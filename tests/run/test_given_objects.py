@@ -303,12 +303,12 @@ def test_natural_mistakes_get_a_sentence_each(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=told):
             train("iql", data=data, env=env, out=tmp_path / "run", **QUICK)
-    for env, told in (
+    for broken, told in (
         (Forgetful, "environment 'Forgetful': environment 0 does not give what a reset gives: got ndarray"),
         (Older, "environment 'Older': environment 0 does not give what a step gives: got 4 things"),
     ):
         with pytest.raises(RunError, match=told):  # before the first update, and not at the first evaluation
-            train("iql", data=data, env=env, out=tmp_path / "run", **{**QUICK, "updates": 10**9})
+            train("iql", data=data, env=broken, out=tmp_path / "run", **{**QUICK, "updates": 10**9})
     for best in ("eval/return_men", "return_mean"):
         with pytest.raises(ConfigError, match=r"best: no evaluation .* got .*\. Did you mean 'eval/return_mean'\?"):
             train("iql", data=data, env=Pendulum, out=tmp_path / "run", best=best, **QUICK)
