@@ -29,7 +29,7 @@ from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import Acting
-from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
+from understudy.run.config import ACTION_ERROR, RETURN, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
 from understudy.run.given_env import GivenEnvs, given_envs
@@ -198,11 +198,10 @@ class Evaluator:
     def _opened(self, episodes: int) -> TimedVectorEnv:
         if self._kept is None:
             given = self._make_envs
-            most = given.most if isinstance(given, GivenEnvs) else None
             self._kept = make_vector_env(
                 self._config.world,
-                episodes if most is None else min(episodes, most),
-                self._make_envs,
+                given.as_many_as(episodes) if isinstance(given, GivenEnvs) else episodes,
+                given,
                 step_timeout=self._timeout,
                 extras=tuple(wanted_info(self._config.eval_info)),
             )
@@ -253,6 +252,7 @@ def evaluate_policy(
             info=info,
             on_step=on_step,
             between=between,
+            step_timeout=step_timeout,
             max_steps=max_steps,
             cut_after=cut_after,
         )
@@ -309,13 +309,19 @@ def evaluate_in_vector_env(
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
-def _in_given(policy: Policy, env: object, episodes: int, seed: int, **wishes: Any) -> Evaluation:
+def _in_given(
+    policy: Policy, env: object, episodes: int, seed: int, *, step_timeout: float, **wishes: Any
+) -> Evaluation:
     """The same in an environment of a caller's own."""
     given = given_envs(env)
     if isinstance(given, str):
-        return evaluate_policy(policy, given, episodes, seed, **wishes)
-    count = episodes if given.most is None else min(episodes, given.most)
-    with own_global_generators(seed), closing(given(count)) as played:
+        return evaluate_policy(policy, given, episodes, seed, step_timeout=step_timeout, **wishes)
+    count, there = given.as_many_as(episodes), EnvSettings(id=given.name, simulator="custom")
+    extras = tuple(wanted_info(wishes["info"] or {}))
+    with (
+        own_global_generators(seed),
+        closing(make_vector_env(there, count, given, step_timeout=step_timeout, extras=extras)) as played,
+    ):
         return evaluate_in_rounds(policy, played, episodes, seed, name=given.name, **wishes)
 
 
@@ -341,11 +347,15 @@ def evaluate_in_rounds(
         rounds.append(evaluate_in_vector_env(policy, vector_env, count, own, on_step=told, **wishes))
     if len(rounds) == 1:
         return rounds[0]
+    silent = {name: float("nan") for one in rounds for name in one.info}  # in the rounds that did not tell it
     return replace(
         rounds[0],
         returns=tuple(value for one in rounds for value in one.returns),
         lengths=tuple(length for one in rounds for length in one.lengths),
-        info={name: tuple(value for one in rounds for value in one.info[name]) for name in rounds[0].info},
+        info={
+            name: tuple(value for one in rounds for value in one.info.get(name, (nothing,) * len(one.returns)))
+            for name, nothing in silent.items()
+        },
         seconds=sum(one.seconds for one in rounds),
     )
 
