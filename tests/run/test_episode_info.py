@@ -46,12 +46,12 @@ class CountingEnv(gymnasium.Env[Any, Any]):
 
 
 class SucceedsInTheSecondEpisode(CountingEnv):
-    """And says nothing of success in any other."""
+    """Of those that are evaluated; it says nothing of success in any other."""
 
     episodes = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.episodes += 1
+        self.episodes += seed is not None  # not those that begin where nobody looks
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> Any:
