@@ -28,7 +28,6 @@ from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endle
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.nn.prediction import Acting
 from understudy.run.config import ACTION_ERROR, RETURN, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
@@ -237,8 +236,10 @@ def evaluate_policy(
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
     has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
-    if not isinstance(policy, Acting):
-        raise ConfigError("evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives")
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise ConfigError(
+            "evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives, or its methods"
+        )
     episodes, seed = as_count(episodes, "episodes"), as_count(seed, "seed", least=0)
     greedy, max_steps = as_truth(greedy, "greedy"), as_count(max_steps, "max_steps")
     if not isinstance(env_id, str):
