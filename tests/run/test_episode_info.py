@@ -21,7 +21,8 @@ from understudy.nn.actor import ActorSettings
 from understudy.run.config import parse_config
 from understudy.run.environments import make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number
-from understudy.run.evaluate import Evaluation, evaluate_in_vector_env
+from understudy.run.evaluate import evaluate_in_vector_env
+from understudy.run.evaluation import Evaluation
 from worlds import tiny_settings
 
 COUNTING = "Counting/Info-v0"
