@@ -28,7 +28,7 @@ from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
-from understudy.run.evaluate import evaluated_numbers
+from understudy.run.evaluation import evaluated_numbers
 from understudy.run.given_env import GivenEnvs
 from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
@@ -128,11 +128,6 @@ def _joined(
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
-    is_shared = config.env is not None and config.env.shared
-    if is_shared and config.eval_episodes > count:
-        raise ConfigError(
-            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
-        )
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -151,7 +146,7 @@ def _joined(
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
-    probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
+    probes, shared = _probes(config, algorithm, data), envs if config.env is not None and config.env.shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)
