@@ -1,5 +1,6 @@
 """Simulators of one's own in whole runs: what need not be said, what is saved of them, and what is told of mistakes."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,31 @@ def test_a_simulator_that_saves_everything_is_resumed_to_the_bit(tmp_path: Path)
     resumed = us.resume(half.path, updates=4, make_envs=exact, progress=False)
     assert differences(state(resumed, 4), state(whole, 4)) == []
     assert resumed.metrics() == whole.metrics()
+
+
+def test_a_simulator_may_draw_from_the_generator_of_the_process(tmp_path: Path) -> None:
+    """As most do. What its `restart` seeds stays seeded, so a run's seed decides, and not what was drawn before."""
+
+    class Drawing(Cart):
+        def restart(self, seed: int) -> None:
+            self.rng = torch.default_generator
+            super().restart(seed)
+
+    chance = itertools.count()
+
+    def drawing(count: int) -> us.VectorEnv:
+        cart = Drawing(count)
+        torch.manual_seed(next(chance))  # wherever the process stands
+        return us.TensorVectorEnv(
+            cart, BOX, "Cart", restart=cart.restart, save=cart.everything, load=cart.put, exact=True
+        )
+
+    whole, again = (train(tmp_path / out, drawing, updates=4) for out in ("whole", "again"))
+    assert differences(state(again, 4), state(whole, 4)) == []
+    assert train(tmp_path / "other", drawing, updates=4, seed=1).metrics() != whole.metrics()
+    half = train(tmp_path / "half", drawing)
+    resumed = us.resume(half.path, updates=4, make_envs=drawing, progress=False)
+    assert differences(state(resumed, 4), state(whole, 4)) == []
 
 
 def test_a_simulator_that_saves_a_counter_goes_on_with_it(tmp_path: Path) -> None:
