@@ -153,6 +153,32 @@ def test_a_simulator_that_saves_a_counter_goes_on_with_it(tmp_path: Path) -> Non
     assert again.metrics()[-1] != resumed.metrics()[-1], "the slope is another one"
 
 
+def test_a_policy_does_not_see_unasked_what_is_for_its_critic(tmp_path: Path) -> None:
+    """It would have to see it on the machine, too."""
+
+    class Privileged(Cart):
+        def get_observations(self) -> Any:
+            return self.groups(self.place)
+
+        def groups(self, place: Tensor) -> Any:
+            return {"policy": place[:, :1], "critic": place}
+
+        def step(self, actions: Tensor) -> Any:
+            place, *others, extras = super().step(actions)
+            return self.groups(place), *others, {**extras, "final_obs": self.groups(extras["final_obs"])}
+
+    def privileged(count: int) -> us.VectorEnv:
+        return us.TensorVectorEnv(Privileged(count), us.Box((-1.0,) * 2, (1.0,) * 2), "Cart")
+
+    told = r"^algo\.actor\.sees: nothing is said.*Say what each sees: algo\.actor\.sees=\[policy\] algo\.critic\.sees="
+    with pytest.raises(ConfigError, match=told):
+        train(tmp_path / "refused", privileged)
+    for sees in (["policy"], ["policy", "critic"]):
+        algo = {"name": "ppo", "actor": {"sees": sees, "hidden": [8]}, "critic": {"hidden": [8]}}
+        run = train(tmp_path / str(len(sees)), privileged, algo=algo)
+        assert list(run.config.algo.model_dump()["actor"]["sees"]) == sees
+
+
 def test_first_episodes_of_a_simulator_can_be_staggered(tmp_path: Path) -> None:
     told = [
         train(tmp_path / str(staggered), plain, source={"stagger_episodes": staggered}, log_every=1).metrics()[0]
