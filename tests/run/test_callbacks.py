@@ -213,6 +213,7 @@ def test_overwriting_replaces_a_run_and_nothing_else(whole: us.Run, tmp_path: Pa
     path = tmp_path / "run"
     config = short(whole.config.algorithm, path)
     us.train(config.model_copy(update={"seed": 5, "tensorboard": True}), callbacks=[Heard(3)])
+    (path / ".git").mkdir()
     with pytest.raises(RunError, match="already holds an unfinished run"):
         us.train(config)
     with pytest.raises(ConfigError):  # found wrong before anything is removed
@@ -220,11 +221,15 @@ def test_overwriting_replaces_a_run_and_nothing_else(whole: us.Run, tmp_path: Pa
     assert us.Run(path).result["stopped"] == "callback"
     assert content(us.train(config, overwrite=True).path) == content(whole.path)
     assert not (path / "tensorboard").exists()
+    (path / ".git").rmdir()  # of somebody who keeps his runs in git
 
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("")
     with pytest.raises(RunError, match="exists already and is not a run"):
+        us.train(short("bc", mine), overwrite=True)
+    (mine / "config.yaml").write_text("chapters: 5\n")
+    with pytest.raises(RunError, match=r"its config\.yaml is none that a run wrote"):
         us.train(short("bc", mine), overwrite=True)
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(RunError, match="already holds a finished run"):

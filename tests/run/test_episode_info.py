@@ -22,7 +22,8 @@ from understudy.nn.actor import ActorSettings
 from understudy.run.config import parse_config
 from understudy.run.environments import make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number
-from understudy.run.evaluate import Evaluation, evaluate_in_vector_env
+from understudy.run.evaluate import evaluate_in_vector_env
+from understudy.run.evaluation import Evaluation
 from worlds import tiny_settings
 
 COUNTING = "Counting/Info-v0"
@@ -44,6 +45,20 @@ class CountingEnv(gymnasium.Env[Any, Any]):
         self._steps += 1
         told = {"height": float(self._steps), "words": "none", "success": self._steps == 4}
         return np.zeros(3, np.float32), 1.0, self._steps == 5, False, told
+
+
+class SucceedsInTheSecondEpisode(CountingEnv):
+    """Of those that are evaluated; it says nothing of success in any other."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.episodes += seed is not None  # not those that begin where nobody looks
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        *answer, told = super().step(action)
+        return *answer, {**told, "success": True} if self.episodes == 2 else {"height": told["height"]}
 
 
 if COUNTING not in gymnasium.registry:
@@ -82,6 +97,13 @@ def test_what_counts_as_a_number() -> None:
     assert [info_number(value) for value in numbers] == [1.0, 2.5, 3.0, 4.0]
     others: tuple[Any, ...] = ("1", None, [1.0], np.ones(2), 1j, np.complex64(1), np.array(1j))
     assert all(np.isnan(info_number(value)) for value in others)
+
+
+def test_rounds_need_not_tell_the_same() -> None:
+    """One environment, episode after episode: what only one of them told is not lost, and is no error."""
+    found = evaluate_policy(some_policy(), SucceedsInTheSecondEpisode(), 3, seed=0, info={"height": "max"})
+    assert found.success_rate == pytest.approx(1 / 3)
+    assert found.info["height"] == (5.0,) * 3
 
 
 def test_success_is_a_share_of_all_episodes() -> None:

@@ -131,11 +131,6 @@ def _joined(
     config.deployment.check_actions(spec.action)
     if checkpoint is None:
         _check_roles(config, spec)
-    is_shared = config.env is not None and config.env.shared
-    if is_shared and config.eval_episodes > count:
-        raise ConfigError(
-            "eval_episodes", "more than the environments that are shared", got=config.eval_episodes, expected=count
-        )
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -154,7 +149,7 @@ def _joined(
         for warning in algorithm.concerns(data[MAIN].rewards()):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
-    probes, shared = _probes(config, algorithm, data), envs if is_shared else ()
+    probes, shared = _probes(config, algorithm, data), envs if config.env is not None and config.env.shared else ()
     learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
 
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.run.evaluate import Evaluation
+from understudy.run.evaluation import Evaluation
 
 Values = Mapping[str, float]
 Watcher = Callable[[int, Evaluation], object]

@@ -15,7 +15,7 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.spec import Spec
 from understudy.envs.gym import Env, env_spec
-from understudy.envs.vector.contract import Step, VectorEnv
+from understudy.envs.vector.contract import KeepsExtras, Step, VectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.config import RunConfig, parse_config
@@ -69,6 +69,11 @@ class KeptWorld:
     def step(self, action: torch.Tensor) -> Step:
         return self._world.step(action)
 
+    def keep_extras(self, names: tuple[str, ...]) -> None:
+        """If it can be asked."""
+        if isinstance(self._world, KeepsExtras):
+            self._world.keep_extras(names)
+
     def close(self) -> None:
         """Whoever made it does."""
 
@@ -90,6 +95,10 @@ class GivenEnvs:
                 do="Give a class or a function that makes as many as needed, or lower source.num_envs.",
             )
         return self._make(count)
+
+    def as_many_as(self, count: int) -> int:
+        """How many there can be, up to a count."""
+        return count if self.most is None else min(count, self.most)
 
     @cached_property
     def spec(self) -> Spec:

@@ -15,7 +15,8 @@ from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator, headline
+from understudy.run.evaluate import Evaluator
+from understudy.run.evaluation import Evaluation, headline
 from understudy.run.given_env import GivenEnvs, given_envs, own_worlds
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter, reporter_for

@@ -22,7 +22,7 @@ from understudy.run.checkpoint import MANIFEST, newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import ConfigLike, RunConfig, load_config
 from understudy.run.environments import MakeEnvs, spec_of
-from understudy.run.evaluate import headline
+from understudy.run.evaluation import headline
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
 from understudy.run.history import recall

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation
+from understudy.run.evaluation import Evaluation
 from understudy.run.history import measured
 from understudy.run.progress import Reporter
 from understudy.run.run import Run
