@@ -285,6 +285,14 @@ def test_natural_mistakes_get_a_sentence_each(tmp_path: Path) -> None:
         def __init__(self, length: float) -> None:
             super().__init__()
 
+    class Stepping:
+        """As rsl_rl's simulators."""
+
+        def step(self, actions: Any) -> Any: ...
+
+        def itself(self) -> Any:
+            return self
+
     data = us.Dataset.from_episodes(episodes(), us.Box((-2.0,), (2.0,)))
     for env, told in (
         (
@@ -292,6 +300,9 @@ def test_natural_mistakes_get_a_sentence_each(tmp_path: Path) -> None:
             r"env: 'Needy' could not be made \(TypeError.*\)\. If it takes arguments, give a function: env=lambda: ",
         ),
         (dict, "env: a class of something else: got dict"),
+        (Stepping, r"us\.TensorVectorEnv\(Stepping\(count\), us\.Box\(low, high\), 'Stepping'\)"),
+        (Stepping(), r"make_envs=lambda count: us\.TensorVectorEnv\(Stepping\(count\), us\.Box\(low, high\)"),
+        (lambda: Stepping().itself(), r"us\.TensorVectorEnv\(Stepping\(count\), us\.Box\(low, high\), 'Stepping'\)"),
         (3, "env: not an environment: got int, expected an id, a gymnasium.Env, a class or function that makes one"),
         (lambda: 3, "env: 'environment' makes no environment: got int"),
         (

@@ -20,6 +20,7 @@ from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.tensor_answers import CRITIC
 from understudy.nn.actor import Actor
 from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.run.allocator import keep_freed_memory
@@ -128,6 +129,9 @@ def _joined(
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
+    config.deployment.check_actions(spec.action)
+    if checkpoint is None:
+        _check_roles(config, spec)
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -153,6 +157,18 @@ def _joined(
     _check_judged(config, learner, reporter)
     capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
     return learner
+
+
+def _check_roles(config: RunConfig, spec: Spec) -> None:
+    """A policy that was shown what is for its critic cannot be run where only its own sensors are."""
+    actor: Mapping[str, Any] = config.algo.model_dump().get("actor", {})
+    if CRITIC in spec.observation and len(spec.observation) > 1 and not actor.get("sees", [CRITIC]):
+        others = ", ".join(name for name in spec.observation if name != CRITIC)
+        raise ConfigError(
+            "algo.actor.sees",
+            f"nothing is said, and there is a group '{CRITIC}', which the policy would see, too",
+            do=f"Say what each sees: algo.actor.sees=[{others}] algo.critic.sees=[{CRITIC}].",
+        )
 
 
 def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
