@@ -97,6 +97,11 @@ def test_whole_numbers_are_choices_and_words_are_flags(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "y.csv").episodes().__next__().actions.dtype == np.float64
 
 
+def test_the_plainest_header_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("episode,obs,action,reward\n" + "".join(f"{i // 3},{i},0.5,1\n" for i in range(6)))
+    assert [len(episode) for episode in open_recording(tmp_path / "x.csv").episodes()] == [3, 3]
+
+
 def test_gaps_are_left_to_the_transform(tmp_path: Path) -> None:
     from understudy.data.transforms import Transforms
 
