@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import understudy as us
-from understudy.run.evaluate import bootstrap_interval
+from understudy.run.evaluation import bootstrap_interval
 from understudy.run.plots import draw_returns
 from understudy.run.progress import Reporter
 

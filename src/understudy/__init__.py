@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from understudy.run.callbacks import Callback
     from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
-    from understudy.run.evaluate import Evaluation, evaluate_policy
+    from understudy.run.evaluate import evaluate_policy
+    from understudy.run.evaluation import Evaluation
     from understudy.run.loading import load_dataset, make_dataset
     from understudy.run.policies import load_policy
     from understudy.run.policy_file import save_policy
@@ -54,7 +55,8 @@ HOMES = {
     "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
-    "understudy.run.evaluate": "Evaluation evaluate_policy",
+    "understudy.run.evaluate": "evaluate_policy",
+    "understudy.run.evaluation": "Evaluation",
     "understudy.run.policies": "load_policy",
     "understudy.run.policy_file": "save_policy",
     "understudy.run.callbacks": "Callback",

@@ -22,7 +22,7 @@ from worlds import random_dataset
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
-RUN_ELSEWHERE = ("coming-from-rsl-rl.md", "extending.md", "worlds.md")
+RUN_ELSEWHERE = ("coming-from.md", "extending.md", "worlds.md")
 """By tests of their own, which also look at what comes out."""
 BLOCK = re.compile(r"(?P<mark><!-- not run: .+ -->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`(understudy [^`]+)`")

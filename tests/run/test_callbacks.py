@@ -139,8 +139,14 @@ def test_what_is_no_callback_is_told_before_anything_begins(tmp_path: Path) -> N
         def on_evalution(self, updates: int, evaluation: us.Evaluation) -> None:
             """Nobody would ever call it."""
 
+    class Deaf:
+        def on_log(self, updates: int) -> None:
+            """It is told more than it takes."""
+
     config = short("bc", tmp_path / "run")
     for given, told in (
+        ([lambda: True], "callbacks: does not take what it is called with (too many positional arguments): got (), "),
+        ([Deaf()], "callback Deaf.on_log: does not take what it is called with"),
         ([Misspelt()], "callback Misspelt: no run calls 'on_evalution'. Did you mean 'on_evaluation'?"),
         ([Heard], "callbacks: a class where an object belongs: got Heard. Make one: Heard()."),
         ([3], "callbacks: not a callback: got int"),
@@ -213,6 +219,7 @@ def test_overwriting_replaces_a_run_and_nothing_else(whole: us.Run, tmp_path: Pa
     path = tmp_path / "run"
     config = short(whole.config.algorithm, path)
     us.train(config.model_copy(update={"seed": 5, "tensorboard": True}), callbacks=[Heard(3)])
+    (path / ".git").mkdir()
     with pytest.raises(RunError, match="already holds an unfinished run"):
         us.train(config)
     with pytest.raises(ConfigError):  # found wrong before anything is removed
@@ -220,11 +227,15 @@ def test_overwriting_replaces_a_run_and_nothing_else(whole: us.Run, tmp_path: Pa
     assert us.Run(path).result["stopped"] == "callback"
     assert content(us.train(config, overwrite=True).path) == content(whole.path)
     assert not (path / "tensorboard").exists()
+    (path / ".git").rmdir()  # of somebody who keeps his runs in git
 
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("")
     with pytest.raises(RunError, match="exists already and is not a run"):
+        us.train(short("bc", mine), overwrite=True)
+    (mine / "config.yaml").write_text("chapters: 5\n")
+    with pytest.raises(RunError, match=r"its config\.yaml is none that a run wrote"):
         us.train(short("bc", mine), overwrite=True)
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(RunError, match="already holds a finished run"):

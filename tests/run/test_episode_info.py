@@ -1,5 +1,6 @@
 """What environments tell in `info`: one number per episode, in every kind of world."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from understudy.nn.actor import ActorSettings
 from understudy.run.config import parse_config
 from understudy.run.environments import make_vector_env
 from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number
-from understudy.run.evaluate import Evaluation, evaluate_in_vector_env
+from understudy.run.evaluate import evaluate_in_vector_env
+from understudy.run.evaluation import Evaluation
 from worlds import tiny_settings
 
 COUNTING = "Counting/Info-v0"
@@ -43,6 +45,20 @@ class CountingEnv(gymnasium.Env[Any, Any]):
         self._steps += 1
         told = {"height": float(self._steps), "words": "none", "success": self._steps == 4}
         return np.zeros(3, np.float32), 1.0, self._steps == 5, False, told
+
+
+class SucceedsInTheSecondEpisode(CountingEnv):
+    """Of those that are evaluated; it says nothing of success in any other."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.episodes += seed is not None  # not those that begin where nobody looks
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        *answer, told = super().step(action)
+        return *answer, {**told, "success": True} if self.episodes == 2 else {"height": told["height"]}
 
 
 if COUNTING not in gymnasium.registry:
@@ -81,6 +97,13 @@ def test_what_counts_as_a_number() -> None:
     assert [info_number(value) for value in numbers] == [1.0, 2.5, 3.0, 4.0]
     others: tuple[Any, ...] = ("1", None, [1.0], np.ones(2), 1j, np.complex64(1), np.array(1j))
     assert all(np.isnan(info_number(value)) for value in others)
+
+
+def test_rounds_need_not_tell_the_same() -> None:
+    """One environment, episode after episode: what only one of them told is not lost, and is no error."""
+    found = evaluate_policy(some_policy(), SucceedsInTheSecondEpisode(), 3, seed=0, info={"height": "max"})
+    assert found.success_rate == pytest.approx(1 / 3)
+    assert found.info["height"] == (5.0,) * 3
 
 
 def test_success_is_a_share_of_all_episodes() -> None:
@@ -143,3 +166,23 @@ def test_vectors_of_environments_tell_it_for_evaluations_only() -> None:
     assert "height" not in simulator.step(torch.zeros(2, 1)).extras
     simulator.keep_extras(("height",))
     assert simulator.step(torch.zeros(2, 1)).extras["height"].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("flags", [True, False])
+def test_a_share_of_all_environments_is_no_success_of_an_episode(flags: bool) -> None:
+    """The log of a simulator often has one; flags beside it are what counts."""
+
+    class Reaching(TensorInfo):
+        def step(self, actions: Tensor, /) -> Any:
+            *others, extras = super().step(actions)
+            told = {"success": torch.tensor([True, False])} if flags else {}
+            return *others, {**extras, **told, "log": {"success": 0.5}}
+
+    simulator = TensorVectorEnv(Reaching(), Box((-2.0,), (2.0,)), "tensors", restart=lambda seed: None)
+    assert simulator.step(torch.zeros(2, 1)).extras["success"].tolist() == [0.5, 0.5], "a term of rollouts"
+    simulator.keep_extras(("is_success", "success"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = evaluate_in_vector_env(some_policy(), simulator, 2, 0)
+    assert found.success_rate == (0.5 if flags else None)
+    assert any("'success' is one number for all environments" in str(one.message) for one in said) != flags

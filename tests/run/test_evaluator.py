@@ -15,7 +15,7 @@ from understudy.core.errors import DataError, RunError, UnderstudyError
 from understudy.core.rng import stream
 from understudy.core.spec import Group
 from understudy.nn.actor import ActorSettings
-from understudy.run.evaluate import bootstrap_interval
+from understudy.run.evaluation import bootstrap_interval
 
 SPEC = Spec({"state": Group((3,), "float32")}, Box((-2.0,), (2.0,)))
 

@@ -62,13 +62,16 @@ def test_train_refuses_what_is_there(tmp_path: Path) -> None:
     assert unfinished.code == 1
     assert unfinished.err == (
         f"run '{run}': already holds an unfinished run. "
-        f"Go on with: understudy resume {run} (or choose another out=…).\n"
+        f"Go on with: understudy resume {run} (or choose another out=…, or overwrite it).\n"
     )
     finish(config, run, no_plots=True)
     before = content(run)
     finished = forks().run("train", config)
     assert finished.code == 1
-    assert finished.err == f"run '{run}': already holds a finished run. Choose another out=… or remove it first.\n"
+    assert finished.err == (
+        f"run '{run}': already holds a finished run. "
+        "Choose another out=…, or replace it: overwrite=True in Python, --overwrite on the command line.\n"
+    )
     again = forks().run("resume", run)
     assert again.code == 1
     assert again.err == f"run '{run}': is finished. To train on, give more: understudy resume {run} updates=…\n"
@@ -90,7 +93,7 @@ def test_an_extension_says_what_it_does_to_schedules(tmp_path: Path) -> None:
     for steps in (20, 19, 0):
         refused = forks().run("resume", run, f"updates={steps}")
         assert refused.code != 0
-        assert "is finished" in refused.err or "not beyond what is already done" in refused.err
+        assert ("too small" if steps == 0 else "is finished" if steps == 20 else "not beyond what is") in refused.err
 
 
 def test_an_extension_of_a_run_without_schedules_equals_the_long_run(tmp_path: Path) -> None:

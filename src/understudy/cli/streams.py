@@ -67,14 +67,14 @@ class _Text(io.TextIOWrapper):
 
 
 def edge(handle: int, otherwise: int = 0) -> int:
-    """Letters of a line there: as COLUMNS says, or the terminal; a pipe or a file has no edge."""
-    wished = os.environ.get("COLUMNS", "")
-    if wished.isdecimal() and int(wished) > 0:
-        return int(wished)
+    """Letters of a line of a terminal, as COLUMNS or it says; a pipe or a file has no edge, whatever COLUMNS says:
+    GNU readline sets it in every process that is started from an interactive one."""
     try:
-        return os.get_terminal_size(handle).columns or otherwise
+        width = os.get_terminal_size(handle).columns
     except OSError:
         return otherwise
+    wished = os.environ.get("COLUMNS", "")
+    return int(wished) if wished.isdecimal() and int(wished) > 0 else width or otherwise
 
 
 def open_streams() -> None:

@@ -22,6 +22,7 @@ Carry = tuple[Tensor, ...]
 """Recurrent state, explicit; empty for policies without memory."""
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Acts in environment units from raw observations."""
 

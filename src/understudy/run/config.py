@@ -154,7 +154,7 @@ class RunConfig(Settings):
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=0)
     """Updates between evaluations; 0: never."""
-    best: str = Field("", pattern=r"^$|^eval/[a-z0-9_/]+$")
+    best: str = ""
     """The number of an evaluation that decides which policy is kept as the best: eval/return_mean where there is an
     environment, eval/action_error of held-out episodes where there is none."""
     best_is: Literal["auto", "highest", "lowest"] = "auto"

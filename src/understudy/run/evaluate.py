@@ -1,18 +1,17 @@
-"""The one evaluator: fixed start states, every episode's return, an interval, a score.
+"""The one evaluator: fixed start states, the same for every policy that is played from them.
 
 It owns its random streams and environments, so evaluating more or less often changes nothing in training; where its
 environments draw from the global generators of the process, those are put back.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.core.arguments import as_count, as_truth, kind_of
@@ -21,132 +20,16 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec, as_actions
-from understudy.core.wording import counted
-from understudy.data.scores import normalized_score, normalized_spread
 from understudy.envs.builtin.d4rl_layout import approximation_note
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.nn.prediction import Acting
-from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
+from understudy.run.config import EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
-from understudy.run.episode_info import InfoTally, Summary, describe_info, info_number, wanted_info
+from understudy.run.episode_info import InfoTally, Summary, info_number, wanted_info
+from understudy.run.evaluation import Evaluation
 from understudy.run.given_env import GivenEnvs, given_envs
-
-RESAMPLES = 2000
-
-
-@final
-@dataclass(frozen=True, repr=False)
-class Evaluation:
-    """What a policy earned: a return and a length for every episode."""
-
-    returns: tuple[float, ...]
-    lengths: tuple[int, ...]
-    reference: str | tuple[float, float] | None = None
-    info: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """What the environment told of each episode in its `info`, by name: success, and what `eval_info` asked for."""
-    asked: Mapping[str, Summary] = field(default_factory=dict)
-    """What was asked for beside success, and how it was summed up."""
-    seconds: float = field(default=0.0, compare=False)
-    """The clock's, of all episodes together."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
-    approximation: str = ""
-    """Why a score is only near to that of the benchmark it is named after; empty of most environments."""
-
-    @property
-    def mean(self) -> float:
-        """NaN where nothing was played."""
-        return float(np.mean(self.returns)) if self.returns else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return bootstrap_interval(np.asarray(self.returns)) if self.returns else (float("nan"), float("nan"))
-
-    @property
-    def score(self) -> float | None:
-        return None if self.reference is None else normalized_score(self.reference, self.mean)
-
-    @property
-    def success_rate(self) -> float | None:
-        """The share of episodes that succeeded; None where the environment does not tell."""
-        found = describe_info(self.info, {}).get("eval/success_rate")
-        return None if found is None else float(found)
-
-    @property
-    def untold(self) -> tuple[str, ...]:
-        """What was asked for, and the environment never told."""
-        return tuple(name for name in self.asked if name not in self.info)
-
-    @property
-    def steps_per_second(self) -> float:
-        """Steps of environments."""
-        return sum(self.lengths) / max(self.seconds, 1e-9)
-
-    def __repr__(self) -> str:
-        if not self.returns:
-            told = ", ".join(f"{name.removeprefix('eval/')} {value:.4g}" for name, value in self.metrics.items())
-            return f"Evaluation(on held-out episodes: {told})"
-        low, high = self.interval
-        about = " (an approximation)" if self.approximation else ""
-        score = "" if self.score is None else f", score {self.score:.1f}{about}"
-        success = "" if self.success_rate is None else f", success {self.success_rate:.0%}"
-        count = counted(len(self.returns), "episode")
-        return f"Evaluation(return {self.mean:.4g} over {count}, 95 % {low:.4g} to {high:.4g}{score}{success})"
-
-    def notes(self) -> Iterator[str]:
-        """What there is to say beside the return, one line each."""
-        if self.approximation:
-            yield self.approximation
-        if self.success_rate is not None:
-            yield f"success rate {self.success_rate:.1%}"
-        told = describe_info(self.info, self.asked)
-        told.pop("eval/success_rate", None)
-        told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
-        yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
-        if not self.lengths:
-            return
-        spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
-        yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
-
-    def to_json(self) -> dict[str, Any]:
-        """All but what the clock decides."""
-        if not self.returns:
-            return dict(self.metrics)
-        low, high = self.interval
-        record = {
-            "eval/return_mean": self.mean,
-            "eval/return_std": float(np.std(self.returns)),
-            "eval/return_low": low,
-            "eval/return_high": high,
-            "eval/length_mean": float(np.mean(self.lengths)),
-            "eval/length_std": float(np.std(self.lengths)),
-            **describe_info(self.info, self.asked),
-            "returns": list(self.returns),
-            "lengths": list(self.lengths),
-        }
-        if self.reference is not None:
-            record["eval/score"] = normalized_score(self.reference, self.mean)
-            record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
-        about = {"eval/approximate": 1.0} if self.approximation else {}
-        return {**record, **about, **self.metrics}
-
-
-def headline(record: Mapping[str, Any]) -> str:
-    """The one number of an evaluation or a result that is shown while a run trains, and after it."""
-    if RETURN in record:
-        return f"return {record[RETURN]:.1f}"
-    return f"action error {record[ACTION_ERROR]:.3g}" if ACTION_ERROR in record else "not evaluated"
-
-
-def bootstrap_interval(values: NDArray[np.float64], level: float = 0.95) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean, with a fixed stream: the same values give the same interval."""
-    rng = np.random.default_rng(derived_seed(0, "bootstrap"))
-    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 @final
@@ -198,11 +81,10 @@ class Evaluator:
     def _opened(self, episodes: int) -> TimedVectorEnv:
         if self._kept is None:
             given = self._make_envs
-            most = given.most if isinstance(given, GivenEnvs) else None
             self._kept = make_vector_env(
                 self._config.world,
-                episodes if most is None else min(episodes, most),
-                self._make_envs,
+                given.as_many_as(episodes) if isinstance(given, GivenEnvs) else episodes,
+                given,
                 step_timeout=self._timeout,
                 extras=tuple(wanted_info(self._config.eval_info)),
             )
@@ -238,8 +120,10 @@ def evaluate_policy(
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
     has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
-    if not isinstance(policy, Acting):
-        raise ConfigError("evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives")
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise ConfigError(
+            "evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives, or its methods"
+        )
     episodes, seed = as_count(episodes, "episodes"), as_count(seed, "seed", least=0)
     greedy, max_steps = as_truth(greedy, "greedy"), as_count(max_steps, "max_steps")
     if not isinstance(env_id, str):
@@ -253,6 +137,7 @@ def evaluate_policy(
             info=info,
             on_step=on_step,
             between=between,
+            step_timeout=step_timeout,
             max_steps=max_steps,
             cut_after=cut_after,
         )
@@ -309,13 +194,19 @@ def evaluate_in_vector_env(
     return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
 
 
-def _in_given(policy: Policy, env: object, episodes: int, seed: int, **wishes: Any) -> Evaluation:
+def _in_given(
+    policy: Policy, env: object, episodes: int, seed: int, *, step_timeout: float, **wishes: Any
+) -> Evaluation:
     """The same in an environment of a caller's own."""
     given = given_envs(env)
     if isinstance(given, str):
-        return evaluate_policy(policy, given, episodes, seed, **wishes)
-    count = episodes if given.most is None else min(episodes, given.most)
-    with own_global_generators(seed), closing(given(count)) as played:
+        return evaluate_policy(policy, given, episodes, seed, step_timeout=step_timeout, **wishes)
+    count, there = given.as_many_as(episodes), EnvSettings(id=given.name, simulator="custom")
+    extras = tuple(wanted_info(wishes["info"] or {}))
+    with (
+        own_global_generators(seed),
+        closing(make_vector_env(there, count, given, step_timeout=step_timeout, extras=extras)) as played,
+    ):
         return evaluate_in_rounds(policy, played, episodes, seed, name=given.name, **wishes)
 
 
@@ -341,11 +232,15 @@ def evaluate_in_rounds(
         rounds.append(evaluate_in_vector_env(policy, vector_env, count, own, on_step=told, **wishes))
     if len(rounds) == 1:
         return rounds[0]
+    silent = {name: float("nan") for one in rounds for name in one.info}  # in the rounds that did not tell it
     return replace(
         rounds[0],
         returns=tuple(value for one in rounds for value in one.returns),
         lengths=tuple(length for one in rounds for length in one.lengths),
-        info={name: tuple(value for one in rounds for value in one.info[name]) for name in rounds[0].info},
+        info={
+            name: tuple(value for one in rounds for value in one.info.get(name, (nothing,) * len(one.returns)))
+            for name, nothing in silent.items()
+        },
         seconds=sum(one.seconds for one in rounds),
     )
 

@@ -17,6 +17,8 @@ from understudy.run.meta import sources, versions
 from understudy.sources import source_names
 
 ABSENT = "absent"
+SEALED = "# sealed "
+"""How every config.yaml begins that a run wrote."""
 
 
 def deciding_settings(config: RunConfig) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def code_digests(config: RunConfig) -> dict[str, str]:
 def seal_line(config: RunConfig) -> str:
     """The first line of config.yaml: an edit by hand of anything that decides the run's bytes does not fit it."""
     digest = sha256_bytes(json_bytes({"settings": deciding_settings(config), "updates": config.updates}))
-    return f"# sealed {digest}; to change updates: understudy resume RUN updates=N\n"
+    return f"{SEALED}{digest}; to change updates: understudy resume RUN updates=N\n"
 
 
 @final

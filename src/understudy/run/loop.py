@@ -24,7 +24,8 @@ from understudy.run.callbacks import Callbacks
 from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator, headline
+from understudy.run.evaluate import Evaluator
+from understudy.run.evaluation import Evaluation, headline
 from understudy.run.guard import Guard, bad_metrics
 from understudy.run.handed_networks import network_paths
 from understudy.run.history import (

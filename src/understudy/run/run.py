@@ -15,7 +15,8 @@ from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
 from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs
-from understudy.run.evaluate import Evaluation, Evaluator, headline
+from understudy.run.evaluate import Evaluator
+from understudy.run.evaluation import Evaluation, headline
 from understudy.run.given_env import GivenEnvs, given_envs, own_worlds
 from understudy.run.policies import load_policy
 from understudy.run.progress import Reporter, reporter_for
@@ -36,12 +37,14 @@ class Curve(NamedTuple):
 
 @final
 class Run:
-    """A run directory, ready to be asked."""
+    """A run directory, ready to be asked. `env`, or `make_envs`: the environment of its owner that it was trained in,
+    which no file can hold; `train` and `resume` hand over what they were given."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, env: object = None, make_envs: MakeEnvs | None = None) -> None:
         self._dir = RunDir.open(as_path(path, "run"))
         self.path = self._dir.path
         self.config: RunConfig = self._dir.config
+        self.env, self.make_envs = env, make_envs
 
     @property
     def finished(self) -> bool:
@@ -108,6 +111,8 @@ class Run:
 
     def _playing_in(self, env: object, make_envs: MakeEnvs | None) -> tuple[RunConfig, MakeEnvs | None]:
         """The run's config, or that of a run in another environment."""
+        if env is None and make_envs is None:
+            return self.config, own_worlds(self.env, self.make_envs)
         if env is None:
             return self.config, make_envs
         own = own_worlds(env, make_envs)
@@ -137,6 +142,7 @@ class Run:
         """
         torch.set_num_threads(self.config.threads)
         path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        env = self.env if env is None else env
         if env is None:
             check_filmable(self.config)
         policy = self.policy(checkpoint)

@@ -19,11 +19,11 @@ from typing import Any, Literal, final
 
 from understudy.core.errors import RunError
 from understudy.core.facts import Facts, Whole
-from understudy.core.files import discard, read_json, write_bytes, write_json
+from understudy.core.files import discard, open_regular, read_json, write_bytes, write_json
 from understudy.core.lock import LOCK, is_locked, lock_folder, release
 from understudy.run.checkpoint import NUMBERED, SEGMENTS, collect_segments, list_checkpoints
 from understudy.run.config import RunConfig, read_resolved
-from understudy.run.identity import seal_line
+from understudy.run.identity import SEALED, seal_line
 from understudy.run.logs import METRICS, read_lines
 
 DATA = "data"
@@ -79,9 +79,10 @@ class RunDir:
         write_json(self.meta_file, meta)
 
     def check_free(self, *, overwrite: bool = False, keeps_data: bool = False) -> None:
-        """Nothing is here; or, to be overwritten, at most a run. One that keeps its data may have been killed just
-        after it had written that."""
-        if self.config_file.is_file() and not self.path.is_symlink() and overwrite:
+        """Nothing is here; or, to be overwritten, at most a run: many a folder of somebody's work has a config.yaml.
+        One that keeps its data may have been killed just after it had written that."""
+        if overwrite and self.config_file.is_file() and not self.path.is_symlink():
+            self._check_sealed()
             return
         if self.finished:
             raise RunError(
@@ -106,14 +107,27 @@ class RunDir:
                 f"run '{self.path}'", "exists already and is not a run", do="Choose another out=… or an empty folder."
             )
 
+    def _check_sealed(self) -> None:
+        """A run wrote the config that lies here."""
+        with open_regular(self.config_file, links=False) as file:
+            if file.read(len(SEALED)) == SEALED.encode():
+                return
+        raise RunError(
+            f"run '{self.path}'",
+            "its config.yaml is none that a run wrote, so nothing is overwritten",
+            do="Choose another out=…, or remove what lies there yourself.",
+        )
+
     def clear(self, keep: tuple[str, ...] = ()) -> None:
-        """Remove the run that lies here, all but `keep`. Only the holder of the lock may.
+        """Remove the run that lies here, all but `keep` and hidden files of others (.git). Only the holder of the lock
+        may.
 
         Its config goes last: what is removed halfway can still be told for a run, and be overwritten.
         """
-        kept = {LOCK, self.config_file.name, *keep}
+        kept = {self.config_file.name, *keep}
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry != self.result_file):
-            if entry.name not in kept:
+            ours = not entry.name.startswith(".") or LEFTOVER.fullmatch(entry.name)
+            if ours and entry.name not in kept:
                 discard(entry)
         self.config_file.unlink(missing_ok=True)
 

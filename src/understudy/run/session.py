@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, final
 
-from understudy.core.arguments import as_count, as_path
+from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import discard, write_json
 from understudy.core.lock import is_locked
@@ -23,7 +23,7 @@ from understudy.run.checkpoint import MANIFEST, newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import ConfigLike, RunConfig, load_config
 from understudy.run.environments import MakeEnvs, spec_of
-from understudy.run.evaluate import headline
+from understudy.run.evaluation import headline
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
 from understudy.run.history import recall
@@ -83,16 +83,24 @@ def train(
     number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
     environments of your own, as many as it is asked for: `make_envs(count)`.
     """
-    worlds = own_worlds(env, make_envs)
+    overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
     around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
-    told = {"data.columns": columns} if columns else {}
-    words = {**data_words(data), **told, **env_words(env, worlds), **settings}
-    resolved = resolve_config(config, words, own_envs=worlds is not None)
+    settings = {**({"data.columns": columns} if columns else {}), **settings}
+    resolved = resolve_given(config, data, env, worlds, settings)
     if isinstance(worlds, GivenEnvs):
         resolved = in_given_envs(resolved, worlds)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
-    return begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
+    done = begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
+
+
+def resolve_given(
+    config: ConfigLike, data: object, env: object, worlds: MakeEnvs | None, settings: Mapping[str, Any]
+) -> RunConfig:
+    """The config of a run that is handed data, or environments (`worlds`), as objects."""
+    words = {**data_words(data), **env_words(env, worlds), **settings}
+    return resolve_config(config, words, own_envs=worlds is not None)
 
 
 def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs: bool = False) -> RunConfig:
@@ -242,7 +250,7 @@ def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared
 
 
 def resume(
-    path: str | Path,
+    path: str | Path | Run,
     *,
     updates: int | None = None,
     callbacks: Iterable[object] = (),
@@ -255,13 +263,17 @@ def resume(
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
-    An `env` of your own is handed over again. `callbacks` and `loggers`, as in `train`, hear of what is still to come.
+    An `env` of your own is handed over again, or comes with the `Run` that `train` gave. `callbacks` and `loggers`, as
+    in `train`, hear of what is still to come.
     """
     run = RunDir.open(as_path(path, "resume"))
     updates = None if updates is None else as_count(updates, "updates")
+    if isinstance(path, Run) and env is None and make_envs is None:
+        env, make_envs = path.env, path.make_envs
     worlds = worlds_of(run.config, env, make_envs)
     around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
-    return go_on(run, around, updates=updates, accept_versions=accept_versions)
+    done = go_on(run, around, updates=updates, accept_versions=accept_versions)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
 
 
 def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, accept_versions: bool = False) -> Run:

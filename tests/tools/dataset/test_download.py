@@ -23,6 +23,7 @@ class Server(ThreadingHTTPServer):
     content = CONTENT
     cut = 1 << 30
     tag = '"1"'
+    shift = 0
     asked: list[str]
     sent: int = 0
 
@@ -38,7 +39,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         same = wanted and self.headers.get("If-Range") == server.tag
         first = int(wanted.removeprefix("bytes=").removesuffix("-")) if same else 0
+        if first >= len(server.content):
+            self.send_error(416)
+            return
         self.send_response(206 if same else 200)
+        if same:
+            self.send_header("Content-Range", f"bytes {first + server.shift}-{len(server.content) - 1}/*")
         self.send_header("Content-Length", str(len(server.content) - first))
         self.send_header("ETag", server.tag)
         self.end_headers()
@@ -96,6 +102,23 @@ def test_another_version_is_fetched_from_its_beginning(server: Server, tmp_path:
     server.cut, server.tag, server.content = 1 << 30, '"2"', MAGIC + b"other" * 400_000
     file, _ = download_d4rl(NAME, tmp_path, server=address(server))
     assert file.read_bytes() == server.content
+
+
+def test_what_came_whole_without_getting_its_name_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    """A server refuses to send what lies behind the end of a file."""
+    (tmp_path / f"{FILE}.part").write_bytes(CONTENT)
+    (tmp_path / f"{FILE}.part.tag").write_text(server.tag)
+    file, digest = download_d4rl(NAME, tmp_path, server=address(server))
+    assert server.asked == [f"bytes={len(CONTENT)}-", ""]
+    assert (digest, [entry.name for entry in tmp_path.iterdir()]) == (DIGEST, [file.name])
+
+
+def test_another_part_than_was_asked_for_is_refused(server: Server, tmp_path: Path) -> None:
+    server.cut, server.shift = 1_000_000, 1
+    for told in ("could not be fetched", r"another part than was asked for \('bytes 1000001-"):
+        with pytest.raises(DataError, match=told):
+            download_d4rl(NAME, tmp_path, server=address(server))
+    assert (tmp_path / f"{FILE}.part").stat().st_size == 1_000_000
 
 
 def test_what_is_wrong_leaves_nothing(server: Server, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def flat_recording(
     `one_episode`: such a file is one, as one of many in a folder is.
     """
     if has_env_axis(columns):
-        columns, told_axis = without_env_axis(columns)
+        columns, told_axis = without_env_axis(columns, where)
         notes = (*notes, *told_axis)
     with _in_memory(where):
         table = sort_columns(columns, where)

@@ -86,10 +86,12 @@ class _Download:
 
     def _fetch(self, reporter: Reporter) -> None:
         have, headers = self._kept()
-        request = Request(self._address, headers=headers)  # noqa: S310
-        with urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        with self._answer(headers) as answer:
             if answer.status != http.client.PARTIAL_CONTENT:
                 have = 0
+                self._part.unlink(missing_ok=True)  # before its tag says that it is of this version
+            elif (came := answer.headers.get("Content-Range", "")) and not came.startswith(f"bytes {have}-"):
+                raise ValueError(f"the server sends another part than was asked for ({came!r:.80})")
             total = have + _length(answer)
             write_bytes(self._tag, _version(answer).encode())
             with (
@@ -102,6 +104,15 @@ class _Download:
                     advance(have, "")
         if have != total:
             raise ValueError(f"{have:,} of {total:,} bytes came")
+
+    def _answer(self, headers: dict[str, str]) -> Any:
+        """The server's; asked for what lies behind the end, which it refuses, it is asked for all of it."""
+        try:
+            return urlopen(Request(self._address, headers=headers), timeout=TIMEOUT)  # noqa: S310
+        except HTTPError as error:
+            if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not headers:
+                raise
+            return urlopen(Request(self._address), timeout=TIMEOUT)  # noqa: S310
 
     def _kept(self) -> tuple[int, dict[str, str]]:
         """Bytes that are here already, and what is asked of the server for the rest."""
