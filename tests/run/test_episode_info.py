@@ -1,5 +1,6 @@
 """What environments tell in `info`: one number per episode, in every kind of world."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,23 @@ def test_vectors_of_environments_tell_it_for_evaluations_only() -> None:
     assert "height" not in simulator.step(torch.zeros(2, 1)).extras
     simulator.keep_extras(("height",))
     assert simulator.step(torch.zeros(2, 1)).extras["height"].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("flags", [True, False])
+def test_a_share_of_all_environments_is_no_success_of_an_episode(flags: bool) -> None:
+    """The log of a simulator often has one; flags beside it are what counts."""
+
+    class Reaching(TensorInfo):
+        def step(self, actions: Tensor, /) -> Any:
+            *others, extras = super().step(actions)
+            told = {"success": torch.tensor([True, False])} if flags else {}
+            return *others, {**extras, **told, "log": {"success": 0.5}}
+
+    simulator = TensorVectorEnv(Reaching(), Box((-2.0,), (2.0,)), "tensors", restart=lambda seed: None)
+    assert simulator.step(torch.zeros(2, 1)).extras["success"].tolist() == [0.5, 0.5], "a term of rollouts"
+    simulator.keep_extras(("is_success", "success"))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = evaluate_in_vector_env(some_policy(), simulator, 2, 0)
+    assert found.success_rate == (0.5 if flags else None)
+    assert any("'success' is one number for all environments" in str(one.message) for one in said) != flags

@@ -1,5 +1,6 @@
 """Simulators of one's own in whole runs: what need not be said, what is saved of them, and what is told of mistakes."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,31 @@ def test_a_simulator_that_saves_everything_is_resumed_to_the_bit(tmp_path: Path)
     assert resumed.metrics() == whole.metrics()
 
 
+def test_a_simulator_may_draw_from_the_generator_of_the_process(tmp_path: Path) -> None:
+    """As most do. What its `restart` seeds stays seeded, so a run's seed decides, and not what was drawn before."""
+
+    class Drawing(Cart):
+        def restart(self, seed: int) -> None:
+            self.rng = torch.default_generator
+            super().restart(seed)
+
+    chance = itertools.count()
+
+    def drawing(count: int) -> us.VectorEnv:
+        cart = Drawing(count)
+        torch.manual_seed(next(chance))  # wherever the process stands
+        return us.TensorVectorEnv(
+            cart, BOX, "Cart", restart=cart.restart, save=cart.everything, load=cart.put, exact=True
+        )
+
+    whole, again = (train(tmp_path / out, drawing, updates=4) for out in ("whole", "again"))
+    assert differences(state(again, 4), state(whole, 4)) == []
+    assert train(tmp_path / "other", drawing, updates=4, seed=1).metrics() != whole.metrics()
+    half = train(tmp_path / "half", drawing)
+    resumed = us.resume(half.path, updates=4, make_envs=drawing, progress=False)
+    assert differences(state(resumed, 4), state(whole, 4)) == []
+
+
 def test_a_simulator_that_saves_a_counter_goes_on_with_it(tmp_path: Path) -> None:
     """In new episodes, and so it is said; without the hook it would begin at 0."""
     half = train(tmp_path / "half", counting)
@@ -125,6 +151,32 @@ def test_a_simulator_that_saves_a_counter_goes_on_with_it(tmp_path: Path) -> Non
     again = us.resume(other.path, updates=3, make_envs=plain, progress=False)
     assert differences(state(half, 2), state(other, 2)) == ["source.env_state.steps"]
     assert again.metrics()[-1] != resumed.metrics()[-1], "the slope is another one"
+
+
+def test_a_policy_does_not_see_unasked_what_is_for_its_critic(tmp_path: Path) -> None:
+    """It would have to see it on the machine, too."""
+
+    class Privileged(Cart):
+        def get_observations(self) -> Any:
+            return self.groups(self.place)
+
+        def groups(self, place: Tensor) -> Any:
+            return {"policy": place[:, :1], "critic": place}
+
+        def step(self, actions: Tensor) -> Any:
+            place, *others, extras = super().step(actions)
+            return self.groups(place), *others, {**extras, "final_obs": self.groups(extras["final_obs"])}
+
+    def privileged(count: int) -> us.VectorEnv:
+        return us.TensorVectorEnv(Privileged(count), us.Box((-1.0,) * 2, (1.0,) * 2), "Cart")
+
+    told = r"^algo\.actor\.sees: nothing is said.*Say what each sees: algo\.actor\.sees=\[policy\] algo\.critic\.sees="
+    with pytest.raises(ConfigError, match=told):
+        train(tmp_path / "refused", privileged)
+    for sees in (["policy"], ["policy", "critic"]):
+        algo = {"name": "ppo", "actor": {"sees": sees, "hidden": [8]}, "critic": {"hidden": [8]}}
+        run = train(tmp_path / str(len(sees)), privileged, algo=algo)
+        assert list(run.config.algo.model_dump()["actor"]["sees"]) == sees
 
 
 def test_first_episodes_of_a_simulator_can_be_staggered(tmp_path: Path) -> None:

@@ -199,12 +199,23 @@ def test_a_run_a_file_and_the_environment_may_each_tell_of_the_machine(tmp_path:
     settings: dict[str, Any] = {"updates": 3, "eval_every": 3, "save_every": 3, "eval_episodes": 1}
     plain = understudy.train(tiny_config("bc", tmp_path / "plain", **settings))
     assert understudy.export_policy(plain).card["deployment"] == {"control_step": 0.05}, "Pendulum's own"
-    said = understudy.train(tiny_config("bc", tmp_path / "said", deployment=ARM, **settings))
-    assert understudy.export_policy(said).card["deployment"] == ARM
+    wheel = {name: value[:1] if isinstance(value, list) else value for name, value in ARM.items()}
+    said = understudy.train(tiny_config("bc", tmp_path / "said", deployment=wheel, **settings))
+    assert understudy.export_policy(said).card["deployment"] == wheel
+    assert "training" not in repr(understudy.export_policy(said)), "a card is not for one line"
     other = understudy.export_policy(said, deployment={"control_step": 0.1}).card["deployment"]
     assert other == {"control_step": 0.1}
     with pytest.raises(ConfigError, match=r"deployment\.joint_name: no such setting. Did you mean 'joint_names'\?"):
         understudy.export_policy(said, deployment={"joint_name": ["hip"]})
+    count = r"^deployment\.joint_names: one for each number of an action: got 2, expected 1, in the order of the action"
+    for refused in (
+        lambda: understudy.export_policy(said, deployment=ARM),
+        lambda: understudy.export_policy(said.policy(), deployment=ARM, out=tmp_path / "out"),
+        lambda: understudy.train(tiny_config("bc", tmp_path / "refused", deployment=ARM, **settings)),
+    ):
+        with pytest.raises(ConfigError, match=count):
+            refused()
+    assert not (tmp_path / "out").exists()
     with pytest.raises(ConfigError, match="one for each joint: got 2 joint_names, 3 joint_damping"):
         DeploymentSettings.parse({"joint_names": ["a", "b"], "joint_damping": [1, 2, 3]}, "deployment")
 

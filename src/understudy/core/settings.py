@@ -148,12 +148,7 @@ def _may_be_truth(annotation: Any) -> bool:
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> ConfigError:
     """All mistakes of one validation in the error voice, a line each."""
     lines = list(dict.fromkeys(_sentences(error, model, where)))
-    return _ToldError("\n".join(lines))
-
-
-class _ToldError(ConfigError):
-    def __init__(self, text: str) -> None:
-        Exception.__init__(self, text)
+    return ConfigError.__new__(ConfigError, "\n".join(lines))  # whose sentences are whole
 
 
 def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
 from understudy.envs.vector.contract import VectorEnv
+from understudy.envs.vector.tensor_answers import CRITIC
 from understudy.nn.actor import Actor
 from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.run.allocator import keep_freed_memory
@@ -28,6 +29,7 @@ from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.evaluation import evaluated_numbers
 from understudy.run.given_env import GivenEnvs
 from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
@@ -127,6 +129,9 @@ def _joined(
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
     spec = spec if config.env is None else spec.with_segments(config.env.segments)
+    config.deployment.check_actions(spec.action)
+    if checkpoint is None:
+        _check_roles(config, spec)
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -154,6 +159,18 @@ def _joined(
     return learner
 
 
+def _check_roles(config: RunConfig, spec: Spec) -> None:
+    """A policy that was shown what is for its critic cannot be run where only its own sensors are."""
+    actor: Mapping[str, Any] = config.algo.model_dump().get("actor", {})
+    if CRITIC in spec.observation and len(spec.observation) > 1 and not actor.get("sees", [CRITIC]):
+        others = ", ".join(name for name in spec.observation if name != CRITIC)
+        raise ConfigError(
+            "algo.actor.sees",
+            f"nothing is said, and there is a group '{CRITIC}', which the policy would see, too",
+            do=f"Say what each sees: algo.actor.sees=[{others}] algo.critic.sees=[{CRITIC}].",
+        )
+
+
 def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, LoggedExperience]) -> tuple[Probe, ...]:
     """What is measured beside learning: σ, and what there is data to measure it on."""
     policy = algorithm.policy
@@ -167,14 +184,16 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
 
 
 def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> None:
-    """Where there is no environment, something else says what the policy is worth, and says what is asked for."""
-    if config.env is not None or not config.eval_every:
+    """Something says what the policy is worth, the environment or held-out episodes, and says what is asked for."""
+    if not config.eval_every:
         return
-    if not learner.judged:
+    if config.env is None and not learner.judged:
         if config.patience or config.best:
             raise ConfigError("patience" if config.patience else "best", f"needs evaluations, and {NOTHING_HELD_OUT}")
         reporter.say(f"not evaluated: {NOTHING_HELD_OUT}. The last policy is the only one.")
-    elif config.best and config.best not in (known := learner.eval_metrics()):
+        return
+    known = [*(() if config.env is None else evaluated_numbers(config)), *learner.eval_metrics()]
+    if config.best and config.best not in known:
         do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
 
@@ -257,7 +276,7 @@ def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
 
 def _check_origin(data: DataSettings) -> None:
     if data.recipe is None:
-        check_origin(data.path)
+        check_origin(data.path, data.columns)
 
 
 def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from understudy.core.errors import UnderstudyError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.settings import Options, Settings
+from understudy.core.spec import ActionSpace, Box
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^,\n]+$")]
 """In an ONNX file names stand side by side, with commas between them."""
@@ -37,6 +38,15 @@ class DeploymentSettings(Settings):
             told = ", ".join(f"{count} {name}" for name, count in counts.items())
             raise ValueError(f"one for each joint: got {told}")
         return self
+
+    def check_actions(self, action: ActionSpace) -> None:
+        """There is a joint for each number of an action, where actions are such."""
+        for name, value in self:
+            if isinstance(action, Box) and isinstance(value, tuple) and len(value) not in (0, action.size):
+                numbers = f"{action.size}, in the order of the action"
+                raise ConfigError(
+                    f"deployment.{name}", "one for each number of an action", got=len(value), expected=numbers
+                )
 
     def told(self) -> dict[str, Any]:
         """What somebody said, as plain data."""

@@ -19,7 +19,7 @@ from understudy.envs.vector.contract import KeepsExtras, Step, VectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.environments import MakeEnvs
+from understudy.run.environments import MakeEnvs, not_handed_over
 
 EXPECTED = "an id, a gymnasium.Env, a class or function that makes one, or a vector of environments"
 
@@ -97,8 +97,8 @@ class GivenEnvs:
         return self._make(count)
 
     def as_many_as(self, count: int) -> int:
-        """How many there can be, up to a count."""
-        return count if self.most is None else min(count, self.most)
+        """How many to ask for where a count is wished; of a vector there are always all."""
+        return count if self.most is None else self.most
 
     @cached_property
     def spec(self) -> Spec:
@@ -127,7 +127,7 @@ def given_envs(env: object) -> str | GivenEnvs:
         return _of_world(env, kind_of(env))
     if callable(env):
         return _of_function(env)
-    raise ConfigError("env", "not an environment", got=kind_of(env), expected=EXPECTED)
+    raise ConfigError("env", "not an environment", got=kind_of(env), expected=EXPECTED, do=_wrapped(env))
 
 
 def _of_instance(env: Env) -> str | GivenEnvs:
@@ -159,8 +159,18 @@ def _alike(env: Env, known: "gymnasium.envs.registration.EnvSpec") -> bool:
 
 def _of_class(kind: type) -> GivenEnvs:
     if not issubclass(kind, gymnasium.Env):
-        raise ConfigError("env", "a class of something else", got=kind.__name__, expected=EXPECTED)
+        told = "a class of something else"
+        raise ConfigError("env", told, got=kind.__name__, expected=EXPECTED, do=_wrapped(kind))
     return _of_maker(kind, kind.__name__)
+
+
+def _wrapped(given: object) -> str:
+    """What to do with what steps, but is not one of Gymnasium's: a simulator of tensors, as a rule."""
+    if "step" not in dir(given):
+        return ""
+    name = kind_of(given) if not isinstance(given, type) else given.__name__
+    wrapped = f"us.TensorVectorEnv({name}(count), us.Box(low, high), '{name}')"
+    return f"A simulator that steps tensors, as rsl_rl's do: make_envs=lambda count: {wrapped}."
 
 
 def _of_maker(make: Callable[[], Any], name: str, spec: Spec | None = None) -> GivenEnvs:
@@ -172,7 +182,8 @@ def _of_maker(make: Callable[[], Any], name: str, spec: Spec | None = None) -> G
         if isinstance(first, World):
             return _of_world(first, name)
         if not isinstance(first, gymnasium.Env):
-            raise ConfigError("env", f"'{name}' makes no environment", got=kind_of(first), expected=EXPECTED)
+            told = f"'{name}' makes no environment"
+            raise ConfigError("env", told, got=kind_of(first), expected=EXPECTED, do=_wrapped(first))
         try:
             spec = env_spec(first, name)
         finally:
@@ -267,6 +278,8 @@ def worlds_of(config: RunConfig, env: object, make_envs: MakeEnvs | None) -> Mak
     if config.env is not None and config.env.simulator == "custom":
         if isinstance(env, str):
             raise ConfigError("env", "an id where an environment of one's own belongs", got=env, expected=there)
+        if own is None:
+            raise not_handed_over(config.env.id)
         return own
     if env is not None and (own is not None or given_envs(env) != there):
         told = "is not the run's" if there else "was given for a run without one"

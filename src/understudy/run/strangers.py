@@ -97,10 +97,12 @@ def call_build(config: RunConfig, context: BuildContext) -> Algorithm[Any]:
 
 
 def build_source(config: RunConfig, inputs: SourceInputs) -> Source[Any]:
-    module = find_source(config.source_kind)
-    with own_global_generators(derived_seed(config.seed, "build source")), authored(*run_modules(config)):
+    """Ours draw nothing, but reset simulators, whose `restart` may seed a global generator: that must stay seeded."""
+    module, name = find_source(config.source_kind), source_names()[config.source_kind]
+    drawn = own_global_generators(derived_seed(config.seed, "build source")) if of_others(name) else nullcontext()
+    with drawn, authored(*run_modules(config)):
         source: Source[Any] = module.build(config.source, inputs)
-    if of_others(name := source_names()[config.source_kind]):
+    if of_others(name):
         _check_offers(source, SOURCE_OFFERS, name, module.build)
     return source
 

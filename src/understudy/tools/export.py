@@ -5,7 +5,7 @@ holds one policy, in one format or in both; an export of another policy replaces
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -93,7 +93,7 @@ class Exported:
 
     path: Path
     parity: Parity
-    card: dict[str, Any]
+    card: dict[str, Any] = field(repr=False)
 
 
 def export_policy(
@@ -118,6 +118,8 @@ def export_policy(
         policy = check_policy(origin, "export_policy")
         if out is None:
             raise ConfigError("out", "is required where a policy is exported that lies in no run")
+        if said is not None:
+            said.check_actions(policy.spec.action)
         facts = {"training": {}, "scores": {}, "deployment": {} if said is None else said.told()}
         return write_export(policy, facts, format, as_path(out, "out"), reporter=reporter)
     path = origin.path if isinstance(origin, Run) else as_path(origin, "export_policy")
@@ -128,6 +130,8 @@ def export_policy(
         RunDir.open(path).check_contained()
     check_folder(folder)
     policy = load_policy(path, checkpoint)
+    if said is not None:
+        said.check_actions(policy.spec.action)
     return write_export(policy, training_facts(path, str(checkpoint), said), format, folder, reporter=reporter)
 
 

@@ -45,6 +45,8 @@ from understudy.envs.vector.tensor_answers import (
 Answer = TypeVar("Answer")
 FINAL_NAMES = ("final_obs", "final_observation")
 LOGS = ("log", "episode")
+OF_EPISODES = ("is_success", "success")
+"""What is true of an episode: one number for all environments, such as their share, says nothing of any."""
 LENGTHS, LONGEST = "episode_length_buf", "max_episode_length"
 """Where a simulator keeps the age of every episode, and how old one may become."""
 PRIVILEGED = "get_privileged_observations"
@@ -277,11 +279,13 @@ class TensorVectorEnv:
         logs: Any = next((extras[name] for name in LOGS if name in extras), {})
         columns: dict[str, Tensor] = {}
         kept = {name: extras[name] for name in self._kept if name in extras}
-        for name, value in {**kept, **(logs if isinstance(logs, Mapping) else {})}.items():
+        for name, value in {**(logs if isinstance(logs, Mapping) else {}), **kept}.items():
             if not isinstance(value, (bool, int, float, Tensor)) or (isinstance(value, Tensor) and value.is_complex()):
                 continue
             numbers = torch.as_tensor(value, dtype=torch.float32, device=self._device).detach()
-            if numbers.numel() == 1:
+            if numbers.numel() == 1 and self.count > 1 and name in OF_EPISODES and name in self._kept:
+                self._warn(f"'{name}' is one number for all environments: give a flag of each, [N], in extras itself")
+            elif numbers.numel() == 1:
                 columns[name] = numbers.reshape(1).expand(self.count)
             elif tuple(numbers.shape) == (self.count,):
                 columns[name] = numbers
