@@ -133,7 +133,7 @@ def test_any_data_in_memory_trains_without_an_environment(tmp_path: Path) -> Non
         assert content(run.path) == whole, name
         assert run.config.logged.path == str(run.path / "data")
         assert us.load_dataset(run.path / "data").fingerprint == dataset.fingerprint
-    frame = train("bc", data=as_frame(), out=tmp_path / "frame", **{"data.columns": COLUMNS}, **{**QUICK, "algo": {}})
+    frame = train("bc", data=as_frame(), out=tmp_path / "frame", columns=COLUMNS, **{**QUICK, "algo": {}})
     assert us.load_dataset(frame.config.logged.path).episodes == 6
     assert frame.result["eval/action_error"] > 0
     assert frame.predict(np.zeros(3)).shape == (1,)

@@ -276,7 +276,7 @@ def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
 
 def _check_origin(data: DataSettings) -> None:
     if data.recipe is None:
-        check_origin(data.path)
+        check_origin(data.path, data.columns)
 
 
 def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:

@@ -50,7 +50,7 @@ class DataSettings(Transforms):
     path: str = ""
     """A file or folder of any known kind, or the id of a local Minari dataset."""
     columns: str | dict[str, str | tuple[str, ...]] = ""
-    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
+    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day. reward=-c: a cost."""
     recipe: Recipe | None = None
     """How to make the dataset."""
     action_low: Bound | None = None

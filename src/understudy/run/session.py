@@ -15,6 +15,7 @@ from understudy.core.lock import is_locked
 from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
 from understudy.core.stopping import StoppedError
+from understudy.data.formats.column_map import ColumnMap
 from understudy.run.agreed import check_sealed, checkpoint_record, record_of, run_facts, with_updates
 from understudy.run.build import build_learner, settled_data
 from understudy.run.callbacks import Callbacks
@@ -60,6 +61,7 @@ def train(
     config: ConfigLike,
     *,
     data: object = None,
+    columns: ColumnMap = "",
     env: object = None,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
@@ -72,8 +74,9 @@ def train(
     """Train from a config's name, a YAML file, a dict or a RunConfig: `train("iql", algo={"beta": 1}, seed=1)`.
 
     `data` is a path, or experience in memory: a Dataset, a DataFrame, a dict of arrays or a list of episodes, which the
-    run keeps in its directory. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a
-    function that makes one, or a vector of them; a run of such a one is resumed with it.
+    run keeps in its directory; `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r`,
+    or a dict. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a function that
+    makes one, or a vector of them; a run of such a one is resumed with it.
 
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
@@ -82,6 +85,7 @@ def train(
     """
     overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
     around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
+    settings = {**({"data.columns": columns} if columns else {}), **settings}
     resolved = resolve_given(config, data, env, worlds, settings)
     if isinstance(worlds, GivenEnvs):
         resolved = in_given_envs(resolved, worlds)
