@@ -52,7 +52,7 @@ def test_an_episode_is_found_from_either_end() -> None:
 def test_one_array_of_observations_is_the_group_state() -> None:
     episode = Episode(np.zeros((4, 2)), np.zeros((3, 1)), np.ones(3), terminated=True)  # type: ignore[arg-type]
     assert repr(episode) == "Episode(3 steps, return 3, terminated; state [2] → [1])"
-    assert Dataset.from_episodes([episode], Box([-1.0], [1.0])).spec.observation == {"state": Group((2,), "float32")}
+    assert Dataset.from_episodes([episode], Box((-1.0,), (1.0,))).spec.observation == {"state": Group((2,), "float32")}
 
 
 def test_actions_keep_their_shape_and_type() -> None:
