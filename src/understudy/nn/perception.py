@@ -272,7 +272,7 @@ def _check_encoders(inputs: tuple[Input, ...], settings: RoleSettings, where: st
                 f"{where}.sees",
                 f"'{entry.name}' is an image without an encoder",
                 got=list(entry.shape),
-                do=f"Say encoders: {{{entry.name}: {{kind: conv}}}}, or leave it out of `sees`.",
+                do=f"Say {where}.encoders={{{entry.name}: {{kind: conv}}}}, for each role, or leave it out of `sees`.",
             )
 
 
