@@ -16,13 +16,10 @@ from processes import all_gone, children
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import parse_config
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc")
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a short run."""
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc"),
+    pytest.mark.usefixtures("no_plots"),
+]
 
 
 def settings(out: Path, workers: int, **changes: Any) -> dict[str, Any]:
