@@ -21,7 +21,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "done": ("dones", "done"),
     "last": ("episode_end", "episode_ends", "episode_terminals", "dones_float"),
     "first": ("episode_starts", "episode_start"),
-    "episode": ("episode_id", "episode_ids", "episode_index"),
+    "episode": ("episode_id", "episode_ids", "episode_index", "episode"),
     "final_known": ("final_known",),
     "mask": ("action_mask", "action_masks", "mask", "masks"),
     "next_mask": ("next_action_mask", "next_mask", "next_masks"),

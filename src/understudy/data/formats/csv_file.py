@@ -20,7 +20,8 @@ from understudy.data.recording import Recording, open_at_once
 
 SUFFIXES = (".csv", ".tsv")
 DELIMITERS = (",", ";", "\t")
-BLOCK_ROWS = 4096
+BLOCK_ROWS, BLOCK_CHARACTERS = 4096, 4 << 20
+"""Rows are parsed when so many are there, or so many characters of them."""
 LONGEST_LINE = 1 << 20
 LONGEST_NUMBER = 64
 LONGEST_LABEL = 1000
@@ -67,6 +68,8 @@ class _Lines:
         self._file = file
         self._where = where
         self.number = 0
+        self.characters = 0
+        """Since somebody set it."""
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -76,6 +79,7 @@ class _Lines:
         if not line:
             raise StopIteration
         self.number += 1
+        self.characters += len(line)
         if len(line) == LONGEST_LINE and not line.endswith("\n"):
             raise DataError(f"{self._where}, line {self.number}", f"longer than {LONGEST_LINE:,} characters")
         return line
@@ -143,9 +147,9 @@ def _blocks(lines: _Lines, delimiter: str, width: int, where: str) -> Iterator[t
             )
         ends.append(lines.number)
         rows.append(cells)
-        if len(rows) == BLOCK_ROWS:
+        if len(rows) == BLOCK_ROWS or lines.characters >= BLOCK_CHARACTERS:
             yield ends, rows
-            ends, rows = [], []
+            ends, rows, lines.characters = [], [], 0
     if rows:
         yield ends, rows
 
