@@ -123,11 +123,10 @@ def _cost_of_dropping(survey: Survey) -> str:
     """What `not_finite=drop` does, in numbers."""
     lost, steps = int(survey.broken.sum()), int(survey.lengths[survey.broken].sum())
     parts = [f" leaves {_many(lost, 'episode')} out ({steps:,} of {_many(survey.steps, 'step')})"] if lost else []
-    cut = "; not_finite=cut only the rows that are so" if lost else ""
     if survey.broken_finals:
         told = "final observations" if survey.broken_finals > 1 else "final observation"
         parts.append(f" takes {survey.broken_finals:,} {told} as unknown, and no step is lost by it")
-    return f"{' and'.join(parts)}{cut}."
+    return f"{' and'.join(parts)}{'; not_finite=cut only the rows that are so' if lost else ''}."
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:
