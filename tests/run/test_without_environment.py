@@ -223,3 +223,8 @@ def test_days_of_a_table_from_a_check_to_actions_by_name(tmp_path: Path) -> None
     header, *lines = (tmp_path / "do.csv").read_text().splitlines()
     assert header == "valve"
     assert [float(line) for line in lines] == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
+    exported = export_policy(tmp_path / "run", "onnx", out=tmp_path / "export")
+    assert exported.card["observation"]["state"]["segments"] == [{"name": "temp", "start": 0, "stop": 1}]
+    told_to_people = (tmp_path / "export" / "card.md").read_text()
+    assert "Columns of `state`: `temp` 0:1." in told_to_people
+    assert "`obs=temp,action=valve,reward=-energy`" in told_to_people

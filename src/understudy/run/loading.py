@@ -212,7 +212,7 @@ def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:
     raise DataError(
         f"dataset '{recording.name}'",
         "its action space is not known",
-        do="Give the environment (env='…', --env) or bounds (action_space=Box(low, high), --action-low and -high).",
+        do="Give the environment (env=…, --env) or bounds (action_space=Box(low, high), --action-low and -high).",
     )
 
 

@@ -186,13 +186,14 @@ class Run:
     def predict(
         self,
         obs: ArrayLike | Mapping[str, ArrayLike],
+        action_mask: ArrayLike | None = None,
         *,
         checkpoint: str | int = "last",
         greedy: bool = True,
         seed: int = 0,
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
-        return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+        return predict(self.policy(checkpoint), obs, action_mask, greedy=greedy, seed=seed)
 
 
 def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:

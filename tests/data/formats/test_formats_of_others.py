@@ -250,6 +250,8 @@ def test_stable_baselines_3(tmp_path: Path) -> None:
     for name in ("rewards", "dones", "next_observations"):  # once read as if it were not there: rewards that are all 0
         with pytest.raises(DataError, match=rf"array '{name}' has the wrong shape: got \[4, 3.*expected \[5, 3, …\]"):
             load_dataset({**arrays, name: arrays[name][:-1]}, action_space=BOX)
+    with pytest.raises(DataError, match="has no rows"):
+        load_dataset({name: values[:0] for name, values in arrays.items()}, action_space=BOX)
 
 
 def test_tfrecords_are_told_in_a_sentence(tmp_path: Path) -> None:

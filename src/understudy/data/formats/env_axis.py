@@ -21,7 +21,7 @@ WITH_A_ROLE = frozenset(name for names in NAMES.values() for name in names)
 def has_env_axis(columns: Mapping[str, FileColumn]) -> bool:
     """Actions are [T, N, A], and everything else of a row begins with [T, N], too."""
     acted = next((columns[name] for name in NAMES["actions"] if name in columns), None)
-    if acted is None or len(acted.shape) != ACTION_AXES:
+    if acted is None or len(acted.shape) != ACTION_AXES or 0 in acted.shape:
         return False
     observed = [column for name, column in columns.items() if name.split("/")[0] in NAMES["observations"]]
     return bool(observed) and all(column.shape[:2] == acted.shape[:2] for column in observed)
