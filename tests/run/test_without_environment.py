@@ -21,6 +21,8 @@ from understudy.run.evaluate import evaluate_policy
 from understudy.run.progress import Reporter
 from understudy.tools.export import export_policy
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 SMALL = (
     *("algo.actor.hidden=[8]", "algo.critic.hidden=[8]", "source.batch_size=16", "compile=false", "updates=40"),
     *("log_every=10", "eval_every=5", "save_every=10"),
@@ -221,3 +223,8 @@ def test_days_of_a_table_from_a_check_to_actions_by_name(tmp_path: Path) -> None
     header, *lines = (tmp_path / "do.csv").read_text().splitlines()
     assert header == "valve"
     assert [float(line) for line in lines] == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
+    exported = export_policy(tmp_path / "run", "onnx", out=tmp_path / "export")
+    assert exported.card["observation"]["state"]["segments"] == [{"name": "temp", "start": 0, "stop": 1}]
+    told_to_people = (tmp_path / "export" / "card.md").read_text()
+    assert "Columns of `state`: `temp` 0:1." in told_to_people
+    assert "`obs=temp,action=valve,reward=-energy`" in told_to_people

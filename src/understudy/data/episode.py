@@ -225,5 +225,6 @@ def _check_finite(array: Array, where: str) -> None:
             "not finite",
             got=array[tuple(place)],
             expected="a finite float32",
-            do=f"{int((~finite).sum())} such values here; data.not_finite=drop leaves such episodes out.",
+            do=f"{int((~finite).sum())} such values here; data.not_finite=drop leaves such episodes out, "
+            "=cut only such rows.",
         )

@@ -10,11 +10,12 @@ import torch
 from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording, Shifting
-from understudy.core.spec import Spec
+from understudy.core.spec import Segments, Spec
 from understudy.core.state import capture
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
+from understudy.data.formats.column_map import observation_segments
 from understudy.data.formats.readers import check_origin
 from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
@@ -100,6 +101,12 @@ def _without_env(prepared: Prepared) -> str:
     return f"{told}. Held out to judge by: {share}."
 
 
+def _column_names(config: RunConfig, spec: Spec) -> Segments:
+    """What a table called the columns it was read from; a policy's card repeats it."""
+    sizes = {name: group.shape[0] for name, group in spec.observation.items() if len(group.shape) == 1}
+    return {} if config.data is None else observation_segments(config.data.columns, sizes)
+
+
 def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
     return tuple(
         make_vector_env(
@@ -128,7 +135,7 @@ def _joined(
     for group in envs:
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
-    spec = spec if config.env is None else spec.with_segments(config.env.segments)
+    spec = spec.with_segments(_column_names(config, spec) if config.env is None else config.env.segments)
     config.deployment.check_actions(spec.action)
     if checkpoint is None:
         _check_roles(config, spec)

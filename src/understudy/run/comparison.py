@@ -105,7 +105,7 @@ def plot(
         opened[0].check_contained()
         drawn = draw_run(opened[0])
         if not drawn:
-            raise RunError(f"run '{opened[0].path}'", "has nothing to draw yet: two logs or one evaluation are needed")
+            raise RunError(f"run '{opened[0].path}'", "has nothing to draw yet: a curve needs two logs or evaluations")
         return Pictures(map(Picture, drawn))
     return Pictures([compare(opened, metric, Path(out) if str(out) else Path("plot.png"))])
 

@@ -138,11 +138,26 @@ def plan_observations(words: ColumnMap, names: Sequence[str], where: str) -> Col
     return ColumnPlan(whole, ())
 
 
+def observation_segments(words: ColumnMap, sizes: Mapping[str, int]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Names for the columns of each group, where every one was said by its own: {state: {temp: [0, 1]}}."""
+    named = {}
+    for role, told in _said(words, "data").items():
+        head, _, group = role.partition("/")
+        group = group or "state"
+        if head == "observations" and _are_names(told, sizes.get(group, 0)):
+            named[group] = {name: (number, number + 1) for number, name in enumerate(told)}
+    return named
+
+
 def action_names(words: ColumnMap, count: int) -> list[str]:
     """What a table's actions are called, as far as somebody said it by name."""
     said = [name for word, told in split_map(words, "columns").items() if WORDS.get(word) == "actions" for name in told]
-    plain = len(said) == count and not any(set(name) & set("*?[") for name in said)
-    return said if plain else [f"action_{number}" for number in range(count)]
+    return said if _are_names(said, count) else [f"action_{number}" for number in range(count)]
+
+
+def _are_names(told: Sequence[str], count: int) -> bool:
+    """One for each of `count` columns, and no patterns."""
+    return len(told) == count and not any(set(name) & set("*?[") for name in told)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
