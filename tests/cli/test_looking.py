@@ -131,6 +131,9 @@ def test_a_run_draws_itself_and_shows_it(folder: Path, tmp_path: Path) -> None:
     assert picture.path == killed / "plots" / "loss_critic.png"
     assert picture._repr_html_().startswith('<img style="max-width: 100%" src="data:image/png;base64,')
     assert picture.path.read_bytes()[:4] == b"\x89PNG"
+    both = us.plot(killed)
+    assert len(both) == 2
+    assert both._repr_html_() == both[0]._repr_html_() + both[1]._repr_html_(), "several show themselves, too"
 
 
 def test_mistakes_have_a_sentence(folder: Path, tmp_path: Path) -> None:

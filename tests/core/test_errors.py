@@ -52,5 +52,17 @@ def test_a_wild_guess_is_told_what_there_is() -> None:
     assert did_you_mean("zzz", ["beta", "alpha"]) == "Known: alpha, beta."
 
 
+def test_a_name_in_another_case_is_near() -> None:
+    assert did_you_mean("CARTPOLE-V1", ["CartPole-v1", "Pendulum-v1"]) == "Did you mean 'CartPole-v1'?"
+    assert did_you_mean("IQL", ["iql", "bc"]) == "Did you mean 'iql'?"
+
+
+def test_of_many_names_the_first_stand_for_the_rest() -> None:
+    grouped = ["bc", "iql", *(f"iql/task-{number}" for number in range(40))]
+    assert did_you_mean("zzz", grouped) == "Known: bc, iql and 40 more."
+    plain = [f"name{number:02}" for number in range(40)]
+    assert did_you_mean("zzz", plain) == f"Known: {', '.join(plain[:32])} and 8 more."
+
+
 def test_nothing_to_suggest() -> None:
     assert did_you_mean("zzz", []) == "There is none."

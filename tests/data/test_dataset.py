@@ -40,6 +40,21 @@ def test_counts() -> None:
     assert dataset.spec.observation == {"state": Group((3,), "float32")}
 
 
+def test_an_episode_is_found_from_either_end() -> None:
+    dataset = random_dataset()
+    last, same = dataset.episode(-1), dataset.episode(dataset.episodes - 1)
+    assert np.array_equal(last.observations["state"], same.observations["state"])
+    assert np.array_equal(last.actions, same.actions)
+    with pytest.raises(IndexError, match=rf"has {dataset.episodes} episodes, and no episode {dataset.episodes}"):
+        dataset.episode(dataset.episodes)
+
+
+def test_one_array_of_observations_is_the_group_state() -> None:
+    episode = Episode(np.zeros((4, 2)), np.zeros((3, 1)), np.ones(3), terminated=True)  # type: ignore[arg-type]
+    assert repr(episode) == "Episode(3 steps, return 3, terminated; state [2] → [1])"
+    assert Dataset.from_episodes([episode], Box((-1.0,), (1.0,))).spec.observation == {"state": Group((2,), "float32")}
+
+
 def test_actions_keep_their_shape_and_type() -> None:
     """Continuous actions stay continuous, even where every one of them is a whole number."""
     episode = copy_of(random_episodes(1)[0], actions=np.ones((20, 2), np.int64))

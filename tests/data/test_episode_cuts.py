@@ -14,7 +14,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Box, Discrete
 from understudy.data.episode import Episode
-from understudy.data.episode_cuts import pieces
+from understudy.data.episode_cuts import finite_pieces, pieces
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.npz import open_npz
 from understudy.data.formats.readers import open_recording
@@ -187,3 +187,43 @@ def test_cut_first_then_mended(tmp_path: Path) -> None:
     assert loaded.index.terminated.tolist() == [False, False]
     late = us.load_dataset(path, action_space=BOX, transforms=Transforms(episode_steps=4, late_rewards=True))
     assert late.rewards.tolist() == [101, 102, 103, 105, 106, 107]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_rows_without_numbers_are_cut_out_as_a_loop_over_rows_would(data: st.DataObject) -> None:
+    steps, known = data.draw(st.integers(1, 7)), data.draw(st.booleans())
+    seen = np.arange(float(steps + known))[:, None]
+    acted, earned = np.arange(float(steps))[:, None], np.arange(float(steps))
+    for values in (seen, acted, earned):
+        broken = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=2))
+        values[broken] = data.draw(st.sampled_from([np.nan, np.inf]))
+    ended = data.draw(st.booleans())
+    episode = Episode({"state": seen}, acted, earned, ended, not ended, known, extra={"row": np.arange(steps)})
+
+    found: list[list[int]] = []
+    for row in range(steps):
+        if np.isfinite([seen[row, 0], acted[row, 0], earned[row]]).all():
+            if found and found[-1][-1] == row - 1:
+                found[-1].append(row)
+            else:
+                found.append([row])
+    parts = list(finite_pieces(episode))
+    assert [part.extra["row"].tolist() for part in parts] == found
+    for part, numbers in zip(parts, found, strict=True):
+        after = numbers[-1] + 1
+        final = [float(after)] if after < len(seen) and np.isfinite(seen[after, 0]) else []
+        assert part.observations["state"][:, 0].tolist() == [*map(float, numbers), *final]
+        assert part.final_known == bool(final)
+        assert part.rewards.tolist() == part.actions[:, 0].tolist() == numbers
+        assert (part.terminated, part.truncated) == ((ended, not ended) if after == steps else (False, False))
+
+
+def test_a_gap_costs_a_row_and_not_the_day() -> None:
+    table = rows([False, False, False, False, True])
+    table["rewards"][2] = np.nan
+    with pytest.raises(DataError, match="drop leaves such episodes out, =cut only such rows"):
+        us.load_dataset(table, action_space=BOX)
+    dataset = us.load_dataset(table, action_space=BOX, transforms=Transforms(not_finite="cut"))
+    assert dataset.index.lengths.tolist() == [2, 2]
+    assert dataset.index.final_known.tolist() == [True, False]

@@ -32,11 +32,13 @@ def test_a_row_is_a_dict_of_tensors() -> None:
         assert row["td_valid"] == rows.extra["td_valid"][number]
     assert torch.equal(dataset[-1]["action"], rows.action[-1])
     assert torch.equal(dataset[[3, 1]]["action"], rows.action[[3, 1]])
+    assert torch.equal(dataset[1:6:2]["action"], rows.action[1:6:2])
+    assert dataset[3:3]["action"].shape == (0, *rows.action.shape[1:])
     assert len(list(iter(dataset))) == dataset.steps
     with pytest.raises(IndexError):
         dataset[dataset.steps]
-    for wrong in (1.5, True, [[1]], "a"):
-        with pytest.raises((DataError, TypeError)):
+    for wrong in (1.5, True, [[1]], "a", None):
+        with pytest.raises(DataError, match="not the number of a step"):
             dataset[wrong]  # type: ignore[index]
 
 

@@ -49,6 +49,10 @@ def test_a_policy_is_called_as_it_acts() -> None:
         np.testing.assert_allclose(single, actions[2], rtol=1e-5)
         if policy.spec.masked:
             assert (actions != np.arange(5) % 3).all()
+            np.testing.assert_array_equal(policy(batch["state"], batch["action_mask"]), actions)
+            assert policy(batch["state"][0], action_mask=batch["action_mask"][0]) == actions[0]
+            with pytest.raises(DataError, match="stands among the observations already"):
+                policy(batch, batch["action_mask"])
         drawn = policy(batch, greedy=False, seed=7)
         np.testing.assert_array_equal(drawn, us.predict(policy, batch, greedy=False, seed=7))
         assert actions.dtype == (np.float32 if isinstance(policy.spec.action, us.Box) else np.int64)

@@ -30,8 +30,8 @@ def test_inputs_are_columns_in_the_order_of_the_role() -> None:
 
 def test_nothing_said_is_every_group() -> None:
     inputs = find_inputs([], SPEC, "critic.sees")
-    assert [entry.name for entry in inputs] == ["state", "privileged", "depth", "history"]
-    assert [entry.image for entry in inputs] == [False, False, True, False]
+    assert [entry.name for entry in inputs] == ["depth", "history", "privileged", "state"]
+    assert [entry.image for entry in inputs] == [True, False, False, False]
 
 
 def test_segments_may_overlap_but_a_role_sees_a_column_once() -> None:

@@ -40,7 +40,7 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
         return armed(sys.argv[2]).read_text() == "others" and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
 
     def misbehave(self) -> None:
-        if self.fault == "slow":
+        if self.fault == "slow" and self.steps > 1:  # one is tried before a run begins
             armed(sys.argv[2]).write_text("playing")
             time.sleep(0.3)
         if self.steps < FATAL_STEP:

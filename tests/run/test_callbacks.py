@@ -139,8 +139,14 @@ def test_what_is_no_callback_is_told_before_anything_begins(tmp_path: Path) -> N
         def on_evalution(self, updates: int, evaluation: us.Evaluation) -> None:
             """Nobody would ever call it."""
 
+    class Deaf:
+        def on_log(self, updates: int) -> None:
+            """It is told more than it takes."""
+
     config = short("bc", tmp_path / "run")
     for given, told in (
+        ([lambda: True], "callbacks: does not take what it is called with (too many positional arguments): got (), "),
+        ([Deaf()], "callback Deaf.on_log: does not take what it is called with"),
         ([Misspelt()], "callback Misspelt: no run calls 'on_evalution'. Did you mean 'on_evaluation'?"),
         ([Heard], "callbacks: a class where an object belongs: got Heard. Make one: Heard()."),
         ([3], "callbacks: not a callback: got int"),

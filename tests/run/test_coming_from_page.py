@@ -124,6 +124,11 @@ SUGGESTED = {
     ("ppo", "algo.speed=1"): "Known: actor, clip, ",
     ("iql", "algo.iql_tau=0.1"): "Did you mean 'algo.expectile' (CORL's iql_tau)?",
     ("iql", "algo.tau=0.1"): "Did you mean 'algo.polyak' (d3rlpy's tau)?",
+    ("iql", "total_timesteps=5"): "Did you mean 'updates' (Stable-Baselines3's total_timesteps)?",
+    (
+        "iql",
+        "learning_rate=5",
+    ): "Did you mean 'algo.actor_learning_rate' or 'algo.critic_learning_rate' (Stable-Baselines3's learning_rate)?",
     ("iql", "n_steps=5"): "Did you mean 'updates' (d3rlpy's n_steps)?",
     ("iql", "algo.batch_size=5"): "Did you mean 'source.batch_size' (d3rlpy's batch_size)?",
     ("iql", "batch_size=5"): "Did you mean 'source.batch_size'?",

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from small import SHORT, content
 
 import understudy as us
-from understudy.core.errors import ConfigError, DataError, UnderstudyError
+from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.checkpoint import list_checkpoints
 
@@ -133,7 +133,7 @@ def test_any_data_in_memory_trains_without_an_environment(tmp_path: Path) -> Non
         assert content(run.path) == whole, name
         assert run.config.logged.path == str(run.path / "data")
         assert us.load_dataset(run.path / "data").fingerprint == dataset.fingerprint
-    frame = train("bc", data=as_frame(), out=tmp_path / "frame", **{"data.columns": COLUMNS}, **{**QUICK, "algo": {}})
+    frame = train("bc", data=as_frame(), out=tmp_path / "frame", columns=COLUMNS, **{**QUICK, "algo": {}})
     assert us.load_dataset(frame.config.logged.path).episodes == 6
     assert frame.result["eval/action_error"] > 0
     assert frame.predict(np.zeros(3)).shape == (1,)
@@ -228,8 +228,13 @@ def test_environments_of_every_kind_train_and_evaluate(tmp_path: Path) -> None:
         assert run.config.world.simulator == "custom"
         returns[kind] = [line["returns"] for line in run.evaluations()]
         assert run.evaluate(episodes=5, env=env, progress=False).returns[:2] == tuple(returns[kind][-1])
+        assert run.evaluate(progress=False).returns == tuple(returns[kind][-1]), "a run keeps what it was given"
+        assert run.evaluate(1, progress=False).returns == run.evaluate(2, progress=False).returns[:1]
         with pytest.raises(ConfigError, match=rf"env: '{name}' is an environment of somebody's own"):
-            run.evaluate(progress=False)
+            us.Run(run.path).evaluate(progress=False)
+        with pytest.raises(ConfigError, match=rf"env: '{name}' is an environment of somebody's own"):
+            us.resume(run.path, updates=20, progress=False)
+    assert us.load_dataset(data, env=Pendulum).spec == data.spec
     assert returns["class"] == returns["function"] == returns["lambda"] == returns["world"] == returns["vector"]
     assert returns["class"] != returns["other settings"]
     first = [[row[0] for row in returns[kind]] for kind in ("wrapped", "class")]
@@ -248,6 +253,7 @@ def test_rollouts_are_played_in_them_and_go_on_with_them(tmp_path: Path) -> None
     done = us.resume(half.path, env=Pendulum, progress=False)
     assert list_checkpoints(done.path / "checkpoints")[-1] == 12
     assert [line["updates"] for line in done.metrics()] == [line["updates"] for line in whole.metrics()]
+    assert us.resume(done, updates=13, progress=False).evaluate(2, progress=False).returns, "it comes with the run"
     alone = train("ppo", env=Opaque(Pendulum()), out=tmp_path / "alone", **{**PLAYED, "source": {"rollout_length": 8}})
     assert alone.config.source_needs.envs[0].count == 1
     assert alone.config.world.shared
@@ -261,6 +267,17 @@ def test_rollouts_are_played_in_them_and_go_on_with_them(tmp_path: Path) -> None
     plain = train("ppo", env=SHORT, out=tmp_path / "plain", **settings)
     with pytest.raises(ConfigError, match="env: is not the run's: got Pendulum, expected Short/Pendulum-v0"):
         us.resume(plain.path, updates=20, env=Pendulum, progress=False)
+
+
+class Forgetful(Pendulum):
+    def reset(self, **given: Any) -> Any:
+        return super().reset(**given)[0]
+
+
+class Older(Pendulum):
+    def step(self, action: Any) -> Any:
+        seen, reward, *ends, info = super().step(action)
+        return seen, reward, any(ends), info
 
 
 def test_natural_mistakes_get_a_sentence_each(tmp_path: Path) -> None:
@@ -297,6 +314,17 @@ def test_natural_mistakes_get_a_sentence_each(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=told):
             train("iql", data=data, env=env, out=tmp_path / "run", **QUICK)
+    for broken, told in (
+        (Forgetful, "environment 'Forgetful': environment 0 does not give what a reset gives: got ndarray"),
+        (Older, "environment 'Older': environment 0 does not give what a step gives: got 4 things"),
+    ):
+        with pytest.raises(RunError, match=told):  # before the first update, and not at the first evaluation
+            train("iql", data=data, env=broken, out=tmp_path / "run", **{**QUICK, "updates": 10**9})
+    for best in ("eval/return_men", "return_mean"):
+        with pytest.raises(ConfigError, match=r"best: no evaluation .* got .*\. Did you mean 'eval/return_mean'\?"):
+            train("iql", data=data, env=Pendulum, out=tmp_path / "run", best=best, **QUICK)
+    with pytest.raises(ConfigError, match="overwrite: neither True nor False: got 'yes'"):
+        train("iql", data=data, env=Pendulum, out=tmp_path / "run", overwrite="yes", **QUICK)
     cart = gymnasium.make("CartPole-v1")
     with pytest.raises(UnderstudyError, match=r"does not fit|actions"):
         train("iql", data=data, env=Opaque(cart), out=tmp_path / "run", **QUICK)

@@ -143,6 +143,12 @@ def test_an_environment_of_ones_own_is_filmed(tmp_path: Path) -> None:
         with pytest.raises((RunError, ConfigError), match=r"cannot be filmed|not an environment"):
             film(custom, policy, tmp_path / "x.gif", env=wrong)
 
+    def broken() -> PendulumEnv:
+        raise ValueError("no such robot")
+
+    with pytest.raises(ConfigError, match=r"env: 'broken' could not be made \(ValueError: no such robot\)"):
+        film(config, policy, tmp_path / "x.mp4", env=broken)
+
 
 def test_every_evaluation_is_filmed(tmp_path: Path) -> None:
     settings = short_settings("bc", tmp_path / "run", eval_video=True, updates=6)

@@ -195,3 +195,34 @@ def test_held_out_episodes_and_the_world_both_show_learning(tmp_path: Path) -> N
 def test_what_plays_needs_an_environment() -> None:
     with pytest.raises(ConfigError, match=r"plays in environments, and there is none: env\.id="):
         parse_config({"algo": {"name": "ppo"}})
+
+
+def test_days_of_a_table_from_a_check_to_actions_by_name(tmp_path: Path) -> None:
+    """One command each, with the same words: the columns are told once, and new rows are found by their names."""
+    (tmp_path / "days").mkdir()
+    rng = np.random.default_rng(0)
+    for day in range(10):
+        rows = [f"auto,{t:.3f},{v:.3f},{c:.3f}" for t, v, c in rng.uniform(0, 10, (12, 3))]
+        (tmp_path / "days" / f"{day}.csv").write_text("\n".join(["mode,temp,valve,energy", *rows]))
+    days = f"data.path={tmp_path / 'days'}"
+    table = (days, "--columns", "obs=temp,action=valve,reward=-energy", "--action-low", "0")
+    told = forks().run("check", "iql", days)
+    assert told.code == 1, told.err
+    assert "no column is known to be the observations: got mode, temp, valve, energy" in told.err
+    bounded = (*table, "--action-high", "10")
+    checked = forks().run("check", "iql", *bounded)
+    assert "columns: obs=temp,action=valve,reward=-energy" in checked.out, checked.err
+    ended = forks().run("train", "iql", *bounded, f"out={tmp_path / 'run'}", *SMALL, no_plots=True)
+    assert ended.code == 0, ended.err
+    (tmp_path / "new.csv").write_text("energy,temp\n,3\n,4.5\n")
+    said = forks().run("predict", tmp_path / "run", "--obs", tmp_path / "new.csv", "--out", tmp_path / "do.csv")
+    assert said.code == 0, said.err
+    expected = us.Run(tmp_path / "run").predict([[3.0], [4.5]])
+    header, *lines = (tmp_path / "do.csv").read_text().splitlines()
+    assert header == "valve"
+    assert [float(line) for line in lines] == pytest.approx(expected[:, 0].tolist(), abs=1e-6)
+    exported = export_policy(tmp_path / "run", "onnx", out=tmp_path / "export")
+    assert exported.card["observation"]["state"]["segments"] == [{"name": "temp", "start": 0, "stop": 1}]
+    told_to_people = (tmp_path / "export" / "card.md").read_text()
+    assert "Columns of `state`: `temp` 0:1." in told_to_people
+    assert "`obs=temp,action=valve,reward=-energy`" in told_to_people

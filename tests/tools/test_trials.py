@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 import understudy as us
@@ -105,7 +107,27 @@ def test_settings_and_out_are_those_of_train(tmp_path: Path, monkeypatch: pytest
     assert trial.user_attrs["run"] == "mine"
     with pytest.raises(RunError, match="already holds a finished run"):
         us.train_trial("ppo/pendulum", trial, out="mine", **tiny_ppo)
+    assert us.train_trial("ppo/pendulum", trial, out="mine", overwrite=True, **tiny_ppo).finished
     assert us.train_trial(tiny("bc", tmp_path / "run"), trial, seed=1).config.seed == 1
+
+
+def test_data_and_environment_may_be_objects(tmp_path: Path) -> None:
+    heard: list[int] = []
+    rng = np.random.default_rng(0)
+    one = {
+        "observations": rng.normal(size=(6, 3)),
+        "actions": rng.uniform(-2, 2, (5, 1)),
+        "rewards": rng.normal(size=5),
+    }
+    given: dict[str, Any] = {"data": [{**one, "truncated": True}] * 2, "env": lambda: gymnasium.make("Pendulum-v1")}
+    trial = optuna.trial.FixedTrial({}, number=0)
+    networks = {"actor": {"hidden": [8]}, "critic": {"hidden": [8]}}
+    watching: dict[str, Any] = {"callbacks": [lambda updates, evaluation: heard.append(updates)], "progress": False}
+    run = us.train_trial(
+        "iql", trial, out=tmp_path / "run", algo=networks, eval_episodes=1, **BEATS, **given, **watching
+    )
+    assert heard == [2, 4, 6]
+    assert run.evaluate(1, progress=False).mean == run.result["eval/return_mean"]
 
 
 @pytest.mark.parametrize(

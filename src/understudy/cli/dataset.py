@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import Quiet
+from understudy.cli.learn import Columns, Quiet
 from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.stopping import stoppable
@@ -23,10 +23,6 @@ Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, o
 Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
 MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
-Columns = Annotated[
-    str,
-    typer.Option("--columns", help="What a table's columns are: obs=t,h,action=a,reward=r …"),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")]
 
 

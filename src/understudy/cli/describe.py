@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.learn import ConfigName, Overrides
+from understudy.cli.learn import ActionHigh, ActionLow, Columns, ConfigName, Overrides, with_data_options
 from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError
 from understudy.core.wording import folded
@@ -39,13 +39,19 @@ def list_names(
         print(folded(line, edge(OUT, NO_EDGE), hang=4))
 
 
-def check_settings(config: ConfigName, overrides: Overrides = None) -> None:
+def check_settings(
+    config: ConfigName,
+    overrides: Overrides = None,
+    columns: Columns = "",
+    action_low: ActionLow = "",
+    action_high: ActionHigh = "",
+) -> None:
     """Check a config without running it, and print it with every default written out."""
     from understudy.run.build import check_config
     from understudy.run.config import load_config
     from understudy.run.suites import published_score
 
-    resolved = load_config(config, overrides or [])
+    resolved = load_config(config, with_data_options(overrides, columns, action_low, action_high))
     check_config(resolved)
     if known := published_score(config, resolved.task):
         print(f"# Published for {resolved.task}: a score of {known}.")

@@ -17,6 +17,12 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Settings to change,
 RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 CheckpointChoice = Annotated[str, typer.Option("--checkpoint", "-c", help="last, best, or a number of updates.")]
+Columns = Annotated[
+    str,
+    typer.Option("--columns", help="What a table's columns are: obs=t,h,action=a,reward=r …"),
+]
+ActionLow = Annotated[str, typer.Option("--action-low", help="Without an environment: least action, 0 or 0,0.")]
+ActionHigh = Annotated[str, typer.Option("--action-high", help="Without an environment: greatest action.")]
 Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions instead of taking the mean.")]
 
 
@@ -30,23 +36,19 @@ def train(
     overrides: Overrides = None,
     quiet: Quiet = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that lies there.")] = False,
-    action_low: Annotated[
-        str | None, typer.Option("--action-low", help="Without an environment: least action, 0 or 0,0.")
-    ] = None,
-    action_high: Annotated[
-        str | None, typer.Option("--action-high", help="Without an environment: greatest action.")
-    ] = None,
+    columns: Columns = "",
+    action_low: ActionLow = "",
+    action_high: ActionHigh = "",
 ) -> None:
     """Train a policy. Examples: understudy train iql/pendulum algo.expectile=0.8 seed=3, or from logs alone:
-    understudy train iql data.path=logs.npz"""
+    understudy train iql data.path=logs --columns obs=t,h,action=a,reward=r"""
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
     from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
     reporter = Reporter(quiet=quiet)
-    bounds = {"data.action_low": action_low, "data.action_high": action_high}
-    words = [*(overrides or []), *(f"{key}={bound}" for key, bound in bounds.items() if bound is not None)]
+    words = with_data_options(overrides, columns, action_low, action_high)
     resolved = load_config(config, words)
     if not overwrite and not names_place(config, [word.partition("=")[0] for word in words]):
         resolved = in_free_place(resolved, reporter.say)
@@ -54,6 +56,12 @@ def train(
     with stoppable(f"run '{out}'", lambda: _way_on(out)):
         run = start(resolved, reporter=reporter, overwrite=overwrite)
     _summarise(run.path, run.result, quiet)
+
+
+def with_data_options(overrides: list[str] | None, columns: str, action_low: str, action_high: str) -> list[str]:
+    """What was said of data as options, as settings."""
+    options = {"data.columns": columns, "data.action_low": action_low, "data.action_high": action_high}
+    return [*(overrides or []), *(f"{key}={value}" for key, value in options.items() if value)]
 
 
 def resume(
@@ -110,10 +118,15 @@ def predict(
     obs: Annotated[
         Path,
         typer.Option(
-            "--obs", help="A .npy file: one observation, or one per row; or an .npz: groups, and action_mask."
+            "--obs",
+            help="A .npy file: one observation, or one per row; an .npz: groups, and action_mask; a CSV or Parquet "
+            "file, whose columns are found by name.",
         ),
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the actions to this .npy or .csv file.")] = None,
+    columns: Annotated[
+        str, typer.Option("--columns", help="What a table's columns are, if not as in training: obs=t,h")
+    ] = "",
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
     seed: Annotated[int, typer.Option("--seed", help="Seed of sampled actions.")] = 0,
@@ -125,15 +138,23 @@ def predict(
     import numpy as np
 
     from understudy.core.files import write_bytes
-    from understudy.data.formats.npz import read_observations
+    from understudy.data.formats.column_map import action_names
+    from understudy.data.formats.readers import read_observations
     from understudy.run.run import Run
 
-    actions = Run(run).predict(read_observations(obs), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
+    done = Run(run)
+    words = columns or (done.config.data.columns if done.config.data is not None else "")
+    actions = done.predict(read_observations(obs, words), checkpoint=checkpoint, greedy=not stochastic, seed=seed)
     if out is None:
         print(np.array2string(actions, threshold=10_000, precision=6, separator=", "))
         return
     buffer = io.BytesIO()
-    np.save(buffer, actions, allow_pickle=False)
+    if out.suffix == ".csv":
+        table = np.atleast_2d(actions.T).T  # [B, A]; choices are one column
+        header = ",".join(action_names(words, table.shape[1]))
+        np.savetxt(buffer, table, fmt="%.9g", delimiter=",", header=header, comments="")
+    else:
+        np.save(buffer, actions, allow_pickle=False)
     write_bytes(out, buffer.getvalue())
     print(f"{len(np.atleast_2d(actions))} actions written to {out}")
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 LONGEST = 2000
 """Characters of a part of a sentence: what a stranger's file says of itself may have millions."""
 LONGEST_VALUE = 300
+MANY = 32
+"""So many names are listed; of more, those that stand for others (`iql` for `iql/pendulum`) come first."""
 NEAR, NEAR_SHORT, SHORT = 0.75, 0.65, 4
 """How alike a name must be to be suggested, 1 for the same, and one of so few letters: a slip of the hand is, another
 word for it is not."""
@@ -82,10 +84,14 @@ def _cut(text: str, length: int) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The known name that is closest, if one is close; otherwise nothing."""
+    """The known name that is closest, if one is close, in whatever case; otherwise nothing."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, sorted(known), n=1, cutoff=NEAR if len(name) > SHORT else NEAR_SHORT)), "")
+    names, cutoff = sorted(known), NEAR if len(name) > SHORT else NEAR_SHORT
+    if close := get_close_matches(name, names, n=1, cutoff=cutoff):
+        return close[0]
+    lower = {one.lower(): one for one in names}
+    return next((lower[one] for one in get_close_matches(name.lower(), lower, n=1, cutoff=cutoff)), "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -93,4 +99,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if close := near(name, names):
         return f"Did you mean '{close}'?"
+    if len(names) > MANY:
+        told = [one for one in names if "/" not in one][:MANY] or names[:MANY]
+        return f"Known: {', '.join(told)} and {len(names) - len(told)} more."
     return f"Known: {', '.join(names)}." if names else "There is none."

@@ -172,12 +172,12 @@ FROM_ROLLOUTS = (
     Row("", "", "buffer_size", "memory_size", differs="a rollout is learned from and thrown away"),
 )
 FROM_DATA = (
-    Row("updates", d3rlpy="n_steps", corl="max_timesteps"),
+    Row("updates", sb3="total_timesteps", d3rlpy="n_steps", corl="max_timesteps"),
     Row("source.batch_size", d3rlpy="batch_size", corl="batch_size"),
     Row("algo.gamma", d3rlpy="gamma", corl="discount"),
     Row("algo.polyak", d3rlpy="tau", corl="tau soft_target_update_rate"),
-    Row("algo.actor_learning_rate", d3rlpy="actor_learning_rate", corl="actor_lr policy_lr"),
-    Row("algo.critic_learning_rate", d3rlpy="critic_learning_rate", corl="qf_lr critic_lr"),
+    Row("algo.actor_learning_rate", sb3="learning_rate", d3rlpy="actor_learning_rate", corl="actor_lr policy_lr"),
+    Row("algo.critic_learning_rate", sb3="learning_rate", d3rlpy="critic_learning_rate", corl="qf_lr critic_lr"),
     Row("algo.value_learning_rate", corl="vf_lr", differs="IQL"),
     Row("algo.critics", d3rlpy="n_critics"),
     Row("algo.expectile", d3rlpy="expectile", corl="iql_tau", differs="IQL"),
@@ -222,7 +222,7 @@ FROM_DATA = (
 
 def called_here(name: str, exists: Callable[[str], bool], *, rollouts: bool) -> str:
     """A sentence that says what a name of others is called here, if it is one; `exists` says which keys there are."""
-    table, libraries = (FROM_ROLLOUTS, ROBOTS) if rollouts else (FROM_DATA, LOGS)
+    table, libraries = (FROM_ROLLOUTS, ROBOTS) if rollouts else (FROM_DATA, (*LOGS, "sb3"))
     found = {
         row: LIBRARIES[library]
         for row in table

@@ -55,7 +55,10 @@ class Box:
         low, high = (_bounds(values) for values in (self.low, self.high))
         if low.ndim != 1 or low.shape != high.shape or low.size == 0:
             raise DataError(
-                "action space", "not a vector", got=f"low {low.shape} and high {high.shape}", expected="(A,)"
+                "action space",
+                "bounds are not vectors of one length",
+                got=f"low {shown(self.low)} and high {shown(self.high)}",
+                expected="one number for each dimension, as in Box([-1, -1], [1, 1])",
             )
         if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
             raise DataError(

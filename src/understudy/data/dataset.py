@@ -25,7 +25,7 @@ from understudy.core.wording import counted
 from understudy.data.assemble import check_action_bounds, check_same, join, join_masks, join_slots, spec_of_episode
 from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
-from understudy.data.index import EpisodeIndex
+from understudy.data.index import EpisodeIndex, step_numbers
 from understudy.data.recording import NO_REWARDS, Recording
 
 CHUNK_ROWS = 1 << 16
@@ -143,16 +143,12 @@ class Dataset:
         """Steps: with `__getitem__`, what torch's DataLoader asks of a dataset of maps."""
         return self.steps
 
-    def __getitem__(self, step: int | Sequence[int] | Tensor) -> dict[str, Any]:
+    def __getitem__(self, step: int | slice | Sequence[int] | Tensor) -> dict[str, Any]:
         """A step as a dict of tensors, groups of observations as dicts in it; of several steps a batch of them."""
-        index = torch.as_tensor(step, device=self.actions.device)
-        if index.dtype.is_floating_point or index.dtype == torch.bool or index.ndim > 1:
-            raise DataError(f"dataset '{self.name}'", "not the number of a step", got=f"{step!r:.60}")
-        if bool(((index < -self.steps) | (index >= self.steps)).any()):
-            raise IndexError(f"dataset '{self.name}' has {self.steps} steps, and no step {step!r:.60}")
+        index = step_numbers(step, self.steps, f"dataset '{self.name}'").to(self.actions.device)
         masks = () if self.mask is None else ("mask", "next_mask")
         demand = Demand(columns=("td_valid", *masks, *self.extra))
-        rows = self.rows((index % self.steps).reshape(-1), demand)
+        rows = self.rows(index.reshape(-1), demand)
         batch = {"observation": rows.obs, "action": rows.action, "reward": rows.reward}
         batch |= {"next_observation": rows.next_obs, "terminated": rows.terminated, **rows.extra}
         return batch if index.ndim else _first(batch)
@@ -167,7 +163,9 @@ class Dataset:
 
     def __repr__(self) -> str:
         size = f"{counted(self.episodes, 'episode')}, {counted(self.steps, 'step')}"
-        if self._pager is None:  # of a store larger than memory they would take their time
+        if not self.has_rewards:
+            size += ", no rewards"
+        elif self._pager is None:  # of a store larger than memory they would take their time
             returns = self.returns()
             size += f", return {returns.mean():.4g} ({returns.min():.4g} to {returns.max():.4g})"
         return f"Dataset('{self.name}': {size}; {self.spec!r})"
@@ -206,8 +204,8 @@ class Dataset:
         return {**{name: tensor.cpu().numpy() for name, tensor in tensors.items()}, **self.index.arrays()}
 
     def episode(self, number: int) -> Episode:
-        """Episode `number`, as views of the columns."""
-        index = self.index
+        """Episode `number`, as views of the columns; -1 is the last one."""
+        index, number = self.index, self.index.number(number, f"dataset '{self.name}'")
         first, end = int(index.starts[number]), int(index.ends[number])
         known = bool(index.final_known[number])
         slots = slice(first + number, end + number + known)

@@ -33,13 +33,19 @@ class Episode:
     """[n], the reward that followed each action."""
     terminated: bool
     """The world ended (no value after the last step)."""
-    truncated: bool
+    truncated: bool = False
     """Somebody stopped watching (a time limit): the value goes on."""
     final_known: bool = True
     mask: Array | None = None
     """Legal actions, one row per observation [n+1, K] ([n, K] if the final one is unknown)."""
     extra: Mapping[str, Array] = field(default_factory=dict)
     """Anything numeric that belongs to steps, such as a behaviour's log-probability: each [n, …]."""
+
+    def __post_init__(self) -> None:
+        """Observations that are one array are the group `state`."""
+        given: object = self.observations
+        if isinstance(given, np.ndarray):
+            object.__setattr__(self, "observations", {"state": given})
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -219,5 +225,6 @@ def _check_finite(array: Array, where: str) -> None:
             "not finite",
             got=array[tuple(place)],
             expected="a finite float32",
-            do=f"{int((~finite).sum())} such values here; data.not_finite=drop leaves such episodes out.",
+            do=f"{int((~finite).sum())} such values here; data.not_finite=drop leaves such episodes out, "
+            "=cut only such rows.",
         )

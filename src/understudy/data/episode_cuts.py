@@ -1,7 +1,11 @@
-"""Episodes cut: by the clock where a recording marks no time limits, and to the last observation that is known."""
+"""Episodes cut: by the clock where a recording marks no time limits, around rows that hold no numbers, and to the last
+observation that is known."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from understudy.data.episode import Array, Episode
 
@@ -35,6 +39,40 @@ def pieces(episode: Episode, limit: int) -> Iterator[Episode]:
             _rows(episode.mask, rows),
             {name: values[first:end] for name, values in episode.extra.items()},
         )
+
+
+def finite_pieces(episode: Episode) -> Iterator[Episode]:
+    """What stands between rows that hold NaN or infinity, as float32 sees them; all of it, where there are none.
+
+    A row whose observation is whole still ends the piece before it: there it is the final one. A piece inside is
+    neither terminated nor truncated: nobody knows what came next.
+    """
+    steps = len(episode)
+    seen = np.logical_and.reduce([_finite(values) for values in episode.observations.values()])  # [n] or [n+1]
+    whole = seen[:steps] & _finite(episode.actions) & _finite(episode.rewards)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], whole, [False]]).astype(np.int8)))
+    for first, end in edges.reshape(-1, 2).tolist():
+        last = end == steps
+        known = end < len(seen) and bool(seen[end])
+        rows = slice(first, end + known)
+        yield replace(
+            episode,
+            observations={name: values[rows] for name, values in episode.observations.items()},
+            actions=episode.actions[first:end],
+            rewards=episode.rewards[first:end],
+            terminated=last and episode.terminated,
+            truncated=last and episode.truncated,
+            final_known=known,
+            mask=_rows(episode.mask, rows),
+            extra={name: values[first:end] for name, values in episode.extra.items()},
+        )
+
+
+def _finite(values: Array) -> NDArray[np.bool_]:
+    """[n]: rows without NaN and infinity."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.asarray(values, np.float32))
+    return np.asarray(finite.reshape(len(finite), -1).all(axis=1))
 
 
 def _rows(mask: Array | None, rows: slice) -> Array | None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from understudy.core.errors import DataError
 from understudy.data.episode import Array, Episode
 
 
@@ -29,6 +30,13 @@ class EpisodeIndex:
             np.array([episode.truncated for episode in episodes], bool),
             np.array([episode.final_known for episode in episodes], bool),
         )
+
+    def number(self, wanted: int, where: str) -> int:
+        """Of an episode; as in a list, those below 0 count from the end."""
+        count = len(self.lengths)
+        if not -count <= wanted < count:
+            raise IndexError(f"{where} has {count} episodes, and no episode {wanted}")
+        return int(wanted) % count
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
@@ -52,3 +60,16 @@ class EpisodeIndex:
             "truncated": self.truncated,
             "final_known": self.final_known,
         }
+
+
+def step_numbers(wanted: object, steps: int, where: str) -> Tensor:
+    """Of one step [], or of several [B]; as in a list, those below 0 count from the end."""
+    try:
+        index = torch.arange(steps)[wanted] if isinstance(wanted, slice) else torch.as_tensor(wanted)
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(where, "not the number of a step", got=f"{wanted!r:.60}") from None
+    if index.dtype.is_floating_point or index.dtype == torch.bool or index.ndim > 1:
+        raise DataError(where, "not the number of a step", got=f"{wanted!r:.60}")
+    if bool(((index < -steps) | (index >= steps)).any()):
+        raise IndexError(f"{where} has {steps} steps, and no step {wanted!r:.60}")
+    return index % steps

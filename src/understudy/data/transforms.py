@@ -19,7 +19,7 @@ from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
 from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
-from understudy.data.episode_cuts import cut_episodes
+from understudy.data.episode_cuts import cut_episodes, finite_pieces
 from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
 
@@ -36,10 +36,11 @@ LATE = (
 class Mending(Settings):
     """What makes a recording fit its environment. A change here changes what the data is."""
 
-    not_finite: Literal["refuse", "drop"] = "refuse"
+    not_finite: Literal["refuse", "drop", "cut"] = "refuse"
     """What to do with episodes that hold NaN or infinity.
 
-    `drop` leaves them out, but for those where only the final observation is so: it counts as unknown.
+    `drop` leaves them out, but for those where only the final observation is so: it counts as unknown. `cut` leaves out
+    such rows only: what stands between them are episodes that were cut off.
     """
     episode_steps: Annotated[int, Field(ge=1)] | None = None
     """Episodes that the file joins are cut after so many steps (D4RL version 0 marks no time limits)."""
@@ -120,7 +121,10 @@ def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recordin
 
     def play() -> Iterator[Episode]:
         limit, episodes = mending.episode_steps, recording.episodes()
-        for number, episode in enumerate(episodes if limit is None else cut_episodes(episodes, limit)):
+        episodes = episodes if limit is None else cut_episodes(episodes, limit)
+        if mending.not_finite == "cut":
+            episodes = (piece for episode in episodes for piece in finite_pieces(episode))
+        for number, episode in enumerate(episodes):
             if mending.not_finite == "drop":
                 episode = without_broken_final(episode)  # noqa: PLW2901
                 if not is_finite(episode):

@@ -98,9 +98,16 @@ class Committee(nn.Module):
     def action_half_range(self) -> Tensor:
         return self.a.action_half_range
 
-    def forward(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+    def forward(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action_mask: ArrayLike | None = None,
+        *,
+        greedy: bool = True,
+        seed: int = 0,
+    ) -> NDArray[Any]:
         """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
-        return predict(self, obs, greedy=greedy, seed=seed)
+        return predict(self, obs, action_mask, greedy=greedy, seed=seed)
 
     def __repr__(self) -> str:
         return show_policy(self, "Committee", f"{self.settings.combine} of two, {trunk_words(self.settings)}")

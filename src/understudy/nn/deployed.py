@@ -55,7 +55,14 @@ class Deployed(Protocol):
         self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None
     ) -> tuple[Tensor, Carry]: ...
 
-    def __call__(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+    def __call__(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action_mask: ArrayLike | None = None,
+        *,
+        greedy: bool = True,
+        seed: int = 0,
+    ) -> NDArray[Any]:
         """Actions as NumPy for one observation or a batch of them."""
 
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:

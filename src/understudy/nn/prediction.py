@@ -50,10 +50,15 @@ def show_policy(policy: Acting, name: str, shape: str) -> str:
 
 
 def predict(
-    policy: Acting, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0
+    policy: Acting,
+    obs: ArrayLike | Mapping[str, ArrayLike],
+    action_mask: ArrayLike | None = None,
+    *,
+    greedy: bool = True,
+    seed: int = 0,
 ) -> NDArray[Any]:
-    """Actions [B, A] for a batch of observations, [A] for a single one; in groups, as a dict, with `action_mask` [B, K]
-    beside them where the policy knows masks. The only group may be called `observations`, too.
+    """Actions [B, A] for a batch of observations, [A] for a single one; in groups, as a dict. Where the policy knows
+    masks, `action_mask` [B, K] stands among them, or is given. The only group may be called `observations`, too.
 
     Of a policy with memory each row is the first step of an episode: to play on, use `policy.act` with its carry.
     """
@@ -62,6 +67,10 @@ def predict(
     greedy, seed = as_truth(greedy, "greedy"), as_count(seed, "seed", least=0)
     seen = _seen(policy)
     named = _by_group(policy, obs, seen) if isinstance(obs, Mapping) else {seen[0]: obs}
+    if action_mask is not None:
+        if ACTION_MASK in named:
+            raise DataError("action_mask", "stands among the observations already")
+        named = {**named, ACTION_MASK: action_mask}
     single, batch = False, {}
     for name, group in policy.spec.observation.items():
         if name not in named and name not in seen:

@@ -64,9 +64,16 @@ class ValuePolicy(nn.Module):
     def inputs(self) -> tuple[Input, ...]:
         return self.perception.inputs
 
-    def forward(self, obs: ArrayLike | Mapping[str, ArrayLike], *, greedy: bool = True, seed: int = 0) -> NDArray[Any]:
+    def forward(
+        self,
+        obs: ArrayLike | Mapping[str, ArrayLike],
+        action_mask: ArrayLike | None = None,
+        *,
+        greedy: bool = True,
+        seed: int = 0,
+    ) -> NDArray[Any]:
         """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
-        return predict(self, obs, greedy=greedy, seed=seed)
+        return predict(self, obs, action_mask, greedy=greedy, seed=seed)
 
     def __repr__(self) -> str:
         return show_policy(self, "ValuePolicy", f"{self.settings.members} critics, {trunk_words(self.settings)}")

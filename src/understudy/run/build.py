@@ -10,11 +10,12 @@ import torch
 from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording, Shifting
-from understudy.core.spec import Spec
+from understudy.core.spec import Segments, Spec
 from understudy.core.state import capture
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
+from understudy.data.formats.column_map import observation_segments
 from understudy.data.formats.readers import check_origin
 from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
@@ -29,6 +30,7 @@ from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
+from understudy.run.evaluation import evaluated_numbers
 from understudy.run.given_env import GivenEnvs
 from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
@@ -99,6 +101,12 @@ def _without_env(prepared: Prepared) -> str:
     return f"{told}. Held out to judge by: {share}."
 
 
+def _column_names(config: RunConfig, spec: Spec) -> Segments:
+    """What a table called the columns it was read from; a policy's card repeats it."""
+    sizes = {name: group.shape[0] for name, group in spec.observation.items() if len(group.shape) == 1}
+    return {} if config.data is None else observation_segments(config.data.columns, sizes)
+
+
 def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
     return tuple(
         make_vector_env(
@@ -127,7 +135,7 @@ def _joined(
     for group in envs:
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
-    spec = spec if config.env is None else spec.with_segments(config.env.segments)
+    spec = spec.with_segments(_column_names(config, spec) if config.env is None else config.env.segments)
     config.deployment.check_actions(spec.action)
     if checkpoint is None:
         _check_roles(config, spec)
@@ -183,14 +191,16 @@ def _probes(config: RunConfig, algorithm: Algorithm[Any], data: Mapping[str, Log
 
 
 def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> None:
-    """Where there is no environment, something else says what the policy is worth, and says what is asked for."""
-    if config.env is not None or not config.eval_every:
+    """Something says what the policy is worth, the environment or held-out episodes, and says what is asked for."""
+    if not config.eval_every:
         return
-    if not learner.judged:
+    if config.env is None and not learner.judged:
         if config.patience or config.best:
             raise ConfigError("patience" if config.patience else "best", f"needs evaluations, and {NOTHING_HELD_OUT}")
         reporter.say(f"not evaluated: {NOTHING_HELD_OUT}. The last policy is the only one.")
-    elif config.best and config.best not in (known := learner.eval_metrics()):
+        return
+    known = [*(() if config.env is None else evaluated_numbers(config)), *learner.eval_metrics()]
+    if config.best and config.best not in known:
         do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
 
@@ -273,7 +283,7 @@ def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
 
 def _check_origin(data: DataSettings) -> None:
     if data.recipe is None:
-        check_origin(data.path)
+        check_origin(data.path, data.columns)
 
 
 def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:

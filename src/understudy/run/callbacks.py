@@ -4,6 +4,7 @@ They hear of the run itself, not of its stages, whose updates are counted from t
 nothing: a run with callbacks is equal to one without, byte for byte.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
@@ -105,4 +106,28 @@ def _checked(callback: object) -> object:
         raise ConfigError(
             "callbacks", "not a callback", got=name, expected=f"a function of (updates, evaluation), or {HOOKS[0]} …"
         )
+    if isinstance(callback, LogHook):
+        _check_call(callback.on_log, f"callback {name}.on_log", "updates", "metrics")
+    if isinstance(callback, EvaluationHook):
+        _check_call(callback.on_evaluation, f"callback {name}.on_evaluation", "updates", "evaluation")
+    if isinstance(callback, CheckpointHook):
+        _check_call(callback.on_checkpoint, f"callback {name}.on_checkpoint", "updates", "path")
+    if isinstance(callback, EndHook):
+        _check_call(callback.on_end, f"callback {name}.on_end", "result")
+    if callable(callback) and not isinstance(callback, KINDS):
+        _check_call(callback, "callbacks", "updates", "evaluation")
     return callback
+
+
+def _check_call(call: Callable[..., object], where: str, *given: str) -> None:
+    """It takes what it will be given; what does not say what it takes is believed."""
+    try:
+        taken = inspect.signature(call)
+    except (TypeError, ValueError):
+        return
+    try:
+        taken.bind(*given)
+    except TypeError as error:
+        raise ConfigError(
+            where, f"does not take what it is called with ({error})", got=taken, expected=f"({', '.join(given)})"
+        ) from None

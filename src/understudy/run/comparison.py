@@ -70,6 +70,14 @@ class Picture:
 
 
 @final
+class Pictures(tuple[Picture, ...]):
+    """Several of them, which show themselves, too."""
+
+    def _repr_html_(self) -> str:
+        return "".join(picture._repr_html_() for picture in self)
+
+
+@final
 @dataclass(frozen=True)
 class Logged:
     """A run, its config and the lines of its logs that have the metric."""
@@ -81,7 +89,7 @@ class Logged:
 
 def plot(
     runs: "Sequence[PathLike[str] | str] | PathLike[str] | str", *, metric: str = "", out: Path | str = ""
-) -> tuple[Picture, ...]:
+) -> Pictures:
     """Draw runs: one of them with all it has, in its folder; several, or one `metric`, as curves in one picture.
 
     `metric`: return, score, success, length, or any name in metrics.jsonl or eval.jsonl (`loss/critic`).
@@ -97,9 +105,9 @@ def plot(
         opened[0].check_contained()
         drawn = draw_run(opened[0])
         if not drawn:
-            raise RunError(f"run '{opened[0].path}'", "has nothing to draw yet: two logs or one evaluation are needed")
-        return tuple(map(Picture, drawn))
-    return (compare(opened, metric, Path(out) if str(out) else Path("plot.png")),)
+            raise RunError(f"run '{opened[0].path}'", "has nothing to draw yet: a curve needs two logs or evaluations")
+        return Pictures(map(Picture, drawn))
+    return Pictures([compare(opened, metric, Path(out) if str(out) else Path("plot.png"))])
 
 
 def compare(runs: Sequence[RunDir], metric: str, path: Path) -> Picture:

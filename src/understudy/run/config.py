@@ -50,7 +50,7 @@ class DataSettings(Transforms):
     path: str = ""
     """A file or folder of any known kind, or the id of a local Minari dataset."""
     columns: str | dict[str, str | tuple[str, ...]] = ""
-    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day."""
+    """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day. reward=-c: a cost."""
     recipe: Recipe | None = None
     """How to make the dataset."""
     action_low: Bound | None = None
@@ -154,7 +154,7 @@ class RunConfig(Settings):
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=0)
     """Updates between evaluations; 0: never."""
-    best: str = Field("", pattern=r"^$|^eval/[a-z0-9_/]+$")
+    best: str = ""
     """The number of an evaluation that decides which policy is kept as the best: eval/return_mean where there is an
     environment, eval/action_error of held-out episodes where there is none."""
     best_is: Literal["auto", "highest", "lowest"] = "auto"

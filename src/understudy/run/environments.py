@@ -48,11 +48,7 @@ def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_epis
     if env.simulator == "gymnasium":
         return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes)
     if make_envs is None:
-        raise ConfigError(
-            "env",
-            f"'{env.id}' is an environment of somebody's own, which no file can hold",
-            do="Hand it over again, from Python: us.resume(path, env=…), run.evaluate(env=…) or us.train(…, env=…).",
-        )
+        raise not_handed_over(env.id)
     envs = _own_envs(make_envs, env.id, count)
     if stagger_episodes:
         if not isinstance(envs, Staggering):
@@ -60,6 +56,14 @@ def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_epis
             raise ConfigError("source.stagger_episodes", f"{type(envs).__name__} cannot let episodes end one by one")
         envs.stagger_episodes()
     return envs
+
+
+def not_handed_over(name: str) -> ConfigError:
+    return ConfigError(
+        "env",
+        f"'{name}' is an environment of somebody's own, which no file can hold",
+        do="Hand it over again, from Python: us.resume(path, env=…), run.evaluate(env=…) or us.train(…, env=…).",
+    )
 
 
 def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:

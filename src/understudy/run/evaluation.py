@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from understudy.core.rng import derived_seed
 from understudy.core.wording import counted
 from understudy.data.scores import normalized_score, normalized_spread
-from understudy.run.config import ACTION_ERROR, RETURN
-from understudy.run.episode_info import Summary, describe_info
+from understudy.run.config import ACTION_ERROR, RETURN, RunConfig
+from understudy.run.episode_info import Summary, describe_info, wanted_info
 
 RESAMPLES = 2000
 
@@ -112,6 +112,13 @@ class Evaluation:
             record["eval/score_std"] = normalized_spread(self.reference, float(np.std(self.returns)))
         about = {"eval/approximate": 1.0} if self.approximation else {}
         return {**record, **about, **self.metrics}
+
+
+def evaluated_numbers(config: RunConfig) -> list[str]:
+    """What an evaluation in an environment may tell, by name; of success, if that speaks of it."""
+    silent = dict.fromkeys(wanted_info(config.eval_info), (0.0,))
+    told = Evaluation((0.0,), (0,), config.world.reference, silent, config.eval_info).to_json()
+    return [name for name in told if name.startswith("eval/")]
 
 
 def headline(record: Mapping[str, Any]) -> str:

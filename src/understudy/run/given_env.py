@@ -19,7 +19,7 @@ from understudy.envs.vector.contract import KeepsExtras, Step, VectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.config import RunConfig, parse_config
-from understudy.run.environments import MakeEnvs
+from understudy.run.environments import MakeEnvs, not_handed_over
 
 EXPECTED = "an id, a gymnasium.Env, a class or function that makes one, or a vector of environments"
 
@@ -97,8 +97,8 @@ class GivenEnvs:
         return self._make(count)
 
     def as_many_as(self, count: int) -> int:
-        """How many there can be, up to a count."""
-        return count if self.most is None else min(count, self.most)
+        """How many to ask for where a count is wished; of a vector there are always all."""
+        return count if self.most is None else self.most
 
     @cached_property
     def spec(self) -> Spec:
@@ -161,7 +161,7 @@ def _of_class(kind: type) -> GivenEnvs:
     if not issubclass(kind, gymnasium.Env):
         told = "a class of something else"
         raise ConfigError("env", told, got=kind.__name__, expected=EXPECTED, do=_wrapped(kind))
-    return _of_maker(kind, kind.__name__)
+    return _of_maker(kind, name_of(kind))
 
 
 def _wrapped(given: object) -> str:
@@ -176,7 +176,7 @@ def _wrapped(given: object) -> str:
 def _of_maker(make: Callable[[], Any], name: str, spec: Spec | None = None) -> GivenEnvs:
     """Environments that are made one by one."""
     if spec is None:
-        first = _made(make, name)
+        first = make_given(make, name)
         if isinstance(first, GymnasiumVector):
             return _of_world(GymnasiumVectorEnv(first, name), name)
         if isinstance(first, World):
@@ -191,7 +191,8 @@ def _of_maker(make: Callable[[], Any], name: str, spec: Spec | None = None) -> G
     return GivenEnvs(name, lambda count: LocalVectorEnv(name, count, make=lambda _: cast(Env, make())), spec)
 
 
-def _made(make: Callable[[], Any], name: str) -> Any:
+def make_given(make: Callable[[], Any], name: str) -> Any:
+    """What a caller's code makes, or a sentence on why it could not."""
     try:
         return make()
     except UnderstudyError:
@@ -210,7 +211,7 @@ def _of_world(world: VectorEnv, name: str) -> GivenEnvs:
 
 def _of_function(make: Callable[..., Any]) -> GivenEnvs:
     """A function of nothing makes one environment, a function of a count makes a world of so many."""
-    name = _name_of(make)
+    name = name_of(make)
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -223,7 +224,7 @@ def _of_function(make: Callable[..., Any]) -> GivenEnvs:
         raise ConfigError(
             "env", f"'{name}' wants {len(needed)} arguments", expected="a function of nothing, or of a count"
         )
-    return GivenEnvs(name, lambda count: _world_of(_made(lambda: make(count), name), name), None)
+    return GivenEnvs(name, lambda count: _world_of(make_given(lambda: make(count), name), name), None)
 
 
 def _world_of(made: object, name: str) -> VectorEnv:
@@ -236,7 +237,10 @@ def _world_of(made: object, name: str) -> VectorEnv:
     )
 
 
-def _name_of(make: Callable[..., Any]) -> str:
+def name_of(make: Callable[..., Any]) -> str:
+    """How a maker of environments is called."""
+    if isinstance(make, type):
+        return make.__name__
     if not inspect.isfunction(make) and not inspect.ismethod(make):
         return type(make).__name__
     return "environment" if make.__name__ == "<lambda>" else make.__name__
@@ -278,6 +282,8 @@ def worlds_of(config: RunConfig, env: object, make_envs: MakeEnvs | None) -> Mak
     if config.env is not None and config.env.simulator == "custom":
         if isinstance(env, str):
             raise ConfigError("env", "an id where an environment of one's own belongs", got=env, expected=there)
+        if own is None:
+            raise not_handed_over(config.env.id)
         return own
     if env is not None and (own is not None or given_envs(env) != there):
         told = "is not the run's" if there else "was given for a run without one"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from understudy.core.arguments import as_kind, as_text
+from understudy.core.arguments import as_kind
 from understudy.core.errors import DataError
 from understudy.core.files import sha256_bytes
 from understudy.core.spec import ActionSpace, Box, Discrete, GivenSpace, Spec, as_action_space
@@ -26,6 +26,7 @@ from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
 from understudy.run.dataset_tiers import recipe_policies, resolve_recipe
+from understudy.run.given_env import given_envs
 from understudy.run.progress import SILENT, Advance, Reporter
 from understudy.sources.playing.collect import collect, play, recipe_spec
 
@@ -49,7 +50,7 @@ def load_dataset(
     origin: Origin,
     *,
     columns: ColumnMap = "",
-    env: str | None = None,
+    env: object = None,
     action_space: GivenSpace | None = None,
     transforms: Transforms | None = None,
     precision: Precision = "float32",
@@ -59,10 +60,13 @@ def load_dataset(
     of episodes. Mended and chosen from as `transforms` says.
 
     `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r,episode=day`, or a dict. The
-    action space is that of `env`, or `action_space`, or what the data itself says.
+    action space is that of `env` (an id, or an environment of your own as `train` takes it), or `action_space`, or what
+    the data itself says.
     """
     space = None if action_space is None else as_action_space(action_space, "action_space")
-    space = space_of_env(as_text(env, "env")) if env is not None else space
+    if env is not None:
+        given = given_envs(env)
+        space = space_of_env(given) if isinstance(given, str) else given.spec.action
     transforms = None if transforms is None else as_kind(transforms, Transforms, "transforms")
     return prepare(origin, space, transforms or Transforms(), precision, reporter, columns).train
 
@@ -208,7 +212,7 @@ def space_of(recording: Recording, *, measure: bool = False) -> ActionSpace:
     raise DataError(
         f"dataset '{recording.name}'",
         "its action space is not known",
-        do="Give the environment (env='…', --env) or bounds (action_space=Box(low, high), --action-low and -high).",
+        do="Give the environment (env=…, --env) or bounds (action_space=Box(low, high), --action-low and -high).",
     )
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
+from understudy.run.evaluate import Evaluator
+from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
@@ -23,10 +25,22 @@ def preflight(
     """
     learner = build_learner(config, reporter, ready, make_envs)
     try:
+        _try_environment(config, learner, make_envs)
         return _with_stages(config, learner, reporter, make_envs), learner
     except BaseException:
         learner.close()
         raise
+
+
+def _try_environment(config: RunConfig, learner: Learner, make_envs: MakeEnvs | None) -> None:
+    """One step of an evaluation, where nothing is played before the first one: an environment that cannot be played in
+    is told now, and not after hours. Simulators of one's own may take long to be made, and are not."""
+    if config.env is None or not config.eval_every or config.source_needs.envs:
+        return
+    if config.env.simulator == "gymnasium" or isinstance(make_envs, GivenEnvs):
+        shortest = config.model_copy(update={"eval_max_steps": 1, "eval_info": {}})
+        with closing(Evaluator(shortest, make_envs)) as evaluator:
+            evaluator.evaluate(learner.policy, 1)
 
 
 def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None) -> RunConfig:

@@ -37,12 +37,14 @@ class Curve(NamedTuple):
 
 @final
 class Run:
-    """A run directory, ready to be asked."""
+    """A run directory, ready to be asked. `env`, or `make_envs`: the environment of its owner that it was trained in,
+    which no file can hold; `train` and `resume` hand over what they were given."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, env: object = None, make_envs: MakeEnvs | None = None) -> None:
         self._dir = RunDir.open(as_path(path, "run"))
         self.path = self._dir.path
         self.config: RunConfig = self._dir.config
+        self.env, self.make_envs = env, make_envs
 
     @property
     def finished(self) -> bool:
@@ -109,6 +111,8 @@ class Run:
 
     def _playing_in(self, env: object, make_envs: MakeEnvs | None) -> tuple[RunConfig, MakeEnvs | None]:
         """The run's config, or that of a run in another environment."""
+        if env is None and make_envs is None:
+            return self.config, own_worlds(self.env, self.make_envs)
         if env is None:
             return self.config, make_envs
         own = own_worlds(env, make_envs)
@@ -138,6 +142,7 @@ class Run:
         """
         torch.set_num_threads(self.config.threads)
         path = Path(out) if str(out) else self._dir.videos / f"{checkpoint}.mp4"
+        env = self.env if env is None else env
         if env is None:
             check_filmable(self.config)
         policy = self.policy(checkpoint)
@@ -181,13 +186,14 @@ class Run:
     def predict(
         self,
         obs: ArrayLike | Mapping[str, ArrayLike],
+        action_mask: ArrayLike | None = None,
         *,
         checkpoint: str | int = "last",
         greedy: bool = True,
         seed: int = 0,
     ) -> NDArray[Any]:
         """Actions in environment units for one observation or a batch of them."""
-        return predict(self.policy(checkpoint), obs, greedy=greedy, seed=seed)
+        return predict(self.policy(checkpoint), obs, action_mask, greedy=greedy, seed=seed)
 
 
 def video(run: str | Path | Run, out: Path | str = "", **wishes: Any) -> Video:

@@ -8,13 +8,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any, final
 
-from understudy.core.arguments import as_count, as_path
+from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import discard, write_json
 from understudy.core.lock import is_locked
 from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
 from understudy.core.stopping import StoppedError
+from understudy.data.formats.column_map import ColumnMap
 from understudy.run.agreed import check_sealed, checkpoint_record, record_of, run_facts, with_updates
 from understudy.run.build import build_learner, settled_data
 from understudy.run.callbacks import Callbacks
@@ -60,6 +61,7 @@ def train(
     config: ConfigLike,
     *,
     data: object = None,
+    columns: ColumnMap = "",
     env: object = None,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
@@ -72,23 +74,33 @@ def train(
     """Train from a config's name, a YAML file, a dict or a RunConfig: `train("iql", algo={"beta": 1}, seed=1)`.
 
     `data` is a path, or experience in memory: a Dataset, a DataFrame, a dict of arrays or a list of episodes, which the
-    run keeps in its directory. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a
-    function that makes one, or a vector of them; a run of such a one is resumed with it.
+    run keeps in its directory; `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r`,
+    or a dict. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a function that
+    makes one, or a vector of them; a run of such a one is resumed with it.
 
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
     number where the default place is taken; `overwrite=True` replaces the run that lies there. `make_envs` makes
     environments of your own, as many as it is asked for: `make_envs(count)`.
     """
-    worlds = own_worlds(env, make_envs)
+    overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
     around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
-    words = {**data_words(data), **env_words(env, worlds), **settings}
-    resolved = resolve_config(config, words, own_envs=worlds is not None)
+    settings = {**({"data.columns": columns} if columns else {}), **settings}
+    resolved = resolve_given(config, data, env, worlds, settings)
     if isinstance(worlds, GivenEnvs):
         resolved = in_given_envs(resolved, worlds)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
-    return begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
+    done = begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
+
+
+def resolve_given(
+    config: ConfigLike, data: object, env: object, worlds: MakeEnvs | None, settings: Mapping[str, Any]
+) -> RunConfig:
+    """The config of a run that is handed data, or environments (`worlds`), as objects."""
+    words = {**data_words(data), **env_words(env, worlds), **settings}
+    return resolve_config(config, words, own_envs=worlds is not None)
 
 
 def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs: bool = False) -> RunConfig:
@@ -238,7 +250,7 @@ def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared
 
 
 def resume(
-    path: str | Path,
+    path: str | Path | Run,
     *,
     updates: int | None = None,
     callbacks: Iterable[object] = (),
@@ -251,13 +263,17 @@ def resume(
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
-    An `env` of your own is handed over again. `callbacks` and `loggers`, as in `train`, hear of what is still to come.
+    An `env` of your own is handed over again, or comes with the `Run` that `train` gave. `callbacks` and `loggers`, as
+    in `train`, hear of what is still to come.
     """
     run = RunDir.open(as_path(path, "resume"))
     updates = None if updates is None else as_count(updates, "updates")
+    if isinstance(path, Run) and env is None and make_envs is None:
+        env, make_envs = path.env, path.make_envs
     worlds = worlds_of(run.config, env, make_envs)
     around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
-    return go_on(run, around, updates=updates, accept_versions=accept_versions)
+    done = go_on(run, around, updates=updates, accept_versions=accept_versions)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
 
 
 def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, accept_versions: bool = False) -> Run:

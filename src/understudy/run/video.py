@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import final
 
 import gymnasium
@@ -37,7 +37,7 @@ from understudy.envs.gym import Env
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig
-from understudy.run.given_env import KeptOpen
+from understudy.run.given_env import KeptOpen, make_given, name_of
 from understudy.run.rundir import RunDir
 
 FORMATS = (".mp4", ".gif")
@@ -128,11 +128,8 @@ def given_film(env: object) -> tuple[str, Callable[[str], Env]]:
     if isinstance(env, gymnasium.Env):
         name, made = type(env.unwrapped).__name__, KeptOpen(env)
     elif callable(env):
-        name = env.__name__ if isinstance(env, (type, FunctionType)) else type(env).__name__
-        try:
-            made = env(render_mode=MODE)
-        except TypeError:
-            made = env()
+        name = name_of(env)
+        made = make_given(partial(_make_drawing, env), name)
     else:
         raise ConfigError("env", "not an environment", got=type(env).__name__, expected="an id, or a gymnasium.Env")
     if not isinstance(made, gymnasium.Env) or made.render_mode != MODE:
@@ -142,6 +139,14 @@ def given_film(env: object) -> tuple[str, Callable[[str], Env]]:
         )
     prepare_pygame()
     return name, lambda _: made
+
+
+def _make_drawing(make: Callable[..., object]) -> object:
+    """One that was told to give frames, unless its maker takes no such word."""
+    try:
+        return make(render_mode=MODE)
+    except TypeError:
+        return make()
 
 
 def check_filmable(config: RunConfig) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import UnderstudyError
-from understudy.core.files import open_regular, read_json
+from understudy.core.files import open_regular
 from understudy.core.lock import is_locked
 from understudy.run.loop import CALLBACK, INTERRUPTED
 from understudy.run.plots import as_float
-from understudy.run.rundir import RunDir
+from understudy.run.rundir import RunDir, StopNote
 from understudy.run.yaml_text import read_yaml
 
 DEEPEST = 8
@@ -102,14 +102,12 @@ def describe_run_folder(path: Path, now: float | None = None) -> RunRow:
 
 def _state(run: RunDir) -> tuple[str, str]:
     """How it stands, and if something went wrong, what."""
-    if run.result_file.is_file():
-        return "finished", ""
-    if is_locked(run.path):
+    if (state := run.state) != "stopped":
+        return state, ""
+    if is_locked(run.path):  # it is about to go on
         return "running", ""
-    if not run.stop_file.is_file():
-        return "killed", ""
     try:
-        reason = str(read_json(run.stop_file).get("reason"))
+        reason = StopNote.read(run.stop_file).reason
     except (UnderstudyError, OSError) as error:
         return "stopped", _cut(str(error), 200)
     return ("stopped", "") if reason in (CALLBACK, INTERRUPTED) else ("failed", _cut(reason, 200))

@@ -62,6 +62,7 @@ def training_facts(path: Path, checkpoint: str, said: DeploymentSettings | None 
         "checkpoint": checkpoint,
         "started_from": config.get("init_from"),
         "stages": [stage["algo"]["name"] for stage in config.get("stages", [])],
+        "columns": (config["data"] or {}).get("columns"),
         "dataset": {name: value for name, value in meta.dataset.items() if name in DATASET},
         "held_out": _held_out(run, updates),
         "versions": meta.versions,

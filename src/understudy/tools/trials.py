@@ -1,5 +1,6 @@
 """A run as a trial of an Optuna study: every evaluation is reported, and a trial that falls behind is pruned."""
 
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -7,10 +8,12 @@ from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluation import Evaluation
+from understudy.run.given_env import own_worlds
 from understudy.run.history import measured
 from understudy.run.progress import Reporter
 from understudy.run.run import Run
-from understudy.run.session import resolve_config, train
+from understudy.run.session import resolve_given, train
+from understudy.run.sinks import Logger
 
 
 class Trial(Protocol):
@@ -30,7 +33,12 @@ def train_trial(
     config: ConfigLike,
     trial: Trial,
     *,
+    data: object = None,
+    env: object = None,
+    callbacks: Iterable[object] = (),
+    loggers: Sequence[Logger] = (),
     progress: bool = True,
+    overwrite: bool = False,
     reporter: Reporter | None = None,
     make_envs: MakeEnvs | None = None,
     **settings: Any,
@@ -42,7 +50,7 @@ def train_trial(
     `<out>-trial-<number>` unless `out` is among the settings; the trial keeps the place as its attribute `run`.
     """
     optuna = _import_optuna()
-    resolved = resolve_config(config, settings, own_envs=make_envs is not None)
+    resolved = resolve_given(config, data, env, own_worlds(env, make_envs), settings)
     _check_direction(optuna, trial, resolved)
     out = resolved.out if "out" in settings else f"{resolved.out}-trial-{trial.number}"
     trial.set_user_attr("run", out)
@@ -56,7 +64,17 @@ def train_trial(
         return pruned
 
     placed = resolved.model_copy(update={"out": out})
-    run = train(placed, callbacks=[report], progress=progress, reporter=reporter, make_envs=make_envs)
+    run = train(
+        placed,
+        data=data,
+        env=env,
+        callbacks=[report, *callbacks],
+        loggers=loggers,
+        progress=progress,
+        overwrite=overwrite,
+        reporter=reporter,
+        make_envs=make_envs,
+    )
     if pruned:
         raise optuna.TrialPruned(f"pruned at update {run.result['updates']:,}; go on with: understudy resume {out}")
     return run

@@ -91,6 +91,13 @@ def test_groups_masks_and_further_columns() -> None:
     assert dataset.mask is not None
     assert dataset.mask.shape == (3, 3)
     assert sorted(dataset.extra) == ["behaviour_log_prob", "goal"]
+    mask = item.pop("action_mask")
+    among = {**item, "observations": {**item["observations"], "action_mask": mask}}
+    assert load(among, space=Discrete(3)).fingerprint == dataset.fingerprint, "as an environment gives it"
+    after = {name: values[1:] for name, values in among["observations"].items()}
+    before = {name: values[:-1] for name, values in among["observations"].items()}
+    twice = {**among, "observations": before, "next_observations": after}
+    assert load(twice, space=Discrete(3)).fingerprint == dataset.fingerprint
 
 
 def test_the_final_observation() -> None:

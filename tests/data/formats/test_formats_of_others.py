@@ -247,6 +247,11 @@ def test_stable_baselines_3(tmp_path: Path) -> None:
         assert np.array_equal(rows.action[row], arrays["actions"][step, env])
         assert rows.reward[row] == arrays["rewards"][step, env]
     assert "3 streams of 5 steps" in open_recording(tmp_path / "buffer.npz").notes[0]
+    for name in ("rewards", "dones", "next_observations"):  # once read as if it were not there: rewards that are all 0
+        with pytest.raises(DataError, match=rf"array '{name}' has the wrong shape: got \[4, 3.*expected \[5, 3, …\]"):
+            load_dataset({**arrays, name: arrays[name][:-1]}, action_space=BOX)
+    with pytest.raises(DataError, match="has no rows"):
+        load_dataset({name: values[:0] for name, values in arrays.items()}, action_space=BOX)
 
 
 def test_tfrecords_are_told_in_a_sentence(tmp_path: Path) -> None:

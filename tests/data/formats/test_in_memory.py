@@ -70,6 +70,24 @@ def test_a_frame_with_a_map_of_columns() -> None:
     assert dataset.observations["tail"][0].tolist() == flat()["observations"][0, 1:].tolist()
 
 
+def test_a_mask_among_the_observations_is_one_as_environments_give_it() -> None:
+    rng = np.random.default_rng(0)
+    seen, mask = rng.normal(size=(5, 2, 3)), np.ones((5, 2, 4))
+    mask[:, :, 3] = 0
+    buffer: dict[str, Any] = {
+        "observations": {"state": seen, "action_mask": mask},
+        "next_observations": {"state": np.roll(seen, -1, 0), "action_mask": mask},
+        "actions": rng.integers(3, size=(5, 2, 1)),
+        "rewards": np.ones((5, 2)),
+        "dones": np.zeros((5, 2)),
+    }
+    dataset = load_dataset(buffer)
+    assert repr(dataset.spec) == "Spec(state [3] float32 → Discrete(count=4), masked)"
+    assert dataset.mask is not None
+    assert not dataset.mask[:, 3].any()
+    assert dataset.mask[:, :3].all()
+
+
 def test_wide_arrays_are_cut_into_groups() -> None:
     dataset = load_dataset(
         flat(),

@@ -12,7 +12,7 @@ from understudy.core.errors import DataError
 from understudy.core.spec import Box, Discrete
 from understudy.data.dataset import Dataset
 from understudy.data.formats import table_rows
-from understudy.data.formats.readers import open_recording
+from understudy.data.formats.readers import check_origin, open_recording, read_observations
 from understudy.run.loading import load_dataset
 
 BOX = Box((0.0,), (10.0,))
@@ -71,6 +71,7 @@ def test_a_folder_of_files_is_one_dataset(tmp_path: Path) -> None:
         assert joined.fingerprint == whole.fingerprint
     recording = open_recording(tmp_path / "csv", columns=words)
     assert (recording.layout, recording.steps) == ("3 files, flat", 9)
+    assert "the last step of each episode has no successor" in " ".join(recording.notes)
     (tmp_path / "csv" / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="files of several kinds: got csv, parquet"):
         open_recording(tmp_path / "csv", columns=words)
@@ -95,6 +96,11 @@ def test_whole_numbers_are_choices_and_words_are_flags(tmp_path: Path) -> None:
     assert "does not say whether the world ended" in said
     (tmp_path / "y.csv").write_text(text.replace(",2,1,true", ",2.0,1,true"))
     assert open_recording(tmp_path / "y.csv").episodes().__next__().actions.dtype == np.float64
+
+
+def test_the_plainest_header_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("episode,obs,action,reward\n" + "".join(f"{i // 3},{i},0.5,1\n" for i in range(6)))
+    assert [len(episode) for episode in open_recording(tmp_path / "x.csv").episodes()] == [3, 3]
 
 
 def test_gaps_are_left_to_the_transform(tmp_path: Path) -> None:
@@ -158,15 +164,16 @@ def test_what_is_wrong_in_a_csv_is_told_with_its_place(tmp_path: Path, text: str
     assert told in str(caught.value)
 
 
-def test_a_large_csv_takes_little_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rows", "width"), [(30_000, 40), (600, 2_000)])
+def test_a_large_csv_takes_little_memory(tmp_path: Path, rows: int, width: int) -> None:
+    """A long one, and a wide one."""
     from processes import say_in_a_bounded_fork
 
-    rows = 60_000
     with (tmp_path / "x.csv").open("w") as file:
-        file.write(",".join([*(f"obs_{i}" for i in range(40)), "action", "done"]) + "\n")
-        line = ",".join(["0.123456789"] * 41)
+        file.write(",".join([*(f"obs_{i}" for i in range(width)), "action", "done"]) + "\n")
+        line = ",".join(["0.123456789"] * (width + 1))
         for row in range(rows):
-            file.write(f"{line},{int(row % 1000 == 999)}\n")
+            file.write(f"{line},{int(row % 300 == 299)}\n")
 
     def say() -> str:
         import resource
@@ -175,6 +182,54 @@ def test_a_large_csv_takes_little_memory(tmp_path: Path) -> None:
         table_rows.MEMORY = 1 << 20
         count = sum(len(episode) for episode in open_recording(tmp_path / "x.csv").episodes())
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        return f"{count} {grown < 120_000} {grown}"
+        return f"{count} {grown < 80_000} {grown}"
 
     assert say_in_a_bounded_fork(say, 1 << 30, 60).startswith(f"{rows} True")
+
+
+def test_a_cost_is_a_reward_with_the_other_sign(tmp_path: Path) -> None:
+    table = logs()
+    table["cost"], table["level"], table["-odd"] = -table["r"], np.arange(9, dtype=np.uint8), table["r"]
+    expected = load_dataset(table, columns=WORDS, action_space=BOX).fingerprint
+    table.to_csv(tmp_path / "x.csv", index=False)
+    for origin in (table, tmp_path / "x.csv", {str(name): np.array(table[name].tolist()) for name in table}):
+        for reward in ("-cost", "- cost", "-odd"):  # a column's own name comes first
+            dataset = load_dataset(origin, columns=WORDS.replace("=r,", f"={reward},"), action_space=BOX)
+            assert dataset.fingerprint == expected, reward
+    levels = load_dataset(table, columns=WORDS.replace("=r,", "=-level,"), action_space=BOX)
+    assert levels.returns().tolist() == [-3, -12, -21], "whole numbers without a sign have one now"
+    for words, told in (
+        ("reward=-cst", "no column 'cst'. Did you mean 'cost'"),
+        ("reward=,extra=-r", "no column '-r'"),
+    ):
+        with pytest.raises(DataError, match=told):
+            load_dataset(table, columns=WORDS.replace("reward=r", words), action_space=BOX)
+
+
+def test_observations_of_a_table_are_found_by_name(tmp_path: Path) -> None:
+    table = logs()
+    for name, write in WRITERS.items():
+        write(table[["humidity", "time", "temp"]], tmp_path / name)
+        seen = read_observations(tmp_path / name, WORDS)  # no actions, no rewards, another order
+        assert isinstance(seen, dict)
+        np.testing.assert_allclose(seen["observations"], table[["temp", "humidity"]].to_numpy())
+    groups = read_observations(tmp_path / "x.csv", "obs.inside=temp,obs.air=humidity,mask=temp,humidity")
+    assert {name: np.shape(values) for name, values in groups.items()} == {  # type: ignore[union-attr]
+        "inside": (9, 1),
+        "air": (9, 1),
+        "action_mask": (9, 2),
+    }
+    for words, told in (("obs=temp,humdity", "Did you mean 'humidity'"), ("", "known to be the observations: got hum")):
+        with pytest.raises(DataError, match=rf"observations '.*x.csv'.*{told}"):
+            read_observations(tmp_path / "x.csv", words)
+
+
+def test_a_header_is_looked_at_before_any_row(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("temp,valve\nnot,read\n")
+    logs().to_parquet(tmp_path / "y.parquet")
+    (tmp_path / "days").mkdir()
+    (tmp_path / "days" / "1.csv").write_text("temp,valve\nnot,read\n")
+    for name in ("x.csv", "days", "y.parquet"):
+        check_origin(str(tmp_path / name), "obs=temp,action=valve")
+        with pytest.raises(DataError, match="Did you mean 'valve'"):
+            check_origin(str(tmp_path / name), "obs=temp,action=valv")

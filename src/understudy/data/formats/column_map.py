@@ -2,12 +2,13 @@
 
 A role has one column or several side by side, by name, by pattern (`obs=obs_*`) or as a part of a wide one
 (`obs.arm=state[0:7]`). What comes after `obs.` is the name of an observation group. Roles that are not spoken of are
-guessed where a name is unmistakable, and the guess is said; `reward=` says that there is none.
+guessed where a name is unmistakable, and the guess is said; `reward=` says that there is none, and `reward=-energy`
+that a column is a cost.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, final
 
@@ -25,8 +26,10 @@ WORDS |= {"last": "last", "final": "final_known", "extra": "extra"}
 WIDE = ("observations", "next_observations", "actions", "mask", "next_mask")
 """Roles of several numbers a row: `obs_0`, `obs_1`, … are guessed as one."""
 GROUPED = ("observations", "next_observations")
+SEEN = (NAMES["observations"][0], NAMES["mask"][0])
+"""What a policy is asked with."""
 PART = re.compile(r"(?P<name>.+)\[(?P<first>\d*)(?P<range>:?)(?P<stop>\d*)\]")
-SHOWN = 6
+SHOWN = 8
 MOST = 10_000
 """Columns of a table; what is wider is an array of its own."""
 
@@ -38,10 +41,13 @@ class Part:
 
     column: str
     numbers: slice = field(default_factory=lambda: slice(None))
+    is_cost: bool = False
+    """A reward with the other sign."""
 
     def __str__(self) -> str:
         first, stop = self.numbers.start, self.numbers.stop
-        return self.column if first is None and stop is None else f"{self.column}[{first}:{stop}]"
+        name = f"-{self.column}" if self.is_cost else self.column
+        return name if first is None and stop is None else f"{name}[{first}:{stop}]"
 
 
 @final
@@ -68,7 +74,7 @@ class ColumnPlan:
     def arrange(self, columns: Mapping[str, FileColumn], where: str) -> dict[str, FileColumn]:
         """The columns of each role side by side."""
         return {
-            role: _beside(role, [(part, columns[part.column]) for part in parts], where)
+            role: _beside(role, [(part, _signed(part, columns[part.column], where)) for part in parts], where)
             for role, parts in self.parts.items()
         }
 
@@ -92,28 +98,86 @@ class SideBySide:
         return np.concatenate([block.reshape(len(block), -1)[:, numbers] for block, (_, numbers) in pairs], axis=1)
 
 
+@final
+class Negated:
+    """A column with the other sign."""
+
+    def __init__(self, column: FileColumn) -> None:
+        self._column = column
+        self.shape = column.shape
+        self.dtype: np.dtype[Any] = np.result_type(column.dtype, np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice, /) -> Array:
+        return np.asarray(0.0 - np.asarray(self._column[rows], self.dtype))
+
+
 def plan_columns(words: ColumnMap, names: Sequence[str], where: str) -> ColumnPlan:
     """What each of a table's columns is for; whatever is not clear is an error or a sentence."""
-    if len(names) > MOST:
-        raise DataError(where, "too many columns", got=f"{len(names):,}", expected=f"at most {MOST:,}")
-    if len(set(names)) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise DataError(where, "two columns have the same name", got=repr(twice[:100]))
+    _check_names(names, where)
     parts = {role: _parts(role, told, names, where) for role, told in _said(words, where).items()}
     spoken = {role.split("/")[0] for role in parts}
     taken = {part.column for told in parts.values() for part in told}
     guessed = _guesses([name for name in names if name not in taken], spoken)
     whole = {**{role: told for role, told in parts.items() if told}, **guessed}
-    for role in ("observations", "actions"):
-        if not any(name.split("/")[0] == role for name in whole):
+    _check_known(whole, ("observations", "actions"), names, where)
+    plan = ColumnPlan(whole, ())
+    return ColumnPlan(whole, (*_guess_notes(guessed), *_left_notes([name for name in names if name not in plan.read])))
+
+
+def plan_observations(words: ColumnMap, names: Sequence[str], where: str) -> ColumnPlan:
+    """The same of a table that only tells what is seen, and which actions are legal; other words are not asked for."""
+    _check_names(names, where)
+    seen = {role: told for role, told in _said(words, where).items() if role.split("/")[0] in SEEN}
+    parts = {role: _parts(role, told, names, where) for role, told in seen.items()}
+    guessed = _guesses(names, {role.split("/")[0] for role in parts})
+    whole = {**parts, **{role: told for role, told in guessed.items() if role in SEEN}}
+    _check_known(whole, ("observations",), names, where)
+    return ColumnPlan(whole, ())
+
+
+def observation_segments(words: ColumnMap, sizes: Mapping[str, int]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Names for the columns of each group, where every one was said by its own: {state: {temp: [0, 1]}}."""
+    named = {}
+    for role, told in _said(words, "data").items():
+        head, _, group = role.partition("/")
+        group = group or "state"
+        if head == "observations" and _are_names(told, sizes.get(group, 0)):
+            named[group] = {name: (number, number + 1) for number, name in enumerate(told)}
+    return named
+
+
+def action_names(words: ColumnMap, count: int) -> list[str]:
+    """What a table's actions are called, as far as somebody said it by name."""
+    said = [name for word, told in split_map(words, "columns").items() if WORDS.get(word) == "actions" for name in told]
+    return said if _are_names(said, count) else [f"action_{number}" for number in range(count)]
+
+
+def _are_names(told: Sequence[str], count: int) -> bool:
+    """One for each of `count` columns, and no patterns."""
+    return len(told) == count and not any(set(name) & set("*?[") for name in told)
+
+
+def _check_names(names: Sequence[str], where: str) -> None:
+    if len(names) > MOST:
+        raise DataError(where, "too many columns", got=f"{len(names):,}", expected=f"at most {MOST:,}")
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise DataError(where, "two columns have the same name", got=repr(twice[:100]))
+
+
+def _check_known(parts: Mapping[str, object], roles: Sequence[str], names: Sequence[str], where: str) -> None:
+    for role in roles:
+        if not any(name.split("/")[0] == role for name in parts):
             raise DataError(
                 where,
                 f"no column is known to be the {role}",
                 got=_listed(names),
-                do="Say which: columns=obs=temp,humidity,action=valve,reward=r,episode=day (on the line --columns …).",
+                do="Say which: --columns obs=temp,humidity,action=valve,reward=r,episode=day (in a config "
+                "data.columns, from Python columns=…).",
             )
-    plan = ColumnPlan(whole, ())
-    return ColumnPlan(whole, (*_guess_notes(guessed), *_left_notes([name for name in names if name not in plan.read])))
 
 
 def _said(words: ColumnMap, where: str) -> dict[str, list[str]]:
@@ -188,7 +252,8 @@ def _listed_map(words: Mapping[str, str | Sequence[str]], where: str) -> dict[st
 
 
 def _parts(role: str, wanted: Sequence[str], names: Sequence[str], where: str) -> tuple[Part, ...]:
-    found = [part for word in wanted for part in _matching(word, names, f"{where}, columns, {role}")]
+    here, is_reward = f"{where}, columns, {role}", role == NAMES["rewards"][0]
+    found = [part for word in wanted for part in _matching(word, names, here, is_reward=is_reward)]
     if len(set(map(str, found))) < len(found):
         raise DataError(f"{where}, columns, {role}", "takes a column twice", got=", ".join(map(str, found)))
     if len(found) > 1 and role.split("/", maxsplit=1)[0] not in {*(NAMES[wide][0] for wide in WIDE), *WIDE, "extra"}:
@@ -198,10 +263,12 @@ def _parts(role: str, wanted: Sequence[str], names: Sequence[str], where: str) -
     return tuple(found)
 
 
-def _matching(word: str, names: Sequence[str], where: str) -> list[Part]:
-    """A name first of all; then a part of a wide column; then a pattern, in the table's order."""
+def _matching(word: str, names: Sequence[str], where: str, *, is_reward: bool = False) -> list[Part]:
+    """A name first of all; then a cost; then a part of a wide column; then a pattern, in the table's order."""
     if word in names:
         return [Part(word)]
+    if is_reward and word.startswith("-"):
+        return [replace(part, is_cost=True) for part in _matching(word[1:].strip(), names, where)]
     if (part := PART.fullmatch(word)) and part["name"] in names and (part["first"] or part["range"]):
         first = int(part["first"] or 0)
         stop = (int(part["stop"]) if part["stop"] else None) if part["range"] else first + 1
@@ -246,8 +313,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _beside(role: str, parts: Sequence[tuple[Part, FileColumn]], where: str) -> FileColumn:
     for part, column in parts:
-        if column.dtype.kind not in "fiub":
-            raise DataError(f"{where}, column '{part.column}'", "not numeric", got=column.dtype, expected="numbers")
+        _checked_numeric(part, column, where)
         beyond = part.numbers.stop is not None and part.numbers.stop > _width(column)
         if beyond or (part.numbers.start or 0) >= _width(column):
             raise DataError(
@@ -264,6 +330,16 @@ def _beside(role: str, parts: Sequence[tuple[Part, FileColumn]], where: str) -> 
     if len({column.shape[0] for _, column in parts}) > 1:
         raise DataError(f"{where}, columns, {role}", "columns of different lengths")
     return SideBySide([(column, part.numbers) for part, column in parts])
+
+
+def _signed(part: Part, column: FileColumn, where: str) -> FileColumn:
+    return Negated(_checked_numeric(part, column, where)) if part.is_cost else column
+
+
+def _checked_numeric(part: Part, column: FileColumn, where: str) -> FileColumn:
+    if column.dtype.kind not in "fiub":
+        raise DataError(f"{where}, column '{part.column}'", "not numeric", got=column.dtype, expected="numbers")
+    return column
 
 
 def _width(column: FileColumn) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from understudy.core.errors import DataError, did_you_mean
+from understudy.core.spec import ACTION_MASK
 from understudy.data.episode import COLUMN_NAME, Array
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -21,7 +22,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "done": ("dones", "done"),
     "last": ("episode_end", "episode_ends", "episode_terminals", "dones_float"),
     "first": ("episode_starts", "episode_start"),
-    "episode": ("episode_id", "episode_ids", "episode_index"),
+    "episode": ("episode_id", "episode_ids", "episode_index", "episode"),
     "final_known": ("final_known",),
     "mask": ("action_mask", "action_masks", "mask", "masks"),
     "next_mask": ("next_action_mask", "next_mask", "next_masks"),
@@ -77,6 +78,7 @@ class Table:
 def sort_columns(columns: Mapping[str, FileColumn], where: str) -> Table:
     """Every column in its role; what has none but a row per step is kept as a further column."""
     notes: list[str] = []
+    columns = _with_masks(columns, notes)
     taken = _roles(columns)
     used = set(taken.values()) | _repeated(columns, taken, notes, where)
     groups = {role: _groups(columns, role, taken, where) for role in ("observations", "next_observations")}
@@ -109,6 +111,18 @@ def sort_columns(columns: Mapping[str, FileColumn], where: str) -> Table:
         extra,
         tuple(notes),
     )
+
+
+def _with_masks(columns: Mapping[str, FileColumn], notes: list[str]) -> Mapping[str, FileColumn]:
+    """Masks that stand among the observations, as environments give them, under the names of masks."""
+    renamed = {}
+    for role, mask in (("observations", "mask"), ("next_observations", "next_mask")):
+        found = [f"{prefix}{mark}{ACTION_MASK}" for prefix in NAMES[role] for mark in "/."]
+        for name in found:
+            if name in columns and not any(other in columns for other in NAMES[mask]):
+                renamed[name] = NAMES[mask][0]
+                notes.append(f"'{name}' is read as the mask of legal actions.")
+    return {renamed.get(name, name): column for name, column in columns.items()} if renamed else columns
 
 
 def _refuse_misspelt(others: Iterable[str], where: str) -> None:

@@ -5,7 +5,7 @@ cell is NaN, which `not_finite` decides about. No package but Python's own reade
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from understudy.data.recording import Recording, open_at_once
 
 SUFFIXES = (".csv", ".tsv")
 DELIMITERS = (",", ";", "\t")
-BLOCK_ROWS = 4096
+BLOCK_ROWS, BLOCK_CHARACTERS = 4096, 4 << 20
+"""Rows are parsed when so many are there, or so many characters of them."""
 LONGEST_LINE = 1 << 20
 LONGEST_NUMBER = 64
 LONGEST_LABEL = 1000
@@ -33,22 +34,31 @@ def open_csv(
 ) -> Recording:
     """The recording in a CSV file. `one_episode`: where nothing marks an end, the file is one."""
     where = f"dataset '{path}'"
-    try:
-        with open(path, encoding="utf-8-sig", newline="", opener=open_at_once) as file:
-            lines = _Lines(file, where)
-            header = next(iter(lines), "")
-            delimiter = max(DELIMITERS, key=header.count)
-            names = _names(next(csv.reader([header], delimiter=delimiter), []), where)
-            plan = plan_columns(columns, names, where)
-            arrays, whole = _parsed(lines, delimiter, names, plan, where)
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise DataError(where, f"not readable as CSV ({error})") from error
+    plan, arrays, whole = read_csv(path, lambda names: plan_columns(columns, names, where), where)
     arranged = plan.arrange(arrays, where)
     if whole:
         arranged["actions"] = WholeNumbers(arranged["actions"])
     return flat_recording(
         arranged, path.name, where, notes=plan.notes, episode_steps=episode_steps, one_episode=one_episode
     )
+
+
+def read_csv(
+    path: Path, choose: Callable[[list[str]], ColumnPlan], where: str
+) -> tuple[ColumnPlan, dict[str, FileColumn], bool]:
+    """The chosen columns [n], and whether all actions are whole numbers."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="", opener=open_at_once) as file:
+            lines = _Lines(file, where)
+            header = next(iter(lines), "")
+            delimiter = max(DELIMITERS, key=header.count)
+            names = _names(next(csv.reader([header], delimiter=delimiter), []), where)
+            plan = choose(names)
+            if not plan.parts:  # nothing but the header was asked for
+                return plan, {}, False
+            return plan, *_parsed(lines, delimiter, names, plan, where)
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise DataError(where, f"not readable as CSV ({error})") from error
 
 
 class _Lines:
@@ -58,6 +68,8 @@ class _Lines:
         self._file = file
         self._where = where
         self.number = 0
+        self.characters = 0
+        """Since somebody set it."""
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -67,6 +79,7 @@ class _Lines:
         if not line:
             raise StopIteration
         self.number += 1
+        self.characters += len(line)
         if len(line) == LONGEST_LINE and not line.endswith("\n"):
             raise DataError(f"{self._where}, line {self.number}", f"longer than {LONGEST_LINE:,} characters")
         return line
@@ -95,7 +108,7 @@ def _parsed(
 ) -> tuple[dict[str, FileColumn], bool]:
     """The needed columns [n], and whether all actions are whole numbers."""
     places = [(name, names.index(name)) for name in plan.read]
-    acted = [names.index(part.column) for part in plan.parts["actions"]]
+    acted = [names.index(part.column) for part in plan.parts.get("actions", ())]
     record = np.dtype([(f"c{place}", np.float64) for _, place in places])
     table = TableRows(record)
     labels: dict[str, dict[object, int]] = {name: {} for name in plan.labels}
@@ -134,9 +147,9 @@ def _blocks(lines: _Lines, delimiter: str, width: int, where: str) -> Iterator[t
             )
         ends.append(lines.number)
         rows.append(cells)
-        if len(rows) == BLOCK_ROWS:
+        if len(rows) == BLOCK_ROWS or lines.characters >= BLOCK_CHARACTERS:
             yield ends, rows
-            ends, rows = [], []
+            ends, rows, lines.characters = [], [], 0
     if rows:
         yield ends, rows
 
@@ -156,9 +169,11 @@ def _number(cell: str, line: int, where: str) -> float:
     try:
         return WORDS[text.lower()] if text.lower() in WORDS else float(text)
     except ValueError:
-        comma = "Decimal commas are not read." if text.count(",") == 1 else ""
+        do = (
+            "Decimal commas are not read." if text.count(",") == 1 else "Leave the column out, or write numbers for it."
+        )
         raise DataError(
-            f"{where}, line {line}", "not a number", got=f"{text!r:.60}", expected="a number", do=comma
+            f"{where}, line {line}", "not a number", got=f"{text!r:.60}", expected="a number", do=do
         ) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from understudy.core.errors import DataError, did_you_mean
+from understudy.core.spec import ACTION_MASK
 from understudy.data.episode import COLUMN_NAME, Array, Episode, as_array, check_flags
 from understudy.data.formats.columns import NAMES, RENAMED
 from understudy.data.recording import NO_REWARDS, Recording
@@ -80,7 +81,23 @@ def _parts(item: Mapping[str, Any], where: str) -> dict[str, Any]:
     for role in ("observations", "actions"):
         if role not in parts:
             raise DataError(where, f"has no '{role}'", do=did_you_mean(role, map(str, item)))
-    return parts
+    return _with_mask(parts, where)
+
+
+def _with_mask(parts: dict[str, Any], where: str) -> dict[str, Any]:
+    """A mask that stands among the observations, as environments give it, in its own role."""
+    seen, after = parts["observations"], parts.get("next_observations")
+    if "mask" in parts or not isinstance(seen, Mapping) or ACTION_MASK not in seen:
+        return parts
+    rows = [as_array(seen[ACTION_MASK], f"{where}, {ACTION_MASK}")]
+    if isinstance(after, Mapping) and ACTION_MASK in after:
+        rows.append(as_array(after[ACTION_MASK], f"{where}, {ACTION_MASK}")[-1:])
+    bare = {
+        role: {name: values for name, values in groups.items() if name != ACTION_MASK}
+        for role, groups in (("observations", seen), ("next_observations", after))
+        if isinstance(groups, Mapping)
+    }
+    return {**parts, **bare, "mask": np.concatenate(rows)}
 
 
 def _final_known(

@@ -51,7 +51,7 @@ def flat_recording(
     `one_episode`: such a file is one, as one of many in a folder is.
     """
     if has_env_axis(columns):
-        columns, told_axis = without_env_axis(columns)
+        columns, told_axis = without_env_axis(columns, where)
         notes = (*notes, *told_axis)
     with _in_memory(where):
         table = sort_columns(columns, where)
@@ -249,9 +249,10 @@ class FlatReader:
             notes.append("No rewards: they are read as 0, and only imitation makes sense.")
         open_ends = int((~self.boundaries.terminated).sum())
         if not table.successors and open_ends:
+            whose = "each episode" if not self.boundaries.terminated.any() else counted(open_ends, "episode")
             notes.append(
-                f"No next_observations: the last step of {counted(open_ends, 'episode')} has no successor and is left "
-                "out of bootstrapped losses."
+                f"No next_observations: the last step of {whose} has no successor and is left out of bootstrapped "
+                "losses."
             )
         if table.successors and self.known is None and self._sampled[1]:
             looked, lost = self._sampled

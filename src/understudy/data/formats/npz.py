@@ -79,7 +79,7 @@ def open_npz(
     )
 
 
-def read_observations(path: Path) -> Array | dict[str, Array]:
+def read_observation_arrays(path: Path) -> Array | dict[str, Array]:
     """Observations for a policy: an .npy file's array, or an .npz file's arrays by group (`observations/<group>`)."""
     where = f"observations '{path}'"
     if not path.is_file():

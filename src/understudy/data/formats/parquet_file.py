@@ -49,6 +49,8 @@ def read_parquet(
     pa, pq = _pyarrow(where)
     with _told(pa, where):
         plan = choose(_column_names(pq, files[0], where))
+        if not plan.parts:  # nothing but the names was asked for
+            return plan, {}
         table: TableRows | None = None
         widths: dict[str, tuple[int, ...]] = {}
         labels: dict[str, dict[object, int]] = {name: {} for name in plan.labels}

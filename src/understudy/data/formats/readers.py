@@ -1,27 +1,29 @@
 """Any file or folder of experience as a recording: the kind is read off the content, never off the name alone."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
 
 from understudy.core.errors import DataError
 from understudy.core.wording import counted
 from understudy.data.corruption import corruption_facts, corruptions_in
 from understudy.data.dataset import Dataset
-from understudy.data.episode import Episode
-from understudy.data.formats.column_map import ColumnMap
+from understudy.data.episode import Array, Episode
+from understudy.data.formats.column_map import ColumnMap, ColumnPlan, plan_columns, plan_observations
 from understudy.data.formats.csv_file import SUFFIXES as CSV
-from understudy.data.formats.csv_file import open_csv
+from understudy.data.formats.csv_file import open_csv, read_csv
 from understudy.data.formats.d3rlpy_file import is_d3rlpy, open_d3rlpy
 from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.hdf5 import open_hdf5_file
 from understudy.data.formats.in_memory import open_held
 from understudy.data.formats.lerobot import is_lerobot, open_lerobot
 from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_minari
-from understudy.data.formats.npz import open_npz
-from understudy.data.formats.parquet_file import open_parquet
+from understudy.data.formats.npz import open_npz, read_observation_arrays
+from understudy.data.formats.parquet_file import open_parquet, read_parquet
 from understudy.data.formats.robomimic import is_robomimic, open_robomimic
 from understudy.data.recording import Recording, open_at_once
 from understudy.data.stores.journal import is_unfinished, open_unfinished
@@ -38,6 +40,11 @@ KNOWN = (
 )
 MAGIC = {b"PK": "npz", b"\x89HDF": "hdf5", b"PAR1": "parquet"}
 SUFFIXES = {".npz": "npz", ".hdf5": "hdf5", ".h5": "hdf5", ".parquet": "parquet", **dict.fromkeys(CSV, "csv")}
+TABLES: dict[str, Callable[[Path, Callable[[list[str]], ColumnPlan], str], Any]] = {
+    "csv": read_csv,
+    "parquet": lambda path, choose, where: read_parquet([path], choose, where),
+}
+"""Kinds with a name for each column; columns are chosen by them."""
 PICKLES = (".pkl", ".pickle", ".pt", ".pth", ".joblib")
 TENSORFLOW = (
     "Nothing small reads it: load it where TensorFlow Datasets is, and save its arrays with numpy.savez, or convert it "
@@ -55,10 +62,26 @@ class Reading:
     """Of one of many files: what marks no end is an episode by itself."""
 
 
-def check_origin(origin: str) -> None:
-    """There is something of this name, before anything is read."""
-    if not Path(origin).exists():
+def check_origin(origin: str, columns: ColumnMap = "") -> None:
+    """There is something of this name, and a table has the columns that are asked for, before anything is read."""
+    path = Path(origin)
+    if not path.exists():
         open_recording(origin)
+    if path.is_dir() and not _is_own(path) and not is_lerobot(path):
+        path = next((entry for entry in sorted(path.iterdir(), key=_in_order) if entry.suffix in SUFFIXES), path)
+    if path.is_file() and (kind := _kind(path)[0]) in TABLES:
+        where = f"dataset '{path}'"
+        TABLES[kind](path, lambda names: ColumnPlan({}, plan_columns(columns, names, where).notes), where)
+
+
+def read_observations(path: Path, columns: ColumnMap = "") -> Array | dict[str, Array]:
+    """Observations for a policy: an .npy file's array, an .npz file's arrays by group, or those columns of a table."""
+    if not path.is_file() or (kind := _kind(path)[0]) not in TABLES:
+        return read_observation_arrays(path)
+    where = f"observations '{path}'"
+    plan, arrays = TABLES[kind](path, lambda names: plan_observations(columns, names, where), where)[:2]
+    found = plan.arrange(arrays, where)
+    return {role.removeprefix("observations/"): np.asarray(column[:]) for role, column in found.items()}
 
 
 def open_recording(origin: Origin, *, episode_steps: int | None = None, columns: ColumnMap = "") -> Recording:
@@ -83,8 +106,7 @@ def open_recording(origin: Origin, *, episode_steps: int | None = None, columns:
 def _open_folder(path: Path, reading: Reading) -> Recording:
     if is_lerobot(path):
         return open_lerobot(path, reading.columns)
-    own = is_store(path) or is_unfinished(path) or is_minari(path)
-    if own and reading.columns:
+    if _is_own(path) and reading.columns:
         raise DataError(f"dataset '{path}'", "its columns have names already", do="Leave columns out.")
     if is_store(path):
         recording, recipe = open_store(path).recording(), store_recipe(path)
@@ -97,6 +119,11 @@ def _open_folder(path: Path, reading: Reading) -> Recording:
     if is_minari(path):
         return open_minari(path)
     return _open_many(path, reading)
+
+
+def _is_own(path: Path) -> bool:
+    """A folder that says itself what its columns are."""
+    return is_store(path) or is_unfinished(path) or is_minari(path)
 
 
 def _open_many(path: Path, reading: Reading) -> Recording:
@@ -139,10 +166,16 @@ def _in_order(file: Path) -> list[tuple[int, str]]:
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", file.name)]
 
 
-def _open_file(path: Path, reading: Reading) -> Recording:
+def _kind(path: Path) -> tuple[str, bytes]:
+    """What a file is by its first bytes, else by its name, and those bytes."""
     with open(path, "rb", opener=open_at_once) as file:
         start = file.read(8)
-    kind = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "")
+    told = next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "")
+    return told or SUFFIXES.get(path.suffix, ""), start
+
+
+def _open_file(path: Path, reading: Reading) -> Recording:
+    kind, start = _kind(path)
     if path.suffix in PICKLES:
         raise DataError(
             f"dataset '{path}'",
@@ -151,7 +184,6 @@ def _open_file(path: Path, reading: Reading) -> Recording:
         )
     if ".tfrecord" in path.name:
         raise DataError(f"dataset '{path}'", "TFRecord is not read", do=TENSORFLOW)
-    kind = kind or SUFFIXES.get(path.suffix, "")
     steps, columns, one = reading.episode_steps, reading.columns, reading.one_episode
     if kind == "npz":
         return open_npz(path, episode_steps=steps, columns=columns, one_episode=one)

@@ -126,7 +126,7 @@ def _cost_of_dropping(survey: Survey) -> str:
     if survey.broken_finals:
         told = "final observations" if survey.broken_finals > 1 else "final observation"
         parts.append(f" takes {survey.broken_finals:,} {told} as unknown, and no step is lost by it")
-    return " and".join(parts) + "."
+    return f"{' and'.join(parts)}{'; not_finite=cut only the rows that are so' if lost else ''}."
 
 
 def _time_limit(survey: Survey) -> Iterator[Finding]:
