@@ -126,7 +126,7 @@ class ConvEncoder(nn.Module):
 
     def _joined(self, values: Tensor) -> Tensor:
         """What the layers make of each image [B, joined], in pieces where no gradient needs all of them."""
-        if torch.is_grad_enabled() or torch.jit.is_tracing():
+        if torch.is_grad_enabled() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return self._convolved(values)
         pieces = math.ceil(len(values) / max(FEWEST, PIECE // math.prod(self.image)))
         if pieces < 2:
