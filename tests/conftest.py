@@ -7,3 +7,9 @@ import torch
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in this process draw no pictures, which take longer than all the rest of a short run."""
+    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)

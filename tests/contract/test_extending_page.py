@@ -9,6 +9,8 @@ from stranger.line import Line
 import understudy as us
 from understudy.run.config import RunConfig, parse_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
 STRANGER = Path(__file__).parent / "stranger"
 FILES = [path.name for path in sorted(STRANGER.glob("*.py")) if path.name != "__init__.py"]

@@ -14,6 +14,8 @@ from understudy.core.plugins import module_names
 from understudy.run.checkpoint import newest_checkpoint
 from understudy.run.config import RunConfig, parse_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 PARROT = (Path(__file__).parent / "stranger" / "parrot.py").read_text(encoding="utf-8").replace("parrot", "NAME")
 ANSWER = 'return Update({"loss/actor": detached.mean()}, {"priority": detached - detached.amin()})'
 STEP = """

@@ -22,9 +22,10 @@ from worlds import random_dataset
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
-RUN_ELSEWHERE = ("coming-from.md", "extending.md", "worlds.md")
+RUN_ELSEWHERE = ("coming-from.md", "extending.md", "python.md", "worlds.md")
 """By tests of their own, which also look at what comes out."""
 BLOCK = re.compile(r"(?P<mark><!-- not run: .+ -->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!http)([^)#\s]*)(?:#([^)\s]+))?\)")
 SPAN = re.compile(r"`(understudy [^`]+)`")
 LONG = re.compile(r"(\bupdates=|\brange\()\d{3,}")
 WRONG_ON_PURPOSE = "algo.expectle=0.8"
@@ -40,6 +41,7 @@ def test_pages_are_there() -> None:
     assert sum(1 for page in PAGES for _ in command_lines(page)) > 60
 
 
+@pytest.mark.usefixtures("no_plots")
 @pytest.mark.parametrize("page", sorted(page for page in PAGES if page not in RUN_ELSEWHERE and blocks(page)))
 def test_python_blocks_run_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with a store called `store`, and with twenty updates where the page has hundreds; what a block uses,
@@ -65,6 +67,25 @@ def test_blocks_that_are_not_run_name_what_they_use(page: str) -> None:
         imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
         known |= {alias.asname or alias.name for node in imports for alias in node.names}
         assert {node.id for node in names} <= known | set(re.findall(r"`(\w+)`", found["mark"])), page
+
+
+def test_links_lead_somewhere_and_every_page_is_linked() -> None:
+    linked = {"README.md"}
+    for page, text in PAGES.items():
+        folder = ROOT if page == "README.md" else ROOT / "docs"
+        for target, heading in LINK.findall(text):
+            there = (folder / target).resolve() if target else folder / page
+            assert there.exists(), (page, target)
+            linked.add(there.name)
+            if heading:
+                headings = [anchor(line) for line in re.findall(r"^#+ (.+)$", there.read_text(), re.MULTILINE)]
+                assert heading in headings, (page, target, heading)
+    assert PAGES.keys() <= linked
+
+
+def anchor(heading: str) -> str:
+    """As renderers of Markdown name it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def command_lines(page: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ from understudy.nn.own_encoder import OwnEncoderSettings
 from understudy.run.build import build_learner
 from worlds import tiny_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 ROLE = {"hidden": [], "encoders": {"state": {"kind": "own", "name": "lone", "size": 8}}}
 
 

@@ -16,6 +16,8 @@ from understudy.run.config import RunConfig, parse_config
 from understudy.run.loop import InterruptedRunError
 from understudy.run.rundir import RunDir
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 ALGORITHMS = ("iql", "ppo")
 """One that learns from data, one from rollouts. Both evaluate at 3, 6, 9, 12 and save at 4, 8, 12."""
 
@@ -59,12 +61,6 @@ class Heard(us.Callback):
 
 def short(algorithm: str, out: Path, **changes: Any) -> RunConfig:
     return parse_config(short_settings(algorithm, out, **changes))
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a short run."""
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)

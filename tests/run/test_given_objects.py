@@ -18,6 +18,8 @@ from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyE
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.checkpoint import list_checkpoints
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 NETWORK = {"hidden": [8]}
 BEATS: dict[str, Any] = {"updates": 12, "log_every": 2, "eval_every": 3, "save_every": 4, "eval_episodes": 2}
 QUICK: dict[str, Any] = {
@@ -37,12 +39,6 @@ PLAYED: dict[str, Any] = {
 
 def train(config: str, **given: Any) -> us.Run:
     return us.train(config, **given)
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a short run."""
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
 
 
 def episodes(count: int = 6, steps: int = 10) -> list[us.Episode]:

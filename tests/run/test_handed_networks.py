@@ -18,6 +18,8 @@ from understudy.run.progress import SILENT, Reporter
 from understudy.run.warm_start import take_over
 from worlds import tiny_config, tiny_settings
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 WHOLE = ("policy", "critic", "value")
 
 

@@ -18,6 +18,8 @@ from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from worlds import learning_from, takes_boxes
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 EVERY = {"eval/action_error", "eval/td_error", "eval/q_data", "eval/q_policy", "eval/value_of_starts"}
 
 

@@ -19,6 +19,8 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.config import parse_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 BOX = us.Box((-1.0,), (1.0,))
 
 
@@ -78,11 +80,6 @@ def counting(count: int) -> us.VectorEnv:
 def exact(count: int) -> us.VectorEnv:
     cart = Cart(count)
     return us.TensorVectorEnv(cart, BOX, "Cart", restart=cart.restart, save=cart.everything, load=cart.put, exact=True)
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)  # takes longer than all the rest
 
 
 def train(out: Path, make_envs: Any, **changes: Any) -> us.Run:

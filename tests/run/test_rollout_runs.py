@@ -25,7 +25,11 @@ from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.build import build_learner, check_config
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.config import EnvSettings, RunConfig, parse_config
+from understudy.run.plots import draw_run
+from understudy.run.rundir import RunDir
 from understudy.sources import rollout
+
+pytestmark = pytest.mark.usefixtures("no_plots")
 
 
 def settings(out: Path, **changes: Any) -> dict[str, Any]:
@@ -44,6 +48,7 @@ def test_logs_tell_of_episodes_steps_and_every_reward_term(tmp_path: Path) -> No
     assert last["env_steps"] == 4 * 4 * 60
     assert {"rollout/episodes", "terms/reward_distance", "terms/reward_effort"} <= last.keys()
     assert last["terms/reward_distance"] < 0
+    draw_run(RunDir(run.path))
     assert (run.path / "plots" / "reward_terms.png").stat().st_size > 1000
     assert run.evaluations()[-1]["env_steps"] == 960
     origin = json.loads((run.path / "meta.json").read_text())["rollouts"]

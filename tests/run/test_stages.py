@@ -20,6 +20,8 @@ from understudy.run.progress import Reporter
 from understudy.sources import offline
 from worlds import PENDULUM_RECIPE, tiny_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 CLONE = {"algo": {"name": "bc"}, "updates": 8}
 SLOW = {"schedule": "constant", "learning_rate": 1e-6}
 

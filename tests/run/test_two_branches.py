@@ -24,6 +24,8 @@ from understudy.run.warm_start import take_over
 from understudy.sources.offline import OfflineSource
 from worlds import tiny_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 NETWORK: dict[str, Any] = {"hidden": [16, 16]}
 TWO: dict[str, Any] = {"name": "iact", "actor": NETWORK, "critic": NETWORK, "teaching": {"keep": 0.8}}
 

@@ -23,6 +23,8 @@ from understudy.run.config import RunConfig, parse_config
 from understudy.run.environments import spec_of
 from understudy.run.video import Video, film, write_frames
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 OURS = ("UnderstudyWindyPoint-v0", "UnderstudyWindyThrusters-v0", "UnderstudyBattle-v0", "UnderstudyCartPolePixels-v0")
 

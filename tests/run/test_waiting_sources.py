@@ -21,6 +21,8 @@ from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.loop import InterruptedRunError
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 
 @dataclass
 class Waiting(WrappedSource):

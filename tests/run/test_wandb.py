@@ -19,6 +19,8 @@ from understudy.run.config import RunConfig, parse_config
 from understudy.run.identity import config_digest
 from understudy.run.wandb_sink import WandbSink
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 ALGORITHMS = ("iql", "ppo")
 TRAIN = """
 import os, signal, sys
@@ -38,11 +40,6 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     """W&B, installed and told to call nobody."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     pytest.importorskip("wandb", reason="wandb is not installed: pip install 'understudy-rl[wandb]'")
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
 
 
 def short(algorithm: str, out: Path, **changes: Any) -> RunConfig:

@@ -109,10 +109,8 @@ def test_killed_before_the_first_save_it_goes_on_from_the_same_ancestor(
     assert content(run) == content(tmp_path / "whole")
 
 
-def test_a_config_that_names_its_ancestor_takes_no_other(
-    ancestors: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
+@pytest.mark.usefixtures("no_plots")
+def test_a_config_that_names_its_ancestor_takes_no_other(ancestors: tuple[Path, Path], tmp_path: Path) -> None:
     first = us.train(parse_config(short_settings("iql", tmp_path / "first", init_from=str(ancestors[0]))))
     again = first.config.model_copy(update={"out": str(tmp_path / "again"), "init_from": str(ancestors[1])})
     with pytest.raises(CheckpointError, match=r"another policy than this run was started from: got .*, expected "):

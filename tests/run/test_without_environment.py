@@ -21,6 +21,8 @@ from understudy.run.evaluate import evaluate_policy
 from understudy.run.progress import Reporter
 from understudy.tools.export import export_policy
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 SMALL = (
     *("algo.actor.hidden=[8]", "algo.critic.hidden=[8]", "source.batch_size=16", "compile=false", "updates=40"),
     *("log_every=10", "eval_every=5", "save_every=10"),

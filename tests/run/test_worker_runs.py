@@ -16,13 +16,10 @@ from processes import all_gone, children
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import parse_config
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc")
-
-
-@pytest.fixture(autouse=True)
-def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than all the rest of a short run."""
-    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are counted in /proc"),
+    pytest.mark.usefixtures("no_plots"),
+]
 
 
 def settings(out: Path, workers: int, **changes: Any) -> dict[str, Any]:
@@ -112,9 +109,10 @@ def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) ->
         parse_config(settings(tmp_path / "run", 4))
     with pytest.raises(ConfigError, match=r"source\.workers.*0.*greater than or equal to 1"):
         parse_config(settings(tmp_path / "run", 0))
-    for source, name in (({"workers": 2}, "workers"), ({"stagger_episodes": True}, "stagger_episodes")):
-        told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": "custom"})
+    refused = (({"workers": 2}, "workers", "custom"), ({"stagger_episodes": True}, "stagger_episodes", "envpool"))
+    for source, name, simulator in refused:
+        told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": simulator})
         with pytest.raises(
-            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*custom"
+            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*{simulator}"
         ):
             parse_config(told)

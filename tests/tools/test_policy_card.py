@@ -25,6 +25,8 @@ from understudy.run.deployment import DeploymentSettings
 from understudy.tools.export import write_export
 from worlds import tiny_config
 
+pytestmark = pytest.mark.usefixtures("no_plots")
+
 NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
 POLICIES = {
     "plain": lambda: explorer("vector"),
