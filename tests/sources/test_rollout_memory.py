@@ -75,6 +75,28 @@ def reachable(thing: Any) -> list[Tensor]:
     return [one for one in found.values() if isinstance(one, Tensor)]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32])
+def test_no_more_images_than_a_piece_are_floats_at_once(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and densities of a whole rollout are found piece by piece, and are those that gradients are taken of."""
+    monkeypatch.setattr("understudy.nn.encoders.PIECE", 10 * SIDE * SIDE)
+    monkeypatch.setattr("understudy.nn.encoders.FEWEST", 1)
+    _, ppo, rollout = played(dtype)
+    encoder = next(iter(ppo.policy.perception.encoders.values()))
+    given: list[Tensor] = []
+    hook = encoder.layers[0].register_forward_pre_hook(lambda layer, inputs: given.append(inputs[0]))
+    with torch.no_grad():
+        found = ppo.policy.perception.sequence(rollout.obs)
+        assert [len(pixels) for pixels in given] == [10, 10, 10, 9, 9]
+        assert all(pixels.dtype == torch.float32 for pixels in given)
+        given.clear()
+        ppo.value.around(rollout.obs, rollout.next_obs, (), rollout.resets)
+        assert max(len(pixels) for pixels in given) <= 10
+    given.clear()
+    torch.testing.assert_close(ppo.policy.perception.sequence(rollout.obs).detach(), found)
+    assert [len(pixels) for pixels in given] == [STEPS * COUNT]
+    hook.remove()
+
+
 def test_some_successors_are_those_of_all() -> None:
     _, _, rollout = played(torch.float32)
     whole = rollout.next_obs["depth"]

@@ -24,6 +24,11 @@ LARGEST_SIDE, LARGEST_IMAGE = 1 << 12, 1 << 28
 """Of a kernel and its padding, and numbers of one image between layers: padding could make it grow without end."""
 
 
+PIECE, FEWEST = 1 << 20, 64
+"""Numbers of the images that are looked at side by side where nothing is learned, and the fewest images. All of a
+rollout's at once would be there a second time as floats, and all that layers make of them; very few round otherwise."""
+
+
 class ConvLayer(Settings):
     """One convolution."""
 
@@ -117,14 +122,25 @@ class ConvEncoder(nn.Module):
         self.output = MLP(joined, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:
+        return activate(self.output(self._joined(values)), self.settings.activation)
+
+    def _joined(self, values: Tensor) -> Tensor:
+        """What the layers make of each image [B, joined], in pieces where no gradient needs all of them."""
+        if torch.is_grad_enabled() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            return self._convolved(values)
+        pieces = math.ceil(len(values) / max(FEWEST, PIECE // math.prod(self.image)))
+        if pieces < 2:
+            return self._convolved(values)
+        return torch.cat([self._convolved(some) for some in values.tensor_split(pieces)])
+
+    def _convolved(self, values: Tensor) -> Tensor:
         pixels = values.float() / 255.0 if values.dtype == torch.uint8 else values.float()
         pixels = self._channels_first(pixels)
         for number, layer in enumerate(self.layers):
             pixels = layer(pixels)
             pixels = activate(self.norms[number](pixels) if self.norms else pixels, self.settings.activation)
             pixels = _pool(pixels, self.settings.pooling)
-        joined = spatial_softmax(pixels) if self.settings.final == "spatial_softmax" else pixels.flatten(1)
-        return activate(self.output(joined), self.settings.activation)
+        return spatial_softmax(pixels) if self.settings.final == "spatial_softmax" else pixels.flatten(1)
 
     def _channels_first(self, pixels: Tensor) -> Tensor:
         channels, height, width = self.image

@@ -140,7 +140,8 @@ class Perception(nn.Module):
 
     def _see(self, entry: Input, obs: Obs) -> Tensor:
         values, key = entry.of(obs), self.keys[entry.name]
-        if values.dtype == torch.float16:  # as it was stored
+        itself = key in self.encoders and key not in self.normalizers  # an encoder knows how, piece by piece
+        if values.dtype == torch.float16 and not itself:  # as it was stored
             values = values.float()
         leading = values.shape[: values.dim() - len(entry.shape)]
         if key in self.normalizers:
