@@ -38,7 +38,13 @@ NARROW = {"hidden": [16, 16], "distribution": {"log_std_min": -0.003, "log_std_m
 LIMITED: dict[str, dict[str, Any]] = {name: {"actor": NARROW} for name in ("bc", "iql", "ciql", "cql")}
 
 
-@pytest.mark.parametrize("name", learning_from("offline"))
+LONG = ("ciql", "iact", "rebrac")
+"""Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in learning_from("offline")]
+)
 def test_compiled_equals_eager(name: str) -> None:
     check_close(*(state_after(name, 30, compiled=how, **LIMITED.get(name, {})) for how in (False, True)))
 
@@ -54,7 +60,8 @@ TEACHING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("how", ["by likelihood", pytest.param("by error, critics too", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["by likelihood", "by error, critics too"])
 def test_compiled_schedules_go_on(how: str) -> None:
     """What changes with the count of updates must not be frozen into the graph."""
     check_close(*(state_after("iact", 20, compiled=compiled, **TEACHING[how]) for compiled in (False, True)))

@@ -41,6 +41,7 @@ def await_compiler(child: subprocess.Popen[str]) -> list[int]:
     raise AssertionError(f"no compiler was started, exit code {child.poll()}")
 
 
+@pytest.mark.slow
 def test_a_stop_while_compiling(tmp_path: Path) -> None:
     """Once as a terminal does it, which tells the compilers, too: that they died of it is not that they failed."""
     run = tmp_path / "run"
