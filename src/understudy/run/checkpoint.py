@@ -132,9 +132,14 @@ def save_checkpoint(folder: Path, updates: int, state: State, facts: dict[str, A
     return final_path
 
 
-def amend_checkpoint(folder: Path, updates: int, facts: dict[str, Any]) -> None:
-    """Say something else of a checkpoint that is there: what an evaluation found that came after it."""
+def amend_checkpoint(folder: Path, updates: int, facts: dict[str, Any]) -> bool:
+    """Say something else of a checkpoint that is there: what an evaluation found that came after it.
+
+    False of one that is a link, and so somebody else's: nothing is written there.
+    """
     path = folder / f"{updates:09d}" / MANIFEST
+    if path.parent.is_symlink():
+        return False
     try:
         write_bytes(path, seal({**read_sealed(path, SIZE_LIMIT), "facts": facts}))
     except (OSError, UnderstudyError) as error:
@@ -143,6 +148,7 @@ def amend_checkpoint(folder: Path, updates: int, facts: dict[str, Any]) -> None:
             f"could not be written again ({error})",
             do="Make room or fix permissions, then resume: the evaluation is played again.",
         ) from error
+    return True
 
 
 def _keep_large(folder: Path, state: State) -> dict[str, dict[str, Any]]:

@@ -294,7 +294,8 @@ class Loop:
             self.stale += 1
         if self.saved == self.updates:
             self.sinks.sync()
-            amend_checkpoint(self.run.checkpoints, self.updates, self._facts())
+            if not amend_checkpoint(self.run.checkpoints, self.updates, self._facts()):
+                self._write_checkpoint()
         self._warn_of_untold(evaluation)
         self._show(best=self.best is not None and self.best.updates == self.updates)
         return evaluation
