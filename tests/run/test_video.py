@@ -189,11 +189,10 @@ def test_where_nothing_draws_mujoco_one_sentence_says_what_to_install(monkeypatc
 
 
 def test_mujoco_is_filmed_where_something_draws_it(tmp_path: Path) -> None:
+    if not working_backend():
+        pytest.skip("neither EGL nor OSMesa draws on this machine")
     config = config_for("HalfCheetah-v5")
-    try:
-        filmed = film(config, policy_for(spec_of(config.world)), tmp_path / "x.mp4", max_steps=3)
-    except RunError as error:
-        pytest.skip(str(error))
+    filmed = film(config, policy_for(spec_of(config.world)), tmp_path / "x.mp4", max_steps=3)
     assert filmed.lengths == (3,)
     assert count_frames(filmed.path)[1] == (480, 480)
 

@@ -1,11 +1,9 @@
 """A policy: perception → trunk → distribution, acting in environment units from raw observations."""
 
-from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs
@@ -79,16 +77,7 @@ class Actor(nn.Module):
     def inputs(self) -> tuple[Input, ...]:
         return self.perception.inputs
 
-    def forward(
-        self,
-        obs: ArrayLike | Mapping[str, ArrayLike],
-        action_mask: ArrayLike | None = None,
-        *,
-        greedy: bool = True,
-        seed: int = 0,
-    ) -> NDArray[Any]:
-        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
-        return predict(self, obs, action_mask, greedy=greedy, seed=seed)
+    forward = predict  # `policy(obs)`: actions as NumPy
 
     def __repr__(self) -> str:
         memory = "" if self.perception.memory is None else f"{self.settings.memory.kind}, "

@@ -1,10 +1,9 @@
 """A policy of two: both are asked, and one action comes out."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Iterable
+from typing import ClassVar, Literal, Self
 
 import torch
-from numpy.typing import ArrayLike, NDArray
 from pydantic import model_validator
 from torch import Tensor, nn
 
@@ -98,16 +97,7 @@ class Committee(nn.Module):
     def action_half_range(self) -> Tensor:
         return self.a.action_half_range
 
-    def forward(
-        self,
-        obs: ArrayLike | Mapping[str, ArrayLike],
-        action_mask: ArrayLike | None = None,
-        *,
-        greedy: bool = True,
-        seed: int = 0,
-    ) -> NDArray[Any]:
-        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
-        return predict(self, obs, action_mask, greedy=greedy, seed=seed)
+    forward = predict  # `policy(obs)`: actions as NumPy
 
     def __repr__(self) -> str:
         return show_policy(self, "Committee", f"{self.settings.combine} of two, {trunk_words(self.settings)}")

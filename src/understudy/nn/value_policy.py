@@ -1,10 +1,8 @@
 """A policy that is greedy in values: its trunk is the critics, its logits their mean over T."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -64,16 +62,7 @@ class ValuePolicy(nn.Module):
     def inputs(self) -> tuple[Input, ...]:
         return self.perception.inputs
 
-    def forward(
-        self,
-        obs: ArrayLike | Mapping[str, ArrayLike],
-        action_mask: ArrayLike | None = None,
-        *,
-        greedy: bool = True,
-        seed: int = 0,
-    ) -> NDArray[Any]:
-        """`policy(obs)`: actions as NumPy, [B, …] for a batch of observations, […] for a single one (`predict`)."""
-        return predict(self, obs, action_mask, greedy=greedy, seed=seed)
+    forward = predict  # `policy(obs)`: actions as NumPy
 
     def __repr__(self) -> str:
         return show_policy(self, "ValuePolicy", f"{self.settings.members} critics, {trunk_words(self.settings)}")
