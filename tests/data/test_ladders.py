@@ -13,6 +13,9 @@ from understudy.data.dataset import Dataset
 from understudy.data.formats.packed import write_packed
 from understudy.data.formats.readers import check_origin, open_recording
 from understudy.data.ladders import CARD, find_level, shipped_ladders
+from understudy.run.build import settled_data
+from understudy.run.config import parse_config
+from understudy.run.loading import resolve_dataset
 from worlds import random_dataset
 
 
@@ -56,6 +59,15 @@ def test_levels_are_datasets_by_name(ladder: Path) -> None:
         assert (dataset.steps, dataset.episodes) == (facts["steps"], facts["episodes"])
         assert dataset.env == "Own-v0"
         check_origin(f"{ladder}/{name}")
+
+
+def test_a_run_learns_from_a_level_wherever_it_is_resumed(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ladder.parent)
+    settings = {"algo": {"name": "bc"}, "data": {"path": "mine/medium"}}
+    settled = settled_data(parse_config(settings))
+    assert settled.logged.path == str(ladder / "medium")
+    dataset = resolve_dataset(settled.logged, None)
+    assert dataset.train.steps + (dataset.validation.steps if dataset.validation else 0) == 40
 
 
 def test_scores_are_of_the_ladder_s_own_scale(ladder: Path) -> None:
