@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Box, Dataset, Discrete, Episode
 from understudy.algorithms import find_algorithm
-from understudy.core.state import capture
+from understudy.core.errors import ConfigError
+from understudy.core.state import State, capture
 from understudy.data.experience import LoggedExperience
 from understudy.parts.value_learning import ValueLearningSettings
 from worlds import learning_from, takes_boxes
@@ -133,3 +134,45 @@ def test_other_numbers_learn_finitely_and_differently(name: str) -> None:
         metrics = other.update(4)
         assert all(bool(value.isfinite()) for value in metrics.values())
         assert differences(capture(plain.algorithm), capture(other.algorithm)) != []
+
+
+LEARNED = {"discrete_cql": {"policy": "softmax"}, "cql": {"entropy_learning_rate": 1e-2}}
+"""Settings with a policy that is not its critics, and with a temperature that moves."""
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_policy_waits_for_its_critics(name: str) -> None:
+    """Of every bit that moves in the first five updates none is the policy's or a temperature's, until then."""
+    waiting = start(tiny_algorithm(name, critic_warmup=5, **LEARNED.get(name, {})))
+    began = capture(waiting.algorithm)
+    waiting.update(5)
+    moved = differences(began, capture(waiting.algorithm))
+    roles = {role: network for role, network in waiting.algorithm.networks().items() if "target" not in role}
+    critics = [role for role in roles if role.endswith("critic")]
+    assert critics
+    assert not any(path.startswith("policy.") or path.endswith("log_alpha") for path in moved), moved
+    assert all(differences(before, capture(roles[role])) for role in critics for before in [fresh(name, role)])
+    waiting.update(2)
+    moved = differences(began, capture(waiting.algorithm))
+    assert any(path.startswith("policy.") for path in moved)
+    assert any(path.endswith("log_alpha") for path in moved) == ("temperature.log_alpha" in began)
+
+
+def fresh(name: str, role: str) -> State:
+    return capture(start(tiny_algorithm(name, **LEARNED.get(name, {}))).algorithm.networks()[role])
+
+
+def test_critics_that_never_ask_the_policy_learn_the_same_while_it_waits() -> None:
+    plain, waiting = (start(tiny_algorithm("iql", critic_warmup=updates)) for updates in (0, 5))
+    for learning in (plain, waiting):
+        learning.update(8)
+    told = differences(capture(plain), capture(waiting))
+    assert told
+    assert not [path for path in told if not path.startswith(("algorithm.policy.", "algorithm.policy_optimizer."))]
+
+
+def test_a_policy_that_would_only_wait_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algo\.critic_warmup: the policy would never learn: got 100, expected"):
+        start(tiny_algorithm("rebrac", critic_warmup=100), updates=100)
+    with pytest.raises(ConfigError, match="critic_warmup is for policy=softmax: a greedy policy is its critics"):
+        tiny_algorithm("discrete_cql", critic_warmup=1)

@@ -34,7 +34,7 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
@@ -61,19 +61,20 @@ from understudy.parts.advantage_weighting import (
     warn_if_known_to_be_wrong,
 )
 from understudy.parts.cloning import ClonedPolicy
-from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_idle
+from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_choices
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(WeightingSettings, ValueLearningSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
 
+    FORMER: ClassVar = {**ValueLearningSettings.FORMER, "actor_delay": "critic_warmup"}
     name: Literal["ciql"] = "ciql"
     """The algorithm."""
     alpha: float = Field(0.1, ge=0)
@@ -95,8 +96,6 @@ class Config(WeightingSettings, ValueLearningSettings):
     policy: Literal["exact", "raw_seed"] = "exact"
     """`raw_seed` forgets tanh where actions are cloned (with actor.distribution=tanh_gaussian), so that 0.8 is acted as
     tanh(0.8) = 0.66. Kept to reproduce others, with a warning."""
-    actor_delay: int = Field(0, ge=0)
-    """Updates for which π stands still while V and Q learn."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
@@ -198,7 +197,7 @@ class CIQL:
                 "weight/effective_share": effective_sample_size(weight) / len(weight),
                 "weight/clipped_share": share_at_ceiling(advantage, config),
             }
-        self.policy_optimizer.minimise(loss, self._actor_learning_rate())
+        self.policy_optimizer.minimise(loss, config.actor_learning_rate)
         return metrics | {"loss/actor": loss.detach()}
 
     def _gap(self, data: Transitions, state: Tensor, both: tuple[Seen, Seen], q: Tensor) -> Tensor:
@@ -217,10 +216,6 @@ class CIQL:
             others = uniform_values(critic, state, data.action, mask, noise, config.sampled_actions)
         return mean_gap(others, q) if config.penalty == "mean_gap" else relu_mean(others, q).unsqueeze(1)
 
-    def _actor_learning_rate(self) -> float | Tensor:
-        rate = self.config.actor_learning_rate
-        return rate if self.config.actor_delay == 0 else rate * (self.policy_optimizer.count >= self.config.actor_delay)
-
 
 def needs(config: Config) -> Needs:
     return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
@@ -228,7 +223,8 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
-    refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
+    if config.policy == "raw_seed":
+        refuse_choices(context)
     builder = NetworkBuilder.of(context)
     critic = builder.critic(config.critic, members=config.critics, one_hot=config.critic_input == "onehot")
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
@@ -238,7 +234,7 @@ def build(config: Config, context: BuildContext) -> CIQL:
         value,
         critic,
         Target.of(critic),
-        adam_for(policy, config.actor_optimizer, context),
+        actor_adam(policy, config, context),
         adam_for(value, config.value_optimizer, context),
         adam_for(critic, config.critic_optimizer, context),
         Proposals.seeded(context.seed),

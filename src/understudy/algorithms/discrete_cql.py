@@ -59,7 +59,7 @@ from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(ValueLearningSettings):
@@ -89,10 +89,8 @@ class Config(ValueLearningSettings):
     """κ of `huber` and `quantile`: larger differences count linearly."""
     quantiles: Count = Field(200, ge=2)
     """M of `quantile`, for each action."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target critics move when they do; 1 with a large `target_every` makes hard targets."""
     target_every: int = Field(1, ge=1)
-    """Updates from one move of the target critics to the next."""
+    """Updates from one move of the target critics to the next; many of them with `polyak: 1` make hard targets."""
     actor: ActorSettings = ActorSettings()
     """The network of a softmax policy; a greedy one is the critics."""
     critic: CriticSettings = CriticSettings()
@@ -103,13 +101,11 @@ class Config(ValueLearningSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.policy == "greedy" and self.target_action == "policy_argmax":
-            raise ValueError(
-                "target_action=policy_argmax is for policy=softmax; a greedy policy's target is double DQN"
-            )
+            raise ValueError("target_action=policy_argmax is for policy=softmax; a greedy one's target is double DQN")
+        if self.policy == "greedy" and self.critic_warmup > 0:
+            raise ValueError("critic_warmup is for policy=softmax: a greedy policy is its critics")
         if self.policy == "softmax" and self.td_loss == "quantile":
-            raise ValueError(
-                "td_loss=quantile is for policy=greedy: a softmax policy expects values, not distributions"
-            )
+            raise ValueError("td_loss=quantile is for policy=greedy: a softmax one expects values, not distributions")
         return self
 
 
@@ -237,7 +233,7 @@ def build(config: Config, context: BuildContext) -> DiscreteCQL:
         policy = ValuePolicy(context.spec, settings, critic).to(context.device)
     else:
         policy = builder.actor(config.actor, critic=critic)
-        optimizers["policy"] = adam_for(policy, config.actor_optimizer, context)
+        optimizers["policy"] = actor_adam(policy, config, context)
     return DiscreteCQL(
         config,
         policy,

@@ -48,7 +48,7 @@ from understudy.parts.advantage_weighting import (
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(WeightingSettings, ValueLearningSettings):
@@ -142,7 +142,7 @@ def build(config: Config, context: BuildContext) -> IQL:
         value,
         critic,
         Target.of(critic),
-        adam_for(policy, config.actor_optimizer, context),
+        actor_adam(policy, config, context),
         adam_for(value, config.value_optimizer, context),
         adam_for(critic, config.critic_optimizer, context),
     )
