@@ -10,11 +10,11 @@ this order, every update (ã' ~ π(·|s') and ã ~ π(·|s) are drawn anew, α i
     L_π = mean α·log π(ã|s) − min_j Q_j(s,ã)                    → losses.soft.soft_policy_loss
     L_α = mean −log α·(log π(ã|s) + H̄)                          → losses.soft.temperature_loss
 
-Differs from the paper in: L_Q has no ½ and L_α takes log α where it has α, as all code does (Adam hardly sees either);
-rewards of n steps and any number of critics are offered; rows whose successor is unknown (`td_valid` false) are left out
-of L_Q. Differs from Stable-Baselines3 in: targets are those of all critics after their step, the policy climbs critics
-that hold still, log π is exact where its `log(1 − a² + 1e-6)` is off in the corners; what has crossed a limit of log σ
-has a gradient back. Defaults are the field's: 256-256 ReLU, Adam 3e-4, γ .99, τ_polyak .005, H̄ = −dim A.
+Differs from the paper in: L_Q has no ½ and L_α takes log α where it has α, as all code does; rewards of n steps and any
+number of critics are offered; rows whose successor is unknown (`td_valid` false) are left out of L_Q. Differs from
+Stable-Baselines3 in: log π is exact where its `log(1 − a² + 1e-6)` is off in the corners of the box, and log σ beyond a
+limit has the gradient that leads back. Defaults are the field's: 256-256 ReLU, Adam 3e-4, γ .99, τ_polyak .005,
+H̄ = −dim A.
 """
 
 import math
