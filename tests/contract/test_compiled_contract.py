@@ -37,7 +37,7 @@ def check_close(eager: State, compiled: State) -> None:
 
 NARROW = {"hidden": [16, 16], "distribution": {"log_std_min": -0.003, "log_std_max": 0.003}}
 """σ is soon at its limits, where a gradient that leads back passes and no other."""
-LIMITED: dict[str, dict[str, Any]] = {name: {"actor": NARROW} for name in ("bc", "iql", "ciql", "cql")}
+LIMITED: dict[str, dict[str, Any]] = {name: {"actor": NARROW} for name in ("bc", "iql", "ciql", "cql", "sac")}
 
 
 LONG = ("ciql", "iact", "rebrac")

@@ -28,6 +28,7 @@ STILL: dict[str, dict[str, Any]] = {
     "iact": {"target_noise": 0.0},
     "iql": {"value_learning_rate": 1e-30},
     "ciql": {"value_learning_rate": 1e-30},
+    "sac": {"entropy_weight": 1e-30},
 }
 """Settings under which nothing moves or trembles before the targets are made."""
 

@@ -23,6 +23,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from understudy.core.protocols import Metrics
+from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
 from understudy.losses.policy import squared_distance, summed_squared_distance
 from understudy.losses.selection import best_among, best_rows, keep_count, overlap, standard_score
@@ -30,7 +31,6 @@ from understudy.losses.value import absolute_error, mean_over
 from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
-from understudy.parts.schedule import Schedule, ScheduleKind
 
 ScoreName = Literal["log_product", "nll", "td", "adv", "certainty", "random", "product_seed", "sum_seed", "absq_seed"]
 COMMON = 0.5
