@@ -1,5 +1,6 @@
 """Everybody who learns values by bootstrapping: n-step targets, the smallest of any number of critics, and both off."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from torch import Tensor, nn
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Box, Dataset, Discrete, Episode
 from understudy.algorithms import find_algorithm
+from understudy.core.batch import SAMPLE_WEIGHT
 from understudy.core.errors import ConfigError
+from understudy.core.protocols import PRIORITY
 from understudy.core.state import State, capture
 from understudy.data.experience import LoggedExperience
 from understudy.parts.value_learning import ValueLearningSettings
@@ -26,6 +29,7 @@ STILL: dict[str, dict[str, Any]] = {
     "iact": {"target_noise": 0.0},
     "iql": {"value_learning_rate": 1e-30},
     "ciql": {"value_learning_rate": 1e-30},
+    "sac": {"entropy_weight": 1e-30},
 }
 """Settings under which nothing moves or trembles before the targets are made."""
 
@@ -105,6 +109,31 @@ def test_targets_are_those_of_n_steps_and_of_the_smallest_critic(name: str) -> N
         targets = walked_targets(data, n_step, bootstrap, PENALTY if name == "rebrac" else 0.0)
         (loss,) = [metrics[key] for key in ("loss/td", "loss/critic", "loss/critic_a") if key in metrics][:1]
         assert float(loss) == pytest.approx(critics * float(targets.square().mean()), rel=1e-4), (n_step, critics)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_rows_are_told_by_their_error_and_count_as_they_are_weighed(name: str) -> None:
+    """With Q ≡ 0 the error of every critic is |y|; where y is unknown it is 0, and nothing is learned there."""
+    rng = torch.Generator().manual_seed(0)
+    losses = {}
+    for how in ("plain", "weighed", "even"):
+        learning = standing(name, 2, 3)
+        data = learning.source.data.recorded
+        batch = LoggedExperience.of(data).rows(torch.arange(data.steps), learning.algorithm.demand)
+        known = torch.arange(data.steps) % 5 != 2
+        weight = torch.rand(data.steps, generator=rng) if how == "weighed" else torch.ones(data.steps)
+        columns = {SAMPLE_WEIGHT: weight} if how != "plain" else {}
+        told = learning.algorithm.update(replace(batch, extra={**batch.extra, "td_valid": known, **columns}))
+        bootstrap = VALUE if "loss/value" in told.metrics else min(LEVELS[:3])
+        targets = walked_targets(data, 2, bootstrap, PENALTY if name == "rebrac" else 0.0)
+        torch.testing.assert_close(told.feedback[PRIORITY], torch.where(known, targets.abs(), 0.0))
+        assert not told.feedback[PRIORITY].requires_grad
+        (loss,) = [told.metrics[key] for key in ("loss/td", "loss/critic", "loss/critic_a") if key in told.metrics][:1]
+        expected = 3 * float((weight * targets.square())[known].mean())
+        assert float(loss) == pytest.approx(expected, rel=1e-4), how
+        losses[how] = capture(learning.algorithm)
+    assert differences(losses["plain"], losses["even"]) == []
+    assert differences(losses["plain"], losses["weighed"]) != []
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if "expectile" in find_algorithm(name).Config.model_fields])

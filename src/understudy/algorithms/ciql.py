@@ -40,15 +40,15 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.settings import Count
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.conservative import cql_h_gap, exact_gap, mean_gap, relu_mean
 from understudy.losses.policy import weighted_negative_log_likelihood
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
-from understudy.losses.weights import effective_sample_size
+from understudy.losses.value import absolute_error, bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, Critic, CriticSettings
 from understudy.nn.perception import Seen
@@ -138,7 +138,7 @@ class CIQL:
     @property
     def demand(self) -> Demand:
         masks = ("mask",) if self.policy.spec.masked else ()
-        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -150,11 +150,12 @@ class CIQL:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
-        config = self.config
+        config, row_weight = self.config, data.extra.get(SAMPLE_WEIGHT)
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         q_target = self.target.network(seen.by(self.target.network), data.action).amin(0)
 
-        value_loss = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile).mean()
+        value_losses = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile)
+        value_loss = weigh(value_losses, row_weight).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         with torch.no_grad():
@@ -164,17 +165,18 @@ class CIQL:
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         state = seen.by(self.critic)
         q = self.critic(state, data.action)
-        critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        critic_loss = mean_over(weigh(squared_error(q, target), row_weight), data.extra["td_valid"]).sum()
         metrics["loss/td"] = critic_loss.detach()
         if config.alpha > 0:
-            gap = self._gap(data, state, (seen, seen_next), q).mean(-1)
+            gap = weigh(self._gap(data, state, (seen, seen_next), q), row_weight).mean(-1)
             critic_loss = critic_loss + config.alpha * gap.sum()
             metrics["penalty/gap"] = gap.detach().mean()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
-        losses = {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
-        return Update(metrics | losses | {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()})
+        metrics |= {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
+        metrics |= {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()}
+        return Update(metrics, {PRIORITY: absolute_error(q, target, data.extra["td_valid"])})
 
     def _extract(self, data: Transitions, seen: Seen, advantage: Tensor) -> Metrics:
         """One step of π."""

@@ -29,15 +29,16 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.settings import Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.conservative import calibrated, constraint
 from understudy.losses.policy import negative_log_likelihood
 from understudy.losses.soft import BackupOrder, cautious_value, soft_policy_loss
-from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor
 from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.distributions.gaussians import TanhGaussian
@@ -119,8 +120,8 @@ class CQL:
 
     @property
     def demand(self) -> Demand:
-        known = ("return_to_go",) if self.config.calibrate else ()
-        return Demand(("td_valid", "discount", *known), self.config.n_step, self.config.gamma)
+        columns = ("td_valid", "discount", *(("return_to_go",) if self.config.calibrate else ()))
+        return Demand(columns, self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -132,12 +133,13 @@ class CQL:
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
-        metrics = self._update_critic(data, seen, seen_next) | self._update_actor(data, seen)
+        metrics, feedback = self._update_critic(data, seen, seen_next)
+        metrics |= self._update_actor(data, seen)
         self.updates.add_(1)
-        return Update(metrics)
+        return Update(metrics, feedback)
 
-    def _update_critic(self, data: Transitions, seen: Seen, seen_next: Seen) -> Metrics:
-        config = self.config
+    def _update_critic(self, data: Transitions, seen: Seen, seen_next: Seen) -> Update:
+        config, row_weight = self.config, data.extra.get(SAMPLE_WEIGHT)
         with torch.no_grad():
             states = torch.cat([seen.by(self.policy), seen_next.by(self.policy)])
             features, next_features = self.policy.features(states).chunk(2)
@@ -149,27 +151,20 @@ class CQL:
         q, q_sampled = values[:, 0], values[:, 1:]
         counted, calibration = self._calibrated(q_sampled, data)
         gap = penalty_gap(config, counted, log_density, q)
-        error = mean_over(squared_error(q, target), data.extra["td_valid"])
+        error = mean_over(weigh(squared_error(q, target), row_weight), data.extra["td_valid"])
         multiplier = self.multiplier.value()
-        violation = constraint(gap, config.penalty_weight, config.lagrange_gap, config.lagrange_form)
-        penalty = multiplier * violation if config.lagrange else config.penalty_weight * gap
+        violation = weigh(constraint(gap, config.penalty_weight, config.lagrange_gap, config.lagrange_form), row_weight)
+        penalty = multiplier * violation if config.lagrange else config.penalty_weight * weigh(gap, row_weight)
         loss = ((0.5 if config.td_half else 1.0) * error + penalty.mean(-1)).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
         if config.lagrange:
             self.multiplier.follow(violation.detach(), config.critic_learning_rate)
         of_policy = q_sampled.detach()[:, config.sampled_actions : 2 * config.sampled_actions]
-        return (
-            {
-                "loss/critic": loss.detach(),
-                "loss/td": error.detach().sum(),
-                "value/q": q.detach().mean(),
-                "value/q_policy_gap": of_policy.mean() - q.detach().mean(),
-                "penalty/gap": gap.detach().mean(),
-            }
-            | ({"penalty/lagrange": multiplier} if config.lagrange else {})
-            | calibration
-        )
+        metrics = {"loss/critic": loss.detach(), "loss/td": error.detach().sum(), "value/q": q.detach().mean()}
+        metrics |= {"value/q_policy_gap": of_policy.mean() - metrics["value/q"], "penalty/gap": gap.detach().mean()}
+        metrics |= calibration | ({"penalty/lagrange": multiplier} if config.lagrange else {})
+        return Update(metrics, {PRIORITY: absolute_error(q, target, data.extra["td_valid"])})
 
     def _calibrated(self, q_sampled: Tensor, data: Transitions) -> tuple[Tensor, Metrics]:
         """The values that the gap counts [K, 3N, B], and how many of them were cut."""
