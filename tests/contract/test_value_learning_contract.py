@@ -165,7 +165,7 @@ def test_other_numbers_learn_finitely_and_differently(name: str) -> None:
         assert differences(capture(plain.algorithm), capture(other.algorithm)) != []
 
 
-LEARNED = {"discrete_cql": {"policy": "softmax"}, "cql": {"entropy_learning_rate": 1e-2}}
+LEARNED: dict[str, dict[str, Any]] = {"discrete_cql": {"policy": "softmax"}, "cql": {"entropy_learning_rate": 1e-2}}
 """Settings with a policy that is not its critics, and with a temperature that moves."""
 
 
