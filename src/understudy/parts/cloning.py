@@ -18,6 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
 from understudy.core.protocols import Metrics
+from understudy.core.schedule import Schedule
 from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.losses.policy import (
@@ -29,7 +30,6 @@ from understudy.losses.policy import (
 from understudy.nn.actor import Actor
 from understudy.nn.perception import Seen
 from understudy.parts.optim import Adam
-from understudy.parts.schedule import Schedule
 
 CloningKind = Literal["mse", "log_prob", "kl"]
 

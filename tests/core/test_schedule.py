@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from understudy.core.errors import ConfigError
+from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.parts.cloning import CloningSettings
 from understudy.parts.co_teaching import KeepSchedule, TeachingSettings
-from understudy.parts.schedule import Schedule, ScheduleKind
 
 AT = {
     "constant": [0.8, 0.8, 0.8, 0.8, 0.8],
