@@ -96,8 +96,8 @@ def usual_needs(algorithm: str) -> Needs:
 
 
 def learning_from(kind: str) -> list[str]:
-    """Algorithms whose usual source is of this kind."""
-    return [name for name in sorted(algorithm_names()) if usual_needs(name).sources[0] == kind]
+    """Algorithms that can learn from a source of this kind."""
+    return [name for name in sorted(algorithm_names()) if kind in usual_needs(name).sources]
 
 
 def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
@@ -126,8 +126,13 @@ def _tiny_offline(algorithm: str) -> dict[str, Any]:
         "algo": algo,
         "data": {"recipe": recipe},
         "env": {"id": recipe["env"]},
-        "source": {"batch_size": 32},
+        "source": offline_settings(algorithm, batch_size=32),
     }
+
+
+def offline_settings(algorithm: str, **settings: Any) -> dict[str, Any]:
+    """Of a source over a dataset, named where the algorithm has a more usual one."""
+    return settings if usual_needs(algorithm).sources[0] == "offline" else {"kind": "offline", **settings}
 
 
 def tiny_config(algorithm: str, out: Path, **changes: Any) -> RunConfig:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from understudy.losses.soft import cautious_value, multiplier_loss, soft_policy_loss, temperature_loss
+from understudy.losses.soft import cautious_value, multiplier_loss, soft_policy_loss, soft_value, temperature_loss
 
 
 def test_backup_orders() -> None:
@@ -26,6 +26,13 @@ def test_policy_loss_by_hand() -> None:
         soft_policy_loss(torch.ones(2), torch.ones(2), torch.tensor(0.5, requires_grad=True))
     with pytest.raises(ValueError, match="nothing broadcasts here"):
         soft_policy_loss(torch.ones(2), torch.ones(2, 1), 0.5)
+
+
+def test_what_a_state_is_worth_by_hand() -> None:
+    value = soft_value(torch.tensor([3.0, 4.0]), torch.tensor([-2.0, 1.0]), torch.tensor(0.5))
+    assert value.tolist() == [4.0, 3.5]
+    with pytest.raises(ValueError, match="nothing broadcasts here"):
+        soft_value(torch.ones(2), torch.ones(2, 1), 0.5)
 
 
 @pytest.mark.parametrize(("log_prob", "slope"), [(3.0, -1.0), (2.0, 0.0), (1.0, 1.0)])

@@ -11,7 +11,7 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from understudy.envs.builtin.battle.env import BattleEnv  # noqa: F401 (registered by its name here)
 from understudy.run.checkpoint import list_checkpoints
-from worlds import learning_from, tiny_settings
+from worlds import learning_from, offline_settings, tiny_settings
 
 SHORT = "Short/Pendulum-v0"
 """Pendulum with episodes of ten steps."""
@@ -53,7 +53,7 @@ def short_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of about a tenth of a second: 12 updates, logs, evaluations and saves on different beats."""
     world = changes.pop("world", SHORT)
     recipe = {"env": world, "episodes": 4, "seed": 7, "behaviours": [{"policy": "random"}]}
-    offline = {"data": {"recipe": recipe}, "source": {"batch_size": 8}}
+    offline = {"data": {"recipe": recipe}, "source": offline_settings(algorithm, batch_size=8)}
     small = {
         **(offline if algorithm in learning_from("offline") else {"source": {"num_envs": 3, "rollout_length": 7}}),
         "env": {"id": world},

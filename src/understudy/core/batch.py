@@ -12,6 +12,9 @@ Obs = dict[str, Tensor]
 """Observations are always named groups, never "a tensor or a dict"."""
 POLICY_WEIGHT = "policy_weight"
 """In `Rollout.extra`: what a row counts in the policy's loss [T, N], where not all count 1."""
+SAMPLE_WEIGHT = "sample_weight"
+"""In `Transitions.extra`, where rows are not drawn alike: what a row counts in the losses of values [B], to make up
+for how often it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,12 @@ def soft_policy_loss(log_prob: Tensor, q: Tensor, alpha: float | Tensor) -> Tens
     return alpha * log_prob - q
 
 
+def soft_value(q: Tensor, log_prob: Tensor, alpha: float | Tensor) -> Tensor:
+    """Q(s,ã) − α·log π(ã|s) [B]: what a state is worth to a policy that is paid for its entropy, by one draw."""
+    check_same_shape(q=q, log_prob=log_prob)
+    return q - alpha * log_prob
+
+
 def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
     """−log α·(log π + H̄) [B]: α rises while the policy's entropy −E log π is below H̄."""
     check_no_gradient(log_prob=log_prob)

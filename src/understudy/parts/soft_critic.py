@@ -1,14 +1,24 @@
 """Pieces of SAC (Haarnoja et al. 2018): policies with a density, and critics asked about many actions of each state."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from understudy.nn.actor import ActorSettings
-from understudy.nn.critic import QEnsemble
+from understudy.core.protocols import BuildContext
+from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.distributions import DistributionSettings
+from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.init import Init
+from understudy.nn.perception import Seen
+from understudy.parts.networks import NetworkBuilder, adam_for
+from understudy.parts.noise import Noise
+from understudy.parts.optim import Adam
+from understudy.parts.target import Target
+from understudy.parts.temperature import Temperature
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class TanhGaussianSettings(DistributionSettings):
@@ -25,6 +35,80 @@ class TanhGaussianActorSettings(ActorSettings):
     """`tanh_gaussian`, or a group with its limits."""
     init: Init = "default"
     """`default` (torch's Linear), `orthogonal`, `small_output` or `xavier_output`."""
+
+
+class WideTanhGaussianSettings(TanhGaussianSettings):
+    """The same with SAC's limits."""
+
+    log_std_min: float = -20.0
+    """log σ never falls below."""
+
+
+class SoftActorSettings(TanhGaussianActorSettings):
+    """What the policy sees, and its shape."""
+
+    distribution: WideTanhGaussianSettings = WideTanhGaussianSettings()
+    """`tanh_gaussian`, or a group with its limits."""
+
+
+class SoftCriticSettings(CriticSettings):
+    """What the critics see, and their shape."""
+
+    init: Init = "default"
+    """`default` (torch's Linear), `orthogonal`, `small_output` or `xavier_output`."""
+
+
+class SoftSettings(ValueLearningSettings):
+    """What every kind of SAC has that draws its actions."""
+
+    name: str = ""
+    """The algorithm."""
+    entropy_weight: float = Field(1.0, gt=0)
+    """α, the temperature, at the start: what a nat of entropy is worth, in units of reward."""
+    entropy_learning_rate: float = Field(3e-4, ge=0)
+    """Adam's step size for log α; 0 leaves it as it is."""
+    entropy_target: float = -1.0
+    """H̄ for each action dimension."""
+    actor: SoftActorSettings = SoftActorSettings()
+    """The policy network."""
+    critic: SoftCriticSettings = SoftCriticSettings()
+    """The critics."""
+
+
+class SoftNetworks(NamedTuple):
+    """What every kind of SAC is made of."""
+
+    policy: Actor
+    critic: QEnsemble
+    target: Target[QEnsemble]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    temperature: Temperature
+    backup_noise: Noise
+    actor_noise: Noise
+
+
+def build_soft(settings: SoftSettings, context: BuildContext, policy_delay: int = 1) -> SoftNetworks:
+    """Fresh networks, target critics, optimisers, temperature and noise."""
+    builder = NetworkBuilder.of(context)
+    critic = builder.q_ensemble(settings.critic, members=settings.critics)
+    policy = builder.actor(settings.actor, critic=critic)
+    return SoftNetworks(
+        policy,
+        critic,
+        Target.of(critic),
+        actor_adam(policy, settings, context, policy_delay),
+        adam_for(critic, settings.critic_optimizer, context),
+        Temperature.starting_at(settings.entropy_weight, context.device, settings.critic_warmup // policy_delay),
+        Noise.named(context.seed, "noise/backup"),
+        Noise.named(context.seed, "noise/actor"),
+    )
+
+
+def drawn_actions(policy: Actor, seen: Seen, noise: Noise) -> tuple[Tensor, Tensor]:
+    """ã ~ π(·|s) [B, A] and log π(ã|s) [B], both with gradient."""
+    features = policy.features(seen.by(policy))
+    return TanhGaussian.draw(features, noise.normal(len(features), features.shape[-1] // 2).to(features))
 
 
 BLOCK_ROWS = 512
