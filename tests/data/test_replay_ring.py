@@ -1,6 +1,7 @@
 """The replay ring against a plain list of what happened: windows, ends, barriers, wraps, images and masks."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,7 @@ class World:
         return found
 
 
-def as_list(part: Tensor | np.bool_) -> object:
+def as_list(part: Tensor | np.bool_) -> Any:
     return part.tolist() if isinstance(part, Tensor) else bool(part)
 
 

@@ -107,7 +107,7 @@ def test_random_legal_choices_come_first(tmp_path: Path) -> None:
     source, policy = source_of(tmp_path, algorithm="discrete_cql", world=BATTLE, source={"batch_size": 64})
     batch = batches(source, policy, 1)[0]
     assert bool(batch.extra["mask"].gather(1, batch.action.unsqueeze(1)).all())
-    assert batch.action.unique().numel() > 3
+    assert len(set(batch.action.tolist())) > 3
     source.close()
 
 
