@@ -62,7 +62,7 @@ def player(name: str, spec: Spec) -> object:
     """Chance, or a fresh policy as SAC's and IQL's are."""
     if name == "random":
         return name
-    settings = ActorSettings.parse({"hidden": [int(width) for width in name.split()[0].split("-")]})
+    settings = ActorSettings.parse({"hidden": [int(width) for width in name.split(maxsplit=1)[0].split("-")]})
     return Actor(spec, settings, stream(0, "bench")).train(False).requires_grad_(False)
 
 

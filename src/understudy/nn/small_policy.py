@@ -21,6 +21,11 @@ LARGEST_PRODUCT = 64**3
 
 
 def is_small(policy: Actor, count: int) -> bool:
+    """A Gaussian whose outputs are its means, of which NumPy can compute so many rows."""
+    return isinstance(policy.distribution, Gaussian) and is_small_network(policy, count)
+
+
+def is_small_network(policy: Actor, count: int) -> bool:
     """On the CPU, one flat input, no memory, no encoder, a plain trunk, and products that stay small."""
     perception, trunk = policy.perception, policy.trunk
     plain = perception.fixed and trunk.plain and trunk.flat.device.type == "cpu" and len(perception.inputs) == 1
@@ -28,12 +33,13 @@ def is_small(policy: Actor, count: int) -> bool:
     group = policy.spec.observation[entry.group]
     floats = group.dtype == "float32" and len(entry.shape) == 1 and entry.visible is None
     sizes = (layer.weight.numel() for layer in trunk.layers())
-    return plain and floats and isinstance(policy.distribution, Gaussian) and count * max(sizes) <= LARGEST_PRODUCT
+    return plain and floats and count * max(sizes) <= LARGEST_PRODUCT
 
 
 @final
 class SmallPolicy:
-    """Observations → means, for as long as nothing about the policy changes; `count` rows at a time at most."""
+    """Observations → the trunk's outputs, for as long as nothing about the policy changes; at most `count` rows at a
+    time."""
 
     def __init__(self, policy: Actor, count: int) -> None:
         (entry,) = policy.perception.inputs
@@ -45,7 +51,7 @@ class SmallPolicy:
         self._activate = IN_PLACE[policy.trunk.activation]
 
     def means(self, obs: Obs) -> Rows:
-        """[n, A]; holds until the next call."""
+        """The trunk's outputs [n, A]; holds until the next call."""
         rows: Rows = obs[self._group].numpy()[:, self._columns].astype(np.float32, copy=False)
         if self._normalize is not None:
             rows = self._normalize(rows)
