@@ -7,6 +7,7 @@ source.feedback(update.feedback)
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -178,6 +179,10 @@ class SourceNeeds:
     """The environments that it plays in; none, or one group of them."""
     policies: tuple[str, ...] = ()
     """Roles of frozen policies that act in it."""
+    first_steps: int = 0
+    """Environment steps before the first update."""
+    updates_per_step: Fraction = Fraction(0)
+    """Updates for every environment step after them; 0 where nobody plays."""
 
 
 @dataclass(frozen=True)
