@@ -38,7 +38,7 @@ NARROW = {"hidden": [16, 16], "distribution": {"log_std_min": -0.003, "log_std_m
 LIMITED: dict[str, dict[str, Any]] = {name: {"actor": NARROW} for name in ("bc", "iql", "ciql", "cql", "sac")}
 
 
-LONG = ("ciql", "iact", "rebrac")
+LONG = ("ciql", "iact", "rebrac", "redq")
 """Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
 
 
