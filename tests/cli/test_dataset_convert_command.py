@@ -273,3 +273,15 @@ def test_a_table_with_a_map_of_columns(tmp_path: Path) -> None:
         "dataset", "convert", tmp_path / "logs.csv", tmp_path / "again", *words, "--action-low", "x", code=2
     )
     assert "--action-low: wrong value: got 'x'" in told
+
+
+def test_a_packed_file_is_small_and_the_same_dataset(tmp_path: Path) -> None:
+    source = write_store(random_dataset(count=20), tmp_path / "store")
+    spoken = understudy("dataset", "convert", source, tmp_path / "x.npz", "--packed")
+    assert spoken.code == 0, spoken.err
+    assert spoken.out.endswith(f"fingerprint {open_store(source).fingerprint}\n")
+    assert open_recording(tmp_path / "x.npz").layout == "packed store"
+    assert (tmp_path / "x.npz").stat().st_size < sum(file.stat().st_size for file in source.iterdir())
+    assert "--packed: is for .npz files" in complaint(
+        "dataset", "convert", source, tmp_path / "y.hdf5", "--packed", code=2
+    )

@@ -34,6 +34,7 @@ from understudy.data.formats.d4rl import open_d4rl
 from understudy.data.formats.lerobot import open_lerobot
 from understudy.data.formats.minari.reader import open_minari
 from understudy.data.formats.npz import open_npz
+from understudy.data.formats.packed import write_packed
 from understudy.data.formats.readers import open_recording
 from understudy.data.stores.journal import open_unfinished
 from understudy.data.stores.npy import read_array, write_column
@@ -276,6 +277,32 @@ def make_npz(packed: bool) -> Callable[[Path], Path]:
         return folder / "x.npz"
 
     return make
+
+
+def make_packed(folder: Path) -> Path:
+    write_packed(random_dataset(count=3, steps=5), folder / "x.npz")
+    return folder / "x.npz"
+
+
+def packed_numbers(path: Path) -> Iterator[tuple[str, Callable[[float], None]]]:
+    for name in ("observation.state", "action", "reward"):
+
+        def put(value: float, name: str = name) -> None:
+            with np.load(path, allow_pickle=False) as file:
+                columns = {part: file[part] for part in file.files}
+            columns[name].reshape(len(columns[name]), -1)[-1, -1] = value
+            np.savez(path, allow_pickle=False, **columns)
+
+        yield name, put
+
+
+def with_packed(**changes: Array) -> Spoil:
+    def spoil(path: Path) -> None:
+        with np.load(path, allow_pickle=False) as file:
+            columns = {part: file[part] for part in file.files}
+        np.savez(path, allow_pickle=False, **{**columns, **changes})
+
+    return spoil
 
 
 def read_npz(path: Path) -> str:
@@ -603,6 +630,23 @@ FORMATS: dict[str, Format] = {
         )
         for packed, without in ((False, {}), (True, dict.fromkeys(("no_files", "lengthened"), SAME_FILES)))
     },
+    "packed store": Format(
+        make_packed,
+        read_npz,
+        numbers=packed_numbers,
+        claims={
+            **dict(zip_claims()),
+            "episodes longer than the rows": with_packed(lengths=np.array([5, 5, 1 << 62])),
+            "episodes of no length": with_packed(lengths=np.array([5, 5, 0])),
+            "a length alone": with_packed(lengths=np.array(15)),
+            "other kinds of flags": with_packed(terminated=np.zeros(3)),
+            "rows of another shape": with_packed(action=np.zeros((15, 3), np.float32)),
+            "a column nobody knows": with_packed(other=np.zeros(15, np.float32)),
+            "a spec of something else": with_packed(about=np.array('{"layout": "packed store", "spec": [1]}')),
+        },
+        names=named_member,
+        without={**ONE_FILE, **dict.fromkeys(("no_files", "lengthened"), SAME_FILES)},
+    ),
     "npy": Format(
         make_npy,
         read_npy,

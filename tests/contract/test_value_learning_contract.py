@@ -1,5 +1,6 @@
 """Everybody who learns values by bootstrapping: n-step targets, the smallest of any number of critics, and both off."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ from torch import Tensor, nn
 from learners import Learning, differences, start, tiny_algorithm
 from understudy import Box, Dataset, Discrete, Episode
 from understudy.algorithms import find_algorithm
-from understudy.core.state import capture
+from understudy.core.batch import SAMPLE_WEIGHT
+from understudy.core.errors import ConfigError
+from understudy.core.protocols import PRIORITY
+from understudy.core.state import State, capture
 from understudy.data.experience import LoggedExperience
 from understudy.parts.value_learning import ValueLearningSettings
 from worlds import learning_from, takes_boxes
@@ -110,6 +114,31 @@ def test_targets_are_those_of_n_steps_and_of_the_smallest_critic(name: str) -> N
         assert float(loss) == pytest.approx(critics * float(targets.square().mean()), rel=1e-4), (n_step, critics)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+def test_rows_are_told_by_their_error_and_count_as_they_are_weighed(name: str) -> None:
+    """With Q ≡ 0 the error of every critic is |y|; where y is unknown it is 0, and nothing is learned there."""
+    rng = torch.Generator().manual_seed(0)
+    losses = {}
+    for how in ("plain", "weighed", "even"):
+        learning = standing(name, 2, 3)
+        data = learning.source.data.recorded
+        batch = LoggedExperience.of(data).rows(torch.arange(data.steps), learning.algorithm.demand)
+        known = torch.arange(data.steps) % 5 != 2
+        weight = torch.rand(data.steps, generator=rng) if how == "weighed" else torch.ones(data.steps)
+        columns = {SAMPLE_WEIGHT: weight} if how != "plain" else {}
+        told = learning.algorithm.update(replace(batch, extra={**batch.extra, "td_valid": known, **columns}))
+        bootstrap = VALUE if "loss/value" in told.metrics else min(LEVELS[:3])
+        targets = walked_targets(data, 2, bootstrap, PENALTY if name == "rebrac" else 0.0)
+        torch.testing.assert_close(told.feedback[PRIORITY], torch.where(known, targets.abs(), 0.0))
+        assert not told.feedback[PRIORITY].requires_grad
+        (loss,) = [told.metrics[key] for key in ("loss/td", "loss/critic", "loss/critic_a") if key in told.metrics][:1]
+        expected = 3 * float((weight * targets.square())[known].mean())
+        assert float(loss) == pytest.approx(expected, rel=1e-4), how
+        losses[how] = capture(learning.algorithm)
+    assert differences(losses["plain"], losses["even"]) == []
+    assert differences(losses["plain"], losses["weighed"]) != []
+
+
 @pytest.mark.parametrize("name", [name for name in LEARNERS if "expectile" in find_algorithm(name).Config.model_fields])
 def test_values_of_states_follow_the_smallest_critic(name: str) -> None:
     """V ≡ 1.5 against min_j Q̄_j: τ·x² where x is above 0, (1 − τ)·x² where it is below."""
@@ -138,3 +167,45 @@ def test_other_numbers_learn_finitely_and_differently(name: str) -> None:
         metrics = other.update(4)
         assert all(bool(value.isfinite()) for value in metrics.values())
         assert differences(capture(plain.algorithm), capture(other.algorithm)) != []
+
+
+LEARNED: dict[str, dict[str, Any]] = {"discrete_cql": {"policy": "softmax"}, "cql": {"entropy_learning_rate": 1e-2}}
+"""Settings with a policy that is not its critics, and with a temperature that moves."""
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_policy_waits_for_its_critics(name: str) -> None:
+    """Of every bit that moves in the first five updates none is the policy's or a temperature's, until then."""
+    waiting = start(tiny_algorithm(name, critic_warmup=5, **LEARNED.get(name, {})))
+    began = capture(waiting.algorithm)
+    waiting.update(5)
+    moved = differences(began, capture(waiting.algorithm))
+    roles = {role: network for role, network in waiting.algorithm.networks().items() if "target" not in role}
+    critics = [role for role in roles if role.endswith("critic")]
+    assert critics
+    assert not any(path.startswith("policy.") or path.endswith("log_alpha") for path in moved), moved
+    assert all(differences(before, capture(roles[role])) for role in critics for before in [fresh(name, role)])
+    waiting.update(2)
+    moved = differences(began, capture(waiting.algorithm))
+    assert any(path.startswith("policy.") for path in moved)
+    assert any(path.endswith("log_alpha") for path in moved) == ("temperature.log_alpha" in began)
+
+
+def fresh(name: str, role: str) -> State:
+    return capture(start(tiny_algorithm(name, **LEARNED.get(name, {}))).algorithm.networks()[role])
+
+
+def test_critics_that_never_ask_the_policy_learn_the_same_while_it_waits() -> None:
+    plain, waiting = (start(tiny_algorithm("iql", critic_warmup=updates)) for updates in (0, 5))
+    for learning in (plain, waiting):
+        learning.update(8)
+    told = differences(capture(plain), capture(waiting))
+    assert told
+    assert not [path for path in told if not path.startswith(("algorithm.policy.", "algorithm.policy_optimizer."))]
+
+
+def test_a_policy_that_would_only_wait_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"algo\.critic_warmup: the policy would never learn: got 100, expected"):
+        start(tiny_algorithm("rebrac", critic_warmup=100), updates=100)
+    with pytest.raises(ConfigError, match="critic_warmup is for policy=softmax: a greedy policy is its critics"):
+        tiny_algorithm("discrete_cql", critic_warmup=1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from understudy.losses.conservative import (
+    calibrated,
     constraint,
     cql_h_gap,
     cql_rho_gap,
@@ -219,3 +220,12 @@ def test_nothing_broadcasts(name: str) -> None:
 def test_densities_are_constants() -> None:
     with pytest.raises(ValueError, match="log_density carries gradient"):
         sampled_log_sum_exp(DRAWS, torch.ones(3, 5, requires_grad=True))
+
+
+def test_calibrated_values_of_the_policy_are_not_below_what_was_earned() -> None:
+    """Of one uniform action and two of the policy, in a row that earned 1 and in one of which nobody knows."""
+    q = torch.tensor([[[-5.0, -5.0], [0.5, 0.5], [3.0, 3.0]]], dtype=torch.float64, requires_grad=True)
+    raised = calibrated(q, torch.tensor([1.0, -math.inf], dtype=torch.float64), 1)
+    assert raised.tolist() == [[[-5.0, -5.0], [1.0, 0.5], [3.0, 3.0]]]
+    (slope,) = torch.autograd.grad(raised.sum(), q)
+    assert slope.tolist() == [[[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]]]

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.returns import discounted_sums, generalised_advantages
+from understudy.core.discounting import discounted_sums
+from understudy.losses.returns import generalised_advantages
 
 GENERATOR = torch.Generator().manual_seed(0)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size, weighted_mean
+from understudy.losses.weights import awr_weights, clipped_share, effective_sample_size, weigh, weighted_mean
 
 
 def unit_normal(rows: int = 1_000_000) -> Tensor:
@@ -68,3 +68,9 @@ def test_a_weighted_mean_counts_rows_as_often_as_they_weigh() -> None:
     assert float(weighted_mean(losses, counts)) == pytest.approx(float(repeated.mean()))
     assert float(weighted_mean(losses, 7 * counts)) == pytest.approx(float(repeated.mean()))
     assert float(weighted_mean(losses, torch.zeros(3))) == 0
+
+
+def test_values_without_weights_are_themselves() -> None:
+    values = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert weigh(values, None) is values
+    assert weigh(values, torch.tensor([0.5, 0.0])).tolist() == [[0.5, 0.0], [1.5, 0.0]]

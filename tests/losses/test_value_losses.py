@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, penalised_value, squared_error
+from understudy.losses.value import (
+    absolute_error,
+    bootstrap_target,
+    expectile_loss,
+    mean_over,
+    penalised_value,
+    squared_error,
+)
 
 GRID = torch.linspace(-2.0, 2.0, 41, dtype=torch.float64)
 
@@ -105,3 +112,10 @@ def test_invalid_rows_give_no_gradient() -> None:
     values = torch.ones(2, 3, requires_grad=True)
     (gradient,) = torch.autograd.grad(mean_over(values, torch.tensor([True, False, True])).sum(), values)
     assert gradient.tolist() == [[0.5, 0.0, 0.5]] * 2
+
+
+def test_the_size_of_an_error_is_the_mean_over_critics_and_a_constant() -> None:
+    predictions = torch.tensor([[1.0, 0.0, math.nan], [4.0, -2.0, 0.0]], requires_grad=True)
+    size = absolute_error(predictions, torch.tensor([2.0, 1.0, 0.0]), torch.tensor([True, True, False]))
+    assert size.tolist() == [1.5, 2.0, 0.0]
+    assert not size.requires_grad

@@ -7,6 +7,9 @@ import torch
 
 from learners import Learning, differences, start, tiny_algorithm
 from understudy.core.state import State, capture
+from understudy.data.experience import LoggedExperience
+from understudy.data.transforms import Transforms
+from worlds import random_dataset
 
 RATES: dict[str, Any] = {"actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "entropy_learning_rate": 1e-3}
 
@@ -106,3 +109,24 @@ def test_a_warm_start_is_behaviour_cloning() -> None:
 )
 def test_every_knob_is_connected(change: dict[str, Any]) -> None:
     assert differences(state_of(trained(3)), state_of(trained(3, **change))) != []
+
+
+def test_a_bound_that_no_value_reaches_calibrates_nothing() -> None:
+    """Rewards of −1000 at every step: no value is as low as what was earned, and Cal-QL is CQL to the bit."""
+    poor = LoggedExperience.of(random_dataset(), Transforms(shift_rewards=-1000.0))
+    learners = [start(tiny_algorithm("cql", **RATES, calibrate=how)) for how in (False, True)]
+    for update in range(3):
+        rows = torch.arange(update, 120, 4)
+        told = [one.algorithm.update(poor.rows(rows, one.algorithm.demand)).metrics for one in learners]
+    assert differences(*(capture(one.algorithm) for one in learners)) == []
+    assert "penalty/calibrated_share" not in told[0]
+    assert float(told[1]["penalty/calibrated_share"]) == 0.0
+
+
+def test_a_bound_above_all_values_leaves_only_uniform_actions_to_be_pushed_down() -> None:
+    rich = LoggedExperience.of(random_dataset(), Transforms(shift_rewards=1000.0))
+    plain, cut = (start(tiny_algorithm("cql", **RATES, calibrate=how)) for how in (False, True))
+    told = [one.algorithm.update(rich.rows(torch.arange(64), one.algorithm.demand)).metrics for one in (plain, cut)]
+    assert float(told[1]["penalty/calibrated_share"]) == 1.0
+    assert float(told[1]["penalty/gap"]) > float(told[0]["penalty/gap"]) + 900
+    assert float(told[1]["loss/td"]) == float(told[0]["loss/td"])

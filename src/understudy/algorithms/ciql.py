@@ -34,21 +34,21 @@ with the dataset's actions, softmax weights of positive advantages, a density th
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.settings import Count
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.conservative import cql_h_gap, exact_gap, mean_gap, relu_mean
 from understudy.losses.policy import weighted_negative_log_likelihood
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
-from understudy.losses.weights import effective_sample_size
+from understudy.losses.value import absolute_error, bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, Critic, CriticSettings
 from understudy.nn.perception import Seen
@@ -61,19 +61,20 @@ from understudy.parts.advantage_weighting import (
     warn_if_known_to_be_wrong,
 )
 from understudy.parts.cloning import ClonedPolicy
-from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_idle
+from understudy.parts.extraction import behaviour_models, climb, clone_best, raw_log_prob, refuse_choices
 from understudy.parts.negatives import around_policy, other_rows_values, uniform_values
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import values_of_many
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(WeightingSettings, ValueLearningSettings):
     """Implicit Q-learning with a conservative penalty; this library's own definition."""
 
+    FORMER: ClassVar = {**ValueLearningSettings.FORMER, "actor_delay": "critic_warmup"}
     name: Literal["ciql"] = "ciql"
     """The algorithm."""
     alpha: float = Field(0.1, ge=0)
@@ -95,8 +96,6 @@ class Config(WeightingSettings, ValueLearningSettings):
     policy: Literal["exact", "raw_seed"] = "exact"
     """`raw_seed` forgets tanh where actions are cloned (with actor.distribution=tanh_gaussian), so that 0.8 is acted as
     tanh(0.8) = 0.66. Kept to reproduce others, with a warning."""
-    actor_delay: int = Field(0, ge=0)
-    """Updates for which π stands still while V and Q learn."""
     expectile: float = Field(0.7, gt=0, lt=1)
     """τ: 0.5 values the data's average action, toward 1 its best."""
     actor_optimizer: OptimizerSettings = OptimizerSettings(schedule="cosine")
@@ -139,7 +138,7 @@ class CIQL:
     @property
     def demand(self) -> Demand:
         masks = ("mask",) if self.policy.spec.masked else ()
-        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -151,11 +150,12 @@ class CIQL:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
-        config = self.config
+        config, row_weight = self.config, data.extra.get(SAMPLE_WEIGHT)
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         q_target = self.target.network(seen.by(self.target.network), data.action).amin(0)
 
-        value_loss = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile).mean()
+        value_losses = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile)
+        value_loss = weigh(value_losses, row_weight).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         with torch.no_grad():
@@ -165,17 +165,18 @@ class CIQL:
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         state = seen.by(self.critic)
         q = self.critic(state, data.action)
-        critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        critic_loss = mean_over(weigh(squared_error(q, target), row_weight), data.extra["td_valid"]).sum()
         metrics["loss/td"] = critic_loss.detach()
         if config.alpha > 0:
-            gap = self._gap(data, state, (seen, seen_next), q).mean(-1)
+            gap = weigh(self._gap(data, state, (seen, seen_next), q), row_weight).mean(-1)
             critic_loss = critic_loss + config.alpha * gap.sum()
             metrics["penalty/gap"] = gap.detach().mean()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
-        losses = {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
-        return Update(metrics | losses | {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()})
+        metrics |= {"loss/value": value_loss.detach(), "loss/critic": critic_loss.detach()}
+        metrics |= {"value/q": q.detach().mean(), "value/advantage": (q_target - value).mean()}
+        return Update(metrics, {PRIORITY: absolute_error(q, target, data.extra["td_valid"])})
 
     def _extract(self, data: Transitions, seen: Seen, advantage: Tensor) -> Metrics:
         """One step of π."""
@@ -198,7 +199,7 @@ class CIQL:
                 "weight/effective_share": effective_sample_size(weight) / len(weight),
                 "weight/clipped_share": share_at_ceiling(advantage, config),
             }
-        self.policy_optimizer.minimise(loss, self._actor_learning_rate())
+        self.policy_optimizer.minimise(loss, config.actor_learning_rate)
         return metrics | {"loss/actor": loss.detach()}
 
     def _gap(self, data: Transitions, state: Tensor, both: tuple[Seen, Seen], q: Tensor) -> Tensor:
@@ -217,10 +218,6 @@ class CIQL:
             others = uniform_values(critic, state, data.action, mask, noise, config.sampled_actions)
         return mean_gap(others, q) if config.penalty == "mean_gap" else relu_mean(others, q).unsqueeze(1)
 
-    def _actor_learning_rate(self) -> float | Tensor:
-        rate = self.config.actor_learning_rate
-        return rate if self.config.actor_delay == 0 else rate * (self.policy_optimizer.count >= self.config.actor_delay)
-
 
 def needs(config: Config) -> Needs:
     return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
@@ -228,7 +225,8 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> CIQL:
     warn_if_known_to_be_wrong(config, {**KNOWN_TO_BE_WRONG, "penalty": "relu_mean", "policy": "raw_seed"})
-    refuse_idle(raw=config.policy == "raw_seed", delay=config.actor_delay, context=context)
+    if config.policy == "raw_seed":
+        refuse_choices(context)
     builder = NetworkBuilder.of(context)
     critic = builder.critic(config.critic, members=config.critics, one_hot=config.critic_input == "onehot")
     policy, value = builder.actor(config.actor, critic=critic), builder.value(config.critic)
@@ -238,7 +236,7 @@ def build(config: Config, context: BuildContext) -> CIQL:
         value,
         critic,
         Target.of(critic),
-        adam_for(policy, config.actor_optimizer, context),
+        actor_adam(policy, config, context),
         adam_for(value, config.value_optimizer, context),
         adam_for(critic, config.critic_optimizer, context),
         Proposals.seeded(context.seed),

@@ -13,6 +13,8 @@ bound. Continuous actions. In this order, every update (α: `penalty_weight`, η
 
 a_i: N uniform actions, N of π(·|s), N of π(·|s'), each with the log-density q_i it was drawn with. With `lagrange`,
 α·Δ is multiplied by λ (`losses.conservative.constraint`), and L_λ = −mean λ·α·(Δ − τ) (`losses.soft.multiplier_loss`).
+With `calibrate` it is Cal-QL (Nakamoto et al. 2023, arXiv:2303.05479): of π's actions max(Q_j(s,a_i), R(s)) stands in
+the log-sum-exp, R the discounted return from s on of whoever acted there (`losses.conservative.calibrated`).
 
 Differs from the paper in: the squared error has no ½, as in all code, so that our α is twice the paper's (`td_half`);
 actions of π(·|s') are among the samples; entropy is not backed up. Differs from the authors' code in: ln 3N is
@@ -27,19 +29,21 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
-from understudy.core.settings import Count, Widths
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.settings import Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
-from understudy.losses.conservative import LagrangeForm, constraint, cql_h_gap, cql_rho_gap
+from understudy.losses.conservative import calibrated, constraint
 from understudy.losses.policy import negative_log_likelihood
 from understudy.losses.soft import BackupOrder, cautious_value, soft_policy_loss
-from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor
 from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.perception import Seen
+from understudy.parts.conservative_penalty import PenaltySettings, penalty_gap
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
@@ -47,7 +51,7 @@ from understudy.parts.proposals import Proposals
 from understudy.parts.soft_critic import TanhGaussianActorSettings, values_of_many
 from understudy.parts.target import Target
 from understudy.parts.temperature import Multiplier, Temperature
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import actor_adam
 
 
 class PolicySettings(TanhGaussianActorSettings):
@@ -64,33 +68,11 @@ class CQLCriticSettings(CriticSettings):
     """Units of each hidden layer."""
 
 
-class Config(ValueLearningSettings):
+class Config(PenaltySettings):
     """Conservative Q-learning, continuous actions."""
 
     name: Literal["cql"] = "cql"
     """The algorithm."""
-    penalty: Literal["cql_h", "cql_rho"] = "cql_h"
-    """`cql_h` weighs sampled actions by their density, `cql_rho` takes them as they were drawn."""
-    penalty_weight: float = Field(10.0, ge=0)
-    """α: how much the gap counts beside the squared error; twice the paper's unless td_half."""
-    penalty_temperature: float = Field(1.0, gt=0)
-    """T of the log-sum-exp: toward 0 it is the maximum."""
-    sampled_actions: Count = 10
-    """N: so many each of uniform, π(·|s) and π(·|s') actions."""
-    subtract_log_n: bool = True
-    """Report the gap of the integral; others leave ln 3N in, which no gradient sees but a Lagrange threshold does."""
-    clip_diff_min: float | None = None
-    """A row's gap counts no less than this (AntMaze: -200)."""
-    clip_diff_max: float | None = None
-    """A row's gap counts no more than this."""
-    lagrange: bool = False
-    """Learn a multiplier that holds the gap at lagrange_gap, with the critics' step size."""
-    lagrange_gap: float = 5.0
-    """τ: the gap that the multiplier aims at."""
-    lagrange_form: LagrangeForm = "weight_outside"
-    """`weight_outside`: λ·α·(Δ − τ), as young-geng and CORL. `weight_inside`: λ·(α·Δ − τ), as the authors."""
-    lagrange_start: float = Field(1.0, le=13.0)
-    """log λ at the start: 1 as CORL, 0 as the authors."""
     td_half: bool = False
     """Halve the squared error, as the paper does."""
     max_backup: Literal["off"] | BackupOrder = "off"
@@ -113,10 +95,7 @@ class Config(ValueLearningSettings):
     """The critics."""
 
     @model_validator(mode="after")
-    def _check(self) -> "Config":
-        low, high = self.clip_diff_min, self.clip_diff_max
-        if low is not None and high is not None and low >= high:
-            raise ValueError(f"clip_diff_min={low} must be below clip_diff_max={high}")
+    def _one_next_action(self) -> "Config":
         if self.backup_entropy and self.max_backup != "off":
             raise ValueError("backup_entropy needs one next action: use it with max_backup=off")
         return self
@@ -141,7 +120,8 @@ class CQL:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+        columns = ("td_valid", "discount", *(("return_to_go",) if self.config.calibrate else ()))
+        return Demand(columns, self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -153,12 +133,13 @@ class CQL:
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
-        metrics = self._update_critic(data, seen, seen_next) | self._update_actor(data, seen)
+        metrics, feedback = self._update_critic(data, seen, seen_next)
+        metrics |= self._update_actor(data, seen)
         self.updates.add_(1)
-        return Update(metrics)
+        return Update(metrics, feedback)
 
-    def _update_critic(self, data: Transitions, seen: Seen, seen_next: Seen) -> Metrics:
-        config = self.config
+    def _update_critic(self, data: Transitions, seen: Seen, seen_next: Seen) -> Update:
+        config, row_weight = self.config, data.extra.get(SAMPLE_WEIGHT)
         with torch.no_grad():
             states = torch.cat([seen.by(self.policy), seen_next.by(self.policy)])
             features, next_features = self.policy.features(states).chunk(2)
@@ -168,24 +149,31 @@ class CQL:
 
         values = values_of_many(self.critic, seen.by(self.critic), torch.cat([data.action.unsqueeze(0), sampled]))
         q, q_sampled = values[:, 0], values[:, 1:]
-        gap = self._gap(q_sampled, log_density, q)
-        error = mean_over(squared_error(q, target), data.extra["td_valid"])
+        counted, calibration = self._calibrated(q_sampled, data)
+        gap = penalty_gap(config, counted, log_density, q)
+        error = mean_over(weigh(squared_error(q, target), row_weight), data.extra["td_valid"])
         multiplier = self.multiplier.value()
-        violation = constraint(gap, config.penalty_weight, config.lagrange_gap, config.lagrange_form)
-        penalty = multiplier * violation if config.lagrange else config.penalty_weight * gap
+        violation = weigh(constraint(gap, config.penalty_weight, config.lagrange_gap, config.lagrange_form), row_weight)
+        penalty = multiplier * violation if config.lagrange else config.penalty_weight * weigh(gap, row_weight)
         loss = ((0.5 if config.td_half else 1.0) * error + penalty.mean(-1)).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
         if config.lagrange:
             self.multiplier.follow(violation.detach(), config.critic_learning_rate)
         of_policy = q_sampled.detach()[:, config.sampled_actions : 2 * config.sampled_actions]
-        return {
-            "loss/critic": loss.detach(),
-            "loss/td": error.detach().sum(),
-            "value/q": q.detach().mean(),
-            "value/q_policy_gap": of_policy.mean() - q.detach().mean(),
-            "penalty/gap": gap.detach().mean(),
-        } | ({"penalty/lagrange": multiplier} if config.lagrange else {})
+        metrics = {"loss/critic": loss.detach(), "loss/td": error.detach().sum(), "value/q": q.detach().mean()}
+        metrics |= {"value/q_policy_gap": of_policy.mean() - metrics["value/q"], "penalty/gap": gap.detach().mean()}
+        metrics |= calibration | ({"penalty/lagrange": multiplier} if config.lagrange else {})
+        return Update(metrics, {PRIORITY: absolute_error(q, target, data.extra["td_valid"])})
+
+    def _calibrated(self, q_sampled: Tensor, data: Transitions) -> tuple[Tensor, Metrics]:
+        """The values that the gap counts [K, 3N, B], and how many of them were cut."""
+        if not self.config.calibrate:
+            return q_sampled, {}
+        counted = calibrated(q_sampled, data.extra["return_to_go"], self.config.sampled_actions)
+        of_policy = slice(self.config.sampled_actions, None)
+        cut = (counted[:, of_policy] > q_sampled[:, of_policy]).float().mean()
+        return counted, {"penalty/calibrated_share": cut}
 
     def _update_actor(self, data: Transitions, seen: Seen) -> Metrics:
         """π climbs critics that hold still; while warming up it clones."""
@@ -215,16 +203,6 @@ class CQL:
         value = cautious_value(q, "max_min" if config.max_backup == "off" else config.max_backup)
         return value - self.temperature.value() * log_prob[0] if config.backup_entropy else value
 
-    def _gap(self, q_sampled: Tensor, log_density: Tensor, q: Tensor) -> Tensor:
-        """Δ [K, B]."""
-        config, options = self.config, {"subtract_log_n": self.config.subtract_log_n}
-        if config.penalty == "cql_h":
-            gap = cql_h_gap(q_sampled, log_density, q, config.penalty_temperature, **options)
-        else:
-            gap = cql_rho_gap(q_sampled, q, config.penalty_temperature, **options)
-        clipped = config.clip_diff_min is not None or config.clip_diff_max is not None
-        return gap.clamp(config.clip_diff_min, config.clip_diff_max) if clipped else gap
-
 
 def needs(config: Config) -> Needs:
     return Needs(Transitions, actions=(Box,), sources=("offline",))
@@ -239,9 +217,9 @@ def build(config: Config, context: BuildContext) -> CQL:
         policy,
         critic,
         Target.of(critic),
-        adam_for(policy, config.actor_optimizer, context),
+        actor_adam(policy, config, context),
         adam_for(critic, config.critic_optimizer, context),
-        Temperature.starting_at(config.entropy_weight, device),
+        Temperature.starting_at(config.entropy_weight, device, config.critic_warmup),
         Multiplier.starting_at(config.lagrange_start, device),
         Proposals.seeded(seed),
         Noise.named(seed, "noise/backup"),

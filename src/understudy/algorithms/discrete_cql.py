@@ -32,8 +32,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.settings import Count
 from understudy.core.spec import Discrete
 from understudy.core.state import Static
@@ -49,7 +49,8 @@ from understudy.losses.action_values import (
 )
 from understudy.losses.conservative import exact_gap, sampled_gap, sampled_seed_gap
 from understudy.losses.quantile import quantile_huber_loss
-from understudy.losses.value import bootstrap_target, huber_error, mean_over, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, huber_error, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, CriticSettings
 from understudy.nn.perception import Seen
@@ -59,7 +60,7 @@ from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(ValueLearningSettings):
@@ -89,10 +90,8 @@ class Config(ValueLearningSettings):
     """κ of `huber` and `quantile`: larger differences count linearly."""
     quantiles: Count = Field(200, ge=2)
     """M of `quantile`, for each action."""
-    polyak: float = Field(0.005, gt=0, le=1)
-    """Share of the way the target critics move when they do; 1 with a large `target_every` makes hard targets."""
     target_every: int = Field(1, ge=1)
-    """Updates from one move of the target critics to the next."""
+    """Updates from one move of the target critics to the next; many of them with `polyak: 1` make hard targets."""
     actor: ActorSettings = ActorSettings()
     """The network of a softmax policy; a greedy one is the critics."""
     critic: CriticSettings = CriticSettings()
@@ -103,13 +102,11 @@ class Config(ValueLearningSettings):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.policy == "greedy" and self.target_action == "policy_argmax":
-            raise ValueError(
-                "target_action=policy_argmax is for policy=softmax; a greedy policy's target is double DQN"
-            )
+            raise ValueError("target_action=policy_argmax is for policy=softmax; a greedy one's target is double DQN")
+        if self.policy == "greedy" and self.critic_warmup > 0:
+            raise ValueError("critic_warmup is for policy=softmax: a greedy policy is its critics")
         if self.policy == "softmax" and self.td_loss == "quantile":
-            raise ValueError(
-                "td_loss=quantile is for policy=greedy: a softmax policy expects values, not distributions"
-            )
+            raise ValueError("td_loss=quantile is for policy=greedy: a softmax one expects values, not distributions")
         return self
 
 
@@ -132,7 +129,7 @@ class DiscreteCQL:
     @property
     def demand(self) -> Demand:
         masks = ("mask", "next_mask") if self.policy.spec.masked else ()
-        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -143,16 +140,15 @@ class DiscreteCQL:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, then of π if it has a network of its own, and a move of the target critics."""
-        config, mask = self.config, data.extra.get("mask")
-        seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+        config, mask, row_weight = self.config, data.extra.get("mask"), data.extra.get(SAMPLE_WEIGHT)
+        seen, seen_next, valid = Seen(data.obs), Seen(data.next_obs), data.extra["td_valid"]
         target = self._target(data, seen_next)
-
         outcomes = self.critic.outcomes(seen.by(self.critic))
-        td_loss = mean_over(self._td_error(taken(outcomes, data.action), target), data.extra["td_valid"]).sum()
+        td_loss = mean_over(weigh(self._td_error(taken(outcomes, data.action), target), row_weight), valid).sum()
         q = outcomes.mean(-1)
         metrics, critic_loss = {"loss/td": td_loss.detach()}, td_loss
         if config.alpha > 0:
-            penalty = self._penalty(q, data.action, mask).mean(-1).sum()
+            penalty = weigh(self._penalty(q, data.action, mask), row_weight).mean(-1).sum()
             critic_loss = td_loss + config.alpha * penalty
             metrics["loss/penalty"] = penalty.detach() / len(q)
         self.optimizers["critic"].minimise(critic_loss, config.critic_learning_rate)
@@ -163,7 +159,7 @@ class DiscreteCQL:
         q_mean = q.detach().mean(0)
         q_data, q_best = (taken(q_mean.unsqueeze(0), a).mean() for a in (data.action, best_action(q_mean, mask)))
         metrics |= {"loss/critic": critic_loss.detach(), "value/q": q_data, "value/q_best_gap": q_best - q_data}
-        return Update(metrics)
+        return Update(metrics, {PRIORITY: absolute_error(taken(q.detach(), data.action), target.mean(-1), valid)})
 
     @torch.no_grad()
     def _target(self, data: Transitions, seen_next: Seen) -> Tensor:
@@ -237,7 +233,7 @@ def build(config: Config, context: BuildContext) -> DiscreteCQL:
         policy = ValuePolicy(context.spec, settings, critic).to(context.device)
     else:
         policy = builder.actor(config.actor, critic=critic)
-        optimizers["policy"] = adam_for(policy, config.actor_optimizer, context)
+        optimizers["policy"] = actor_adam(policy, config, context)
     return DiscreteCQL(
         config,
         policy,

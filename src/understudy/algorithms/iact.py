@@ -30,8 +30,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Count
 from understudy.core.spec import Box
@@ -39,12 +39,13 @@ from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, value_scale
 from understudy.losses.selection import row_factors
 from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import ActorSettings
 from understudy.nn.committee import Combination, Committee, CommitteeCriticSettings, CommitteeSettings
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, BranchShape, deterministic_branch, soft_branch
 from understudy.parts.cloning import ClonedPolicy, CloningSettings, CloningWeight, believed, cloning_distance
-from understudy.parts.co_teaching import Lesson, TeachingSettings, choose, comparison, rare_rewards
+from understudy.parts.co_teaching import Lesson, TeachingSettings, choose, comparison, mean_error, rare_rewards
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.td3 import TD3CriticSettings, TD3Settings, build_td3
 
@@ -102,7 +103,7 @@ class IACT:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, weighed=True)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, weighed=True, priorities=True)
 
     def concerns(self, rewards: Tensor) -> list[str]:
         """Rare rewards do not go with every setting."""
@@ -120,22 +121,23 @@ class IACT:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of all critics; at every `policy_delay`-th, of the policies and the targets too."""
-        return Update(self.turn()(data))
+        return self.turn()(data)
 
-    def turn(self) -> Callable[[Transitions], Metrics]:
+    def turn(self) -> Callable[[Transitions], Update]:
         """Count, and say whose turn it is."""
         self.updates.add_(1)
         due = int(self.updates) % self.config.policy_delay == 0
         return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions) -> Metrics:
+    def update_critics(self, data: Transitions) -> Update:
         """One gradient step of all critics."""
         seen, lessons = self._prepared(data, actors=False)
         chosen = self._chosen(data, seen, lessons) if self.config.teaching.select_critic else {}
         told, _ = believed(self.behaviour, seen, data.action, self.config.actor_learning_rate)
-        return self._update_critics(data, lessons, chosen) | told
+        metrics = self._update_critics(data, lessons, chosen) | told
+        return Update(metrics, {PRIORITY: mean_error(lessons, data.extra["td_valid"])})
 
-    def update_all(self, data: Transitions) -> Metrics:
+    def update_all(self, data: Transitions) -> Update:
         """One gradient step of all critics and of both policies, and of all targets."""
         seen, lessons = self._prepared(data, actors=True)
         chosen = self._chosen(data, seen, lessons)
@@ -145,7 +147,8 @@ class IACT:
         for name, branch in self.branches.items():
             metrics |= self._update_actor(name, data, seen, lessons[name], chosen.get(name), behaviour)
             branch.follow(self.config.polyak)
-        return metrics | comparison(lessons, chosen, data.extra.get("importance"))
+        metrics |= comparison(lessons, chosen, data.extra.get("importance"))
+        return Update(metrics, {PRIORITY: mean_error(lessons, data.extra["td_valid"])})
 
     def _prepared(self, data: Transitions, *, actors: bool) -> tuple[Seen, dict[str, Lesson]]:
         """What is seen, and what each branch makes of the batch before anything moves."""
@@ -176,8 +179,8 @@ class IACT:
         metrics: Metrics = {}
         for name, lesson in lessons.items():
             factors = row_factors(chosen.get(name), weight, valid)
-            error = squared_error(lesson.q, lesson.target)
-            loss = mean_over(error if factors is None else factors * error, valid).sum()
+            error = weigh(squared_error(lesson.q, lesson.target), data.extra.get(SAMPLE_WEIGHT))
+            loss = mean_over(weigh(error, factors), valid).sum()
             lesson.branch.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
             metrics |= {
                 f"loss/critic_{name}": loss.detach(),
@@ -198,9 +201,9 @@ class IACT:
         weight = branch.tether.weight(self.updates - 1)
         climb = penalised_climb(branch.with_entropy(q, proposal), scale, distance, weight)
         factors = row_factors(rows, data.extra.get("importance"))
-        loss = (climb if factors is None else factors * climb).mean()
+        loss = weigh(climb, factors).mean()
         branch.policy_optimizer.minimise(loss, config.actor_learning_rate)
-        mean_distance = (distance if factors is None else factors * distance).detach().mean()
+        mean_distance = weigh(distance, factors).detach().mean()
         branch.tether.follow(mean_distance)
         return {
             f"loss/actor_{name}": loss.detach(),

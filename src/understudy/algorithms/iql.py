@@ -28,13 +28,13 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Needs, Update
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.losses.policy import weighted_negative_log_likelihood
-from understudy.losses.value import bootstrap_target, expectile_loss, mean_over, squared_error
-from understudy.losses.weights import effective_sample_size
+from understudy.losses.value import absolute_error, bootstrap_target, expectile_loss, mean_over, squared_error
+from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import Critic, CriticSettings
 from understudy.nn.perception import Seen
@@ -48,7 +48,7 @@ from understudy.parts.advantage_weighting import (
 from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.optim import Adam, OptimizerSettings
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class Config(WeightingSettings, ValueLearningSettings):
@@ -87,18 +87,19 @@ class IQL:
     @property
     def demand(self) -> Demand:
         masks = ("mask",) if self.policy.spec.masked else ()
-        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount", *masks), self.config.n_step, self.config.gamma, priorities=True)
 
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "value": self.value, "critic": self.critic, "target_critic": self.target.network}
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of V, π and Q, in that order, and of the target critics."""
-        config = self.config
+        config, row_weight = self.config, data.extra.get(SAMPLE_WEIGHT)
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         q_target = self.target.network(seen.by(self.target.network), data.action).amin(0)
 
-        value_loss = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile).mean()
+        value_losses = expectile_loss(self.value(seen.by(self.value)), q_target, config.expectile)
+        value_loss = weigh(value_losses, row_weight).mean()
         self.value_optimizer.minimise(value_loss, config.value_learning_rate)
 
         with torch.no_grad():
@@ -111,7 +112,7 @@ class IQL:
 
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         q = self.critic(seen.by(self.critic), data.action)
-        critic_loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        critic_loss = mean_over(weigh(squared_error(q, target), row_weight), data.extra["td_valid"]).sum()
         self.critic_optimizer.minimise(critic_loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
 
@@ -124,7 +125,7 @@ class IQL:
             "weight/effective_share": effective_sample_size(weight) / len(weight),
             "weight/clipped_share": share_at_ceiling(advantage, config),
         }
-        return Update(metrics)
+        return Update(metrics, {PRIORITY: absolute_error(q, target, data.extra["td_valid"])})
 
 
 def needs(config: Config) -> Needs:
@@ -142,7 +143,7 @@ def build(config: Config, context: BuildContext) -> IQL:
         value,
         critic,
         Target.of(critic),
-        adam_for(policy, config.actor_optimizer, context),
+        actor_adam(policy, config, context),
         adam_for(value, config.value_optimizer, context),
         adam_for(critic, config.critic_optimizer, context),
     )

@@ -29,13 +29,14 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Needs, Update
 from understudy.core.settings import Widths
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, summed_squared_distance, value_scale
-from understudy.losses.value import bootstrap_target, mean_over, penalised_value, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over, penalised_value, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
 from understudy.nn.init import Init
@@ -115,7 +116,7 @@ class ReBRAC:
     @property
     def demand(self) -> Demand:
         columns = ("td_valid", "discount", "next_action", "next_action_valid")
-        return Demand(columns, self.config.n_step, self.config.gamma)
+        return Demand(columns, self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -132,15 +133,15 @@ class ReBRAC:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        return Update(self.turn()(data))
+        return self.turn()(data)
 
-    def turn(self) -> Callable[[Transitions], Metrics]:
+    def turn(self) -> Callable[[Transitions], Update]:
         """Count, and say whose turn it is."""
         self.updates += 1
         due = self.updates % self.config.policy_delay == 0
         return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions) -> Metrics:
+    def update_critics(self, data: Transitions) -> Update:
         """One gradient step of the critics."""
         config = self.config
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
@@ -152,19 +153,21 @@ class ReBRAC:
         backup = penalised_value(next_value, distance, config.critic_penalty, known)
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, backup)
         q = self.critic(seen.by(self.critic), data.action)
-        loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        errors, valid = weigh(squared_error(q, target), data.extra.get(SAMPLE_WEIGHT)), data.extra["td_valid"]
+        loss = mean_over(errors, valid).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
-        return {
+        metrics = {
             "loss/critic": loss.detach(),
             "value/q": self._climbed(q.detach()).mean(),
             "value/target": target.mean(),
             "value/penalty": config.critic_penalty * mean_over(distance, known),
         }
+        return Update(metrics, {PRIORITY: absolute_error(q, target, valid)})
 
-    def update_all(self, data: Transitions) -> Metrics:
+    def update_all(self, data: Transitions) -> Update:
         """One gradient step of the critics and of the actor, and of all targets."""
         config = self.config
-        metrics = self.update_critics(data)
+        metrics, feedback = self.update_critics(data)
         seen = Seen(data.obs)
         action = self.policy.greedy(seen.by(self.policy))
         member = 0 if config.policy_critic == "first" else None
@@ -175,12 +178,13 @@ class ReBRAC:
         self.policy_optimizer.minimise(loss, config.actor_learning_rate)
         self.critic_target.follow(self.critic, config.polyak)
         self.policy_target.follow(self.policy, config.polyak)
-        return metrics | {
+        metrics |= {
             "loss/actor": loss.detach(),
             "value/q_policy_gap": q.detach().mean() - metrics["value/q"],
             "policy/bc_distance": distance.detach().mean() / self.policy.spec.box.size,
             "weight/q": scale,
         }
+        return Update(metrics, feedback)
 
     def _climbed(self, q: Tensor) -> Tensor:
         """What the policy climbs [B], from the values of every critic [K, B]."""

@@ -25,12 +25,13 @@ from typing import Literal, final
 from pydantic import Field
 from torch import nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Needs, Update
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, squared_distance, value_scale
-from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
 from understudy.nn.perception import Seen
@@ -76,7 +77,7 @@ class TD3BC:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, priorities=True)
 
     def networks(self) -> dict[str, nn.Module]:
         return {
@@ -88,27 +89,29 @@ class TD3BC:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of the critics; at every `policy_delay`-th, of the actor and the targets too."""
-        return Update(self.turn()(data))
+        return self.turn()(data)
 
-    def turn(self) -> Callable[[Transitions], Metrics]:
+    def turn(self) -> Callable[[Transitions], Update]:
         """Count, and say whose turn it is."""
         self.updates += 1
         due = self.updates % self.config.policy_delay == 0
         return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions) -> Metrics:
+    def update_critics(self, data: Transitions) -> Update:
         """One gradient step of the critics."""
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
         _, next_value = smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, next_value)
         q = self.critic(seen.by(self.critic), data.action)
-        loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        errors, valid = weigh(squared_error(q, target), data.extra.get(SAMPLE_WEIGHT)), data.extra["td_valid"]
+        loss = mean_over(errors, valid).sum()
         self.critic_optimizer.minimise(loss, self.config.critic_learning_rate)
-        return {"loss/critic": loss.detach(), "value/q": q.detach()[0].mean(), "value/target": target.mean()}
+        metrics = {"loss/critic": loss.detach(), "value/q": q.detach()[0].mean(), "value/target": target.mean()}
+        return Update(metrics, {PRIORITY: absolute_error(q, target, valid)})
 
-    def update_all(self, data: Transitions) -> Metrics:
+    def update_all(self, data: Transitions) -> Update:
         """One gradient step of the critics and of the actor, and of all targets."""
-        metrics = self.update_critics(data)
+        metrics, feedback = self.update_critics(data)
         seen = Seen(data.obs)
         action = self.policy.greedy(seen.by(self.policy))
         q = self.critic.frozen(seen.by(self.critic), action, member=0)
@@ -117,12 +120,13 @@ class TD3BC:
         self.policy_optimizer.minimise(loss, self.config.actor_learning_rate)
         self.critic_target.follow(self.critic, self.config.polyak)
         self.policy_target.follow(self.policy, self.config.polyak)
-        return metrics | {
+        metrics |= {
             "loss/actor": loss.detach(),
             "value/q_policy_gap": q.detach().mean() - metrics["value/q"],
             "policy/bc_distance": distance.detach().mean(),
             "weight/q": scale,
         }
+        return Update(metrics, feedback)
 
 
 def needs(config: Config) -> Needs:

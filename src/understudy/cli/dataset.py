@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 100
 """Of tables where nobody says how wide the screen is."""
-Data = Annotated[str, typer.Argument(help="A file or folder of any known kind, or the id of a local Minari dataset.")]
+Data = Annotated[
+    str,
+    typer.Argument(help="A file or folder of any known kind, the id of a local Minari dataset, or a name of the list."),
+]
 Target = Annotated[Path, typer.Argument(help="A new folder (native store), .npz or .hdf5 (D4RL) file.")]
 Environment = Annotated[str, typer.Option("--env", help="The environment whose action space the data should have.")]
 MinariId = Annotated[str, typer.Option("--minari", help="Write a Minari dataset of this id under TARGET.")]
@@ -73,10 +76,17 @@ def inspect(
 
 
 def list_datasets() -> None:
-    """Datasets on this machine, and what Minari publishes (understudy dataset download fetches one)."""
+    """Datasets that come with the library, and what Minari publishes (understudy dataset download fetches one)."""
     from understudy.data.formats.minari.published import minari_datasets, minari_families
     from understudy.data.formats.minari.reader import minari_root
+    from understudy.data.ladders import shipped_ladders
 
+    for ladder in shipped_ladders().values():
+        for name, level in ladder.levels.items():
+            score = ladder.score(level)
+            told = f", return {level.return_mean:.0f}" + ("" if score is None else f", score {score:.1f}")
+            size = f"{counted(level.steps, 'step')}, {counted(level.episodes, 'episode')}"
+            print(f"{f'{ladder.name}/{name}':<32}  {size}{told}, {ladder.facts.env} (comes with understudy)")
     here = _local(minari_root())
     for name, published in minari_datasets().items():
         mark = " (here)" if name in here else ""
@@ -165,6 +175,9 @@ def convert(
     ] = "",
     float32: Annotated[bool, typer.Option("--float32", help="Halve float64 columns; they are kept otherwise.")] = False,
     minari: MinariId = "",
+    packed: Annotated[
+        bool, typer.Option("--packed", help="Of an .npz: compressed, each observation once; NumPy reads it still.")
+    ] = False,
     drop_unknown_finals: Annotated[
         bool,
         typer.Option("--drop-unknown-finals", help="Leave out last steps whose next observation was not recorded."),
@@ -195,6 +208,7 @@ def convert(
             columns=columns,
             precision="float32" if float32 else "source",
             minari_id=minari,
+            packed=packed,
             env=env,
             drop_unknown_finals=drop_unknown_finals,
             reporter=Reporter(quiet=quiet),

@@ -1,6 +1,6 @@
 """What flows from a source to an algorithm."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import final
@@ -12,6 +12,9 @@ Obs = dict[str, Tensor]
 """Observations are always named groups, never "a tensor or a dict"."""
 POLICY_WEIGHT = "policy_weight"
 """In `Rollout.extra`: what a row counts in the policy's loss [T, N], where not all count 1."""
+SAMPLE_WEIGHT = "sample_weight"
+"""In `Transitions.extra`, where rows are not drawn alike: what a row counts in the losses of values [B], to make up
+for how often it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,35 @@ class Transitions:
     terminated: Tensor
     extra: Mapping[str, Tensor]
     """Only the columns that the algorithm's `Demand` named."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["Transitions"]) -> "Transitions":
+        """Rows of several batches of the same columns, in one."""
+        first = parts[0]
+
+        def group(of: Callable[[Transitions], Mapping[str, Tensor]]) -> Obs:
+            return {name: torch.cat([of(part)[name] for part in parts]) for name in of(first)}
+
+        return cls(
+            group(lambda part: part.obs),
+            torch.cat([part.action for part in parts]),
+            torch.cat([part.reward for part in parts]),
+            group(lambda part: part.next_obs),
+            torch.cat([part.terminated for part in parts]),
+            group(lambda part: part.extra),
+        )
+
+    def to(self, device: torch.device) -> "Transitions":
+        """The same rows there."""
+        if self.reward.device == device:
+            return self
+
+        def group(columns: Mapping[str, Tensor]) -> Obs:
+            return {name: column.to(device) for name, column in columns.items()}
+
+        plain = (self.action.to(device), self.reward.to(device))
+        extra = group(self.extra)
+        return Transitions(group(self.obs), *plain, group(self.next_obs), self.terminated.to(device), extra)
 
     def split(self, rows: int) -> list["Transitions"]:
         """The same rows as several batches of `rows` each, without copying."""

@@ -193,6 +193,23 @@ class LargeState:
         """Copies of the rows in these slots [B]."""
         return {name: column.index_select(0, slots) for name, column in self.columns.items()}
 
+    def room(self, count: int) -> slice:
+        """The slots of the next `count` rows, for whoever writes them in place and then says `commit`.
+
+        Neither the ring's end nor a block's lies between them: so it is where capacity and segments are multiples of
+        `count`, and nothing else is ever appended.
+        """
+        if self.written % self.segment_rows == 0:
+            self._segments[self.written // self.segment_rows] = Segment()
+        start = self.written % self.capacity
+        return slice(start, start + count)
+
+    def commit(self, count: int) -> None:
+        """The rows of `room` are there."""
+        self.written += count
+        if self.written % self.segment_rows == 0:
+            self._close(self.written // self.segment_rows - 1)
+
     def append(self, rows: Mapping[str, Tensor]) -> None:
         """Add rows [B, …] behind the newest, in place of the oldest where there is no more room."""
         count, done = self._count(rows), 0

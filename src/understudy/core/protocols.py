@@ -7,6 +7,7 @@ source.feedback(update.feedback)
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -82,6 +83,9 @@ class Demand:
     gamma: float = 0.99
     weighed: bool = False
     """It uses importance weights of rows (column `importance`) where there are any."""
+    priorities: bool = False
+    """It tells how wrong it was about each row (`PRIORITY`), and heeds what rows count (`SAMPLE_WEIGHT`) where they are
+    drawn by that."""
     weights: str = ""
     """Which of `columns` says how much a row counts, if one does: it must be able to."""
 
@@ -175,6 +179,10 @@ class SourceNeeds:
     """The environments that it plays in; none, or one group of them."""
     policies: tuple[str, ...] = ()
     """Roles of frozen policies that act in it."""
+    first_steps: int = 0
+    """Environment steps before the first update."""
+    updates_per_step: Fraction = Fraction(0)
+    """Updates for every environment step after them; 0 where nobody plays."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +213,8 @@ class BuildContext:
 
 
 NO_FEEDBACK: Mapping[str, Tensor] = {}
+PRIORITY = "priority"
+"""In an update's feedback: the size of each row's error [B], by which a source may draw rows. Schaul et al. 2016."""
 
 
 class Update(NamedTuple):
@@ -212,7 +222,7 @@ class Update(NamedTuple):
 
     metrics: Metrics
     feedback: Mapping[str, Tensor] = NO_FEEDBACK
-    """What it thinks of the rows it was given, [B] each (`priority`); for the source."""
+    """What it thinks of the rows it was given, [B] each (`PRIORITY`); for the source."""
 
 
 Consumed_contra = TypeVar("Consumed_contra", Transitions, Sequences, Rollout, contravariant=True)
@@ -240,10 +250,10 @@ class TakingTurns(Protocol):
     """An algorithm whose updates are of several kinds, such as one that moves its actor at every second only.
 
     `turn` counts, and returns the method that is due, which may be compiled: a graph cannot ask whose turn it is.
-    `update(data)` is `Update(turn()(data))`.
+    `update(data)` is `turn()(data)`.
     """
 
-    def turn(self) -> Callable[[Transitions], Metrics]: ...
+    def turn(self) -> Callable[[Transitions], Update]: ...
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,14 @@ class _StaticMark:
 Kind = TypeVar("Kind")
 Static = Annotated[Kind, _StaticMark]
 """A field that is not state: settings, data at rest, aliases of stateful tensors, or what follows from the state."""
+
+
+@runtime_checkable
+class KnownLate(Protocol):
+    """Something that learns what its fields say only when they are read: where its simulators stand, for instance."""
+
+    def update_state(self) -> None:
+        """Bring the fields up to date."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +145,17 @@ def _slots(value: object, path: str, coming: State | None = None) -> Iterator[_S
         for index, item in enumerate(value):
             yield from _slots(item, _join(path, str(index)), coming)
     elif is_dataclass(value) and not isinstance(value, type):
-        for name in _moving_fields(type(value)):
-            yield from _field_slots(value, name, _join(path, name), coming)
+        yield from _dataclass_slots(value, path, coming)
     else:
         raise InventoryError(path, f"{type(value).__name__} is neither stateful nor marked Static[…]")
+
+
+def _dataclass_slots(value: object, path: str, coming: State | None) -> Iterator[_Slot]:
+    if isinstance(value, KnownLate):
+        value.update_state()
+    owner: type = type(value)
+    for name in _moving_fields(owner):
+        yield from _field_slots(value, name, _join(path, name), coming)
 
 
 @cache

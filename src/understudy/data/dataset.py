@@ -27,10 +27,11 @@ from understudy.data.episode import Array, Episode, Precision, check_episode
 from understudy.data.fingerprint import ColumnFacts, fingerprint
 from understudy.data.index import EpisodeIndex, step_numbers
 from understudy.data.recording import NO_REWARDS, Recording
+from understudy.data.returns import episode_sums, returns_to_go
 
 CHUNK_ROWS = 1 << 16
 CHUNK_BYTES = 1 << 24
-DERIVED = ("td_valid", "discount", "next_action", "next_action_valid", "row")
+DERIVED = ("td_valid", "discount", "next_action", "next_action_valid", "return_to_go", "row")
 
 
 class Pager(Protocol):
@@ -82,6 +83,7 @@ class Dataset:
         """The environment it says it came from: a word to show and to write down, no part of the content."""
         self._reward_maps: tuple[Callable[[Tensor], Tensor], ...] = ()
         self._added: frozenset[str] = frozenset()
+        self._known_returns: dict[tuple[Any, ...], Tensor] = {}
         if fingerprint is not None:
             self.__dict__["fingerprint"] = fingerprint
         device = actions.device
@@ -243,17 +245,7 @@ class Dataset:
 
     def returns(self) -> NDArray[np.float64]:
         """Undiscounted return of every episode [E], on raw rewards."""
-        rewards, ends = self.rewards.cpu().numpy(), self.index.ends
-        starts, returns = self.index.starts, np.empty(self.episodes)
-        first = 0
-        while first < self.episodes:
-            # By rows: what is added in float64 is copied first, and a thousand long episodes would be all of it.
-            last = max(first + 1, int(np.searchsorted(ends, starts[first] + CHUNK_ROWS, side="right")))
-            rows, part = rewards[starts[first] : ends[last - 1]], slice(first, last)
-            returns[part] = np.add.reduceat(rows, starts[part] - starts[first], dtype=np.float64)
-            self.release()
-            first = last
-        return returns
+        return episode_sums(self.rewards.cpu().numpy(), self.index, self.release)
 
     def moments(self) -> dict[str, Moments]:
         """Mean and standard deviation of each group over the observations of all steps, in float64, in bounded memory.
@@ -393,6 +385,14 @@ class Dataset:
             reward = transform(reward)
         return reward
 
+    def _returns_to_go(self, gamma: float) -> Tensor:
+        """What the rewards of `rows` come to from each step on [steps]; computed once."""
+        what = (gamma, self._reward_maps)
+        if what not in self._known_returns:
+            self._known_returns[what] = returns_to_go(self._reward, self._ends, gamma)
+            self.release()
+        return self._known_returns[what]
+
     def _take(self, name: str, column: Tensor, index: Tensor) -> Tensor:
         return column.index_select(0, index) if self._pager is None else self._pager.take(name, index)
 
@@ -413,6 +413,8 @@ class Dataset:
             return self._action((final_step + 1).clamp(max=self.steps - 1))
         if name == "next_action_valid":
             return final_step + 1 < self._ends[self._episode(final_step)]
+        if name == "return_to_go":
+            return self._returns_to_go(gamma).index_select(0, index)
         if name in ("mask", "next_mask") and self.mask is not None:
             step, later = (index, 0) if name == "mask" else (final_step, 1)
             return self._take("mask", self.mask, step + self._episode(step) + later)

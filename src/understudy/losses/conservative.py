@@ -29,6 +29,17 @@ def sampled_log_sum_exp(
     return temperature * (total - math.log(len(log_density)) if subtract_log_n else total)
 
 
+def calibrated(q_sampled: Tensor, return_to_go: Tensor, uniform: int) -> Tensor:
+    """Cal-QL's values of sampled actions [K, N, B]: max(Q, R), R [B] what was earned from the state on; −∞: not known.
+
+    The first `uniform` of the N actions are not the policy's and stay as they are. A value that was cut has no slope,
+    so that no penalty pushes it down.
+    """
+    check_no_gradient(return_to_go=return_to_go)
+    check_same_shape(q_sampled=q_sampled[0, 0], return_to_go=return_to_go)
+    return torch.cat([q_sampled[:, :uniform], torch.maximum(q_sampled[:, uniform:], return_to_go)], dim=1)
+
+
 def cql_h_gap(
     q_sampled: Tensor,
     log_density: Tensor,

@@ -47,6 +47,12 @@ def huber_error(predictions: Tensor, target: Tensor, threshold: float) -> Tensor
     return inside * (2.0 * size - inside)
 
 
+def absolute_error(predictions: Tensor, target: Tensor, valid: Tensor) -> Tensor:
+    """mean_j |Q_j − y| [B] of predictions [K, B], a constant; 0 where the target is not valid [B]."""
+    check_same_shape(prediction=predictions[0], target=target, valid=valid)
+    return torch.where(valid, (predictions.detach() - target).abs().mean(0), 0.0)
+
+
 def mean_over(values: Tensor, valid: Tensor) -> Tensor:
     """Mean over the last axis of the rows that are valid [B]; 0 where none is."""
     check_same_shape(value=values[..., 0, :] if values.ndim > 1 else values, valid=valid)

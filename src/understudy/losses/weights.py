@@ -38,6 +38,11 @@ def clipped_share(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
     return (beta * advantage.detach() >= math.log(ceiling)).float().mean()
 
 
+def weigh(values: Tensor, weights: Tensor | None) -> Tensor:
+    """w·x [K, B] or [B] of weights [B]; x itself where there are none."""
+    return values if weights is None else weights * values
+
+
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Σ wᵢ·Lᵢ / Σ wᵢ [] over a batch; a batch without any weight gives 0, not NaN."""
     check_no_gradient(weights=weights)

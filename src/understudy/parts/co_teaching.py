@@ -27,8 +27,8 @@ from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
 from understudy.losses.policy import squared_distance, summed_squared_distance
 from understudy.losses.selection import best_among, best_rows, keep_count, overlap, standard_score
-from understudy.losses.value import mean_over
-from understudy.losses.weights import effective_sample_size
+from understudy.losses.value import absolute_error, mean_over
+from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
 
@@ -140,15 +140,15 @@ def td_size(q: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     return torch.where(valid, size, mean_over(size, valid))
 
 
+def mean_error(lessons: dict[str, Lesson], valid: Tensor) -> Tensor:
+    """How wrong all critics of all learners were about each row [B], on average; 0 where the target is unknown."""
+    return torch.stack([absolute_error(lesson.q, lesson.target, valid) for lesson in lessons.values()]).mean(0)
+
+
 def log_product(log_prob: Tensor, weight: Tensor | None) -> Tensor:
     """z(log w) + z(log π) [B]."""
     by_action = standard_score(log_prob)
     return by_action if weight is None else by_action + standard_score(weight.clamp(min=SMALLEST_WEIGHT).log())
-
-
-def weigh(values: Tensor, weight: Tensor | None) -> Tensor:
-    """w·x [B]."""
-    return values if weight is None else weight * values
 
 
 def choose(

@@ -79,10 +79,8 @@ def behaviour_models(
     return [ClonedPolicy(clone, adam_for(clone, optimizer, builder.context))]
 
 
-def refuse_idle(*, raw: bool, delay: int, context: BuildContext) -> None:
-    """Settings of a policy that could do nothing here: raw densities of choices, a delay that outlasts the run."""
-    space, steps = context.spec.action, context.updates
-    if raw and isinstance(space, Discrete):
+def refuse_choices(context: BuildContext) -> None:
+    """A raw density is one of continuous actions."""
+    space = context.spec.action
+    if isinstance(space, Discrete):
         raise ConfigError("algo.policy", "raw_seed is for continuous actions", got=space.describe())
-    if delay >= steps:
-        raise ConfigError("algo.actor_delay", "the policy would never learn", got=delay, expected=f"below {steps}")

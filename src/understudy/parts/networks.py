@@ -119,6 +119,8 @@ class NetworkBuilder:
         return stream(self.seed, f"init/{name}")
 
 
-def adam_for(network: torch.nn.Module, settings: OptimizerSettings, context: BuildContext, every: int = 1) -> Adam:
-    """The optimiser of what a network trains, at every so many updates of the run."""
-    return Adam.over(trained_parameters(network), settings, max(1, context.updates // every))
+def adam_for(
+    network: torch.nn.Module, settings: OptimizerSettings, context: BuildContext, every: int = 1, waits: int = 0
+) -> Adam:
+    """The optimiser of what a network trains, at every so many updates of the run; its first steps may move nothing."""
+    return Adam.over(trained_parameters(network), settings, max(1, context.updates // every), waits)

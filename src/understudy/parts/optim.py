@@ -81,15 +81,21 @@ class Adam:
     settings: Static[OptimizerSettings] = PLAIN
     steps_planned: Static[int] = 0
     """Where a schedule ends."""
+    waits: Static[int] = 0
+    """Steps at first that move no parameter; moments form in them, and the clock runs."""
 
     @classmethod
     def over(
-        cls, parameters: Iterable[nn.Parameter], settings: OptimizerSettings = PLAIN, steps_planned: int = 0
+        cls,
+        parameters: Iterable[nn.Parameter],
+        settings: OptimizerSettings = PLAIN,
+        steps_planned: int = 0,
+        waits: int = 0,
     ) -> "Adam":
         owned: list[Tensor] = list(parameters)
         first, second = ([p.new_zeros(p.shape) for p in owned] for _ in range(2))
         count, norm = (torch.zeros((), device=owned[0].device) for _ in range(2))
-        return cls(owned, first, second, count, norm, settings, steps_planned)
+        return cls(owned, first, second, count, norm, settings, steps_planned, waits)
 
     @torch.no_grad()
     def minimise(self, loss: Tensor, learning_rate: float | Tensor, *, max_norm: float | None = None) -> None:
@@ -116,14 +122,15 @@ class Adam:
     def _scheduled(self, learning_rate: float | Tensor) -> float | Tensor:
         """Of the next step."""
         schedule = self.settings.schedule
-        if schedule == "constant":
-            return learning_rate
-        return (cosine_decay if schedule == "cosine" else linear_decay)(learning_rate, self.count, self.steps_planned)
+        if schedule != "constant":
+            decay = cosine_decay if schedule == "cosine" else linear_decay
+            learning_rate = decay(learning_rate, self.count, self.steps_planned)
+        return learning_rate * (self.count >= self.waits) if self.waits else learning_rate
 
     @property
     def plain(self) -> bool:
         """Nothing but Adam: `clipped_step` is all there is to it."""
-        return self.settings.kind == "adam" and self.settings.schedule == "constant"
+        return self.settings.kind == "adam" and self.settings.schedule == "constant" and not self.waits
 
     def state(self, parameters: list[nn.Parameter]) -> AdamState:
         """Of its parameters in this order, outside the graph."""

@@ -18,7 +18,7 @@ from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
 from understudy.parts.temperature import Temperature
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class TanhGaussianSettings(DistributionSettings):
@@ -97,9 +97,9 @@ def build_soft(settings: SoftSettings, context: BuildContext, policy_delay: int 
         policy,
         critic,
         Target.of(critic),
-        adam_for(policy, settings.actor_optimizer, context, policy_delay),
+        actor_adam(policy, settings, context, policy_delay),
         adam_for(critic, settings.critic_optimizer, context),
-        Temperature.starting_at(settings.entropy_weight, context.device),
+        Temperature.starting_at(settings.entropy_weight, context.device, settings.critic_warmup // policy_delay),
         Noise.named(context.seed, "noise/backup"),
         Noise.named(context.seed, "noise/actor"),
     )

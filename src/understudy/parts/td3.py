@@ -18,7 +18,7 @@ from understudy.parts.networks import NetworkBuilder, adam_for
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.value_learning import ValueLearningSettings
+from understudy.parts.value_learning import ValueLearningSettings, actor_adam
 
 
 class DeterministicSettings(DistributionSettings):
@@ -104,7 +104,7 @@ def build_td3(
         Target.of(policy),
         critics,
         Target.of(critics),
-        adam_for(policy, settings.actor_optimizer, context, settings.policy_delay),
+        actor_adam(policy, settings, context, settings.policy_delay),
         adam_for(critics, settings.critic_optimizer, context),
         TargetNoise.seeded(settings.target_noise, settings.target_noise_clip, builder.seed),
     )

@@ -23,8 +23,9 @@ class Temperature:
     optimizer: Adam
 
     @classmethod
-    def starting_at(cls, alpha: float, device: torch.device) -> "Temperature":
-        return cls(*_learned(math.log(alpha), device))
+    def starting_at(cls, alpha: float, device: torch.device, waits: int = 0) -> "Temperature":
+        """So many steps at first move nothing."""
+        return cls(*_learned(math.log(alpha), device, waits))
 
     def value(self) -> Tensor:
         """α [], a constant."""
@@ -58,6 +59,6 @@ class Multiplier:
             self.log_multiplier.clamp_(max=math.log(CEILING))
 
 
-def _learned(start: float, device: torch.device) -> tuple[nn.Parameter, Adam]:
+def _learned(start: float, device: torch.device, waits: int = 0) -> tuple[nn.Parameter, Adam]:
     number = nn.Parameter(torch.tensor(start, device=device))
-    return number, Adam.over([number])
+    return number, Adam.over([number], waits=waits)

@@ -17,6 +17,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
 from understudy.data.formats.column_map import observation_segments
 from understudy.data.formats.readers import check_origin
+from understudy.data.ladders import CARD
 from understudy.data.recipes import Recipe
 from understudy.data.scores import reference
 from understudy.envs.facts import can_terminate
@@ -329,6 +330,6 @@ def settled_data(config: RunConfig) -> RunConfig:
 
 def _settled(data: DataSettings) -> DataSettings:
     path, recipe = data.path, data.recipe
-    if path and Path(path).exists():
+    if path and (Path(path).exists() or (Path(path).parent / CARD).is_file()):  # a level may lie in a file of its own
         path = str(Path(path).resolve())
     return data.model_copy(update={"path": path, "recipe": None if recipe is None else resolve_recipe(recipe)})

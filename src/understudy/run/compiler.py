@@ -20,7 +20,7 @@ import torch
 from understudy.algorithms import algorithm_names
 from understudy.core.batch import Transitions
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import Algorithm, Metrics, TakingTurns, Update
+from understudy.core.protocols import Algorithm, TakingTurns, Update
 from understudy.core.stopping import stoppable
 from understudy.run.config import RunConfig
 
@@ -102,13 +102,13 @@ def _by_turns(
     algorithm: TakingTurns, device: torch.device, say: Callable[[str], None]
 ) -> Callable[[Transitions], Update]:
     """Each kind of update is a graph of its own, compiled when it is first due."""
-    graphs: dict[str, Callable[[Transitions], Metrics]] = {}
+    graphs: dict[str, Callable[[Transitions], Update]] = {}
 
     def step(data: Transitions) -> Update:
         due = algorithm.turn()
         if due.__name__ not in graphs:
             graphs[due.__name__] = _compiled(due, device, say)
-        return Update(graphs[due.__name__](data))
+        return graphs[due.__name__](data)
 
     return step
 

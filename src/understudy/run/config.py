@@ -48,7 +48,7 @@ class DataSettings(Transforms):
     """What is learned from: a file or a recipe, and what is changed on the way."""
 
     path: str = ""
-    """A file or folder of any known kind, or the id of a local Minari dataset."""
+    """A file or folder of any known kind, the id of a local Minari dataset, or a name of `understudy dataset list`."""
     columns: str | dict[str, str | tuple[str, ...]] = ""
     """What the columns of a table are: obs=temp,humidity,action=valve,reward=r,episode=day. reward=-c: a cost."""
     recipe: Recipe | None = None

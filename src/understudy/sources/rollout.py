@@ -6,6 +6,7 @@ that only started another (`valid` False). Whoever runs the policy over a rollou
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast, final
 
@@ -180,13 +181,7 @@ class RolloutSource:
     def metrics(self) -> Metrics:
         """Episodes that ended since this was last asked, those of the last hundred, and the mean of every reward term
         over the last rollout."""
-        returns, lengths = self.finished()
-        told = {"rollout/episodes": torch.tensor(len(returns))}
-        if len(returns):
-            told |= {"rollout/return_mean": returns.mean(), "rollout/length_mean": lengths.double().mean()}
-        returns, lengths = self.log.recent()
-        if len(returns):
-            told |= {"rollout/return_last_100": returns.mean(), "rollout/length_last_100": lengths.double().mean()}
+        told = self.log.metrics()
         means = {f"terms/{name}": values.nanmean() for name, values in self.terms.items()}
         return told | {name: mean for name, mean in means.items() if bool(mean.isfinite())}
 
@@ -256,7 +251,7 @@ def needs(config: Config) -> SourceNeeds:
         step_timeout=config.step_timeout,
         steps_kept=config.rollout_length,
     )
-    return SourceNeeds(envs=(request,))
+    return SourceNeeds(envs=(request,), updates_per_step=Fraction(1, config.num_envs * config.rollout_length))
 
 
 def build(config: Config, inputs: SourceInputs) -> RolloutSource:

@@ -376,6 +376,12 @@ def test_no_set_of_columns_breaks_out(
         Dataset.from_episodes(episodes, BOX)
 
 
+def test_two_arrays_of_one_role_that_cannot_be_compared(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"act": np.zeros(4), "action": np.zeros(4, "V3"), "obs": np.zeros(4)}
+    np.savez(tmp_path / "x.npz", allow_pickle=False, **columns)
+    refuse(tmp_path / "x.npz", "act")
+
+
 LITTLE_MEMORY = """
 import resource, sys
 from pathlib import Path

@@ -16,9 +16,10 @@ from understudy.core.errors import DataError
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
-from understudy.data.formats import npz_writer
+from understudy.data.formats import npz, npz_writer
 from understudy.data.formats.npz import open_npz
 from understudy.data.formats.npz_writer import write_npz
+from understudy.data.formats.packed import write_packed
 from worlds import random_dataset, real_data
 
 BOX = Box((-1.0, -2.0), (1.0, 0.3))
@@ -63,11 +64,16 @@ def episode(
 
 
 def round_trip(dataset: Dataset, folder: Path) -> Dataset:
-    write_npz(dataset, folder / "x.npz")
-    recording = open_npz(folder / "x.npz")
-    assert recording.space == dataset.spec.action
-    assert recording.steps == dataset.steps
-    return Dataset.from_episodes(recording.episodes(), dataset.spec.action, precision="source")
+    """What comes back of a flat file; a packed one gives the same."""
+    read = []
+    for write, name in ((write_npz, "x.npz"), (write_packed, "packed.npz")):
+        write(dataset, folder / name)
+        recording = open_npz(folder / name)
+        assert recording.space == dataset.spec.action
+        assert recording.steps == dataset.steps
+        read.append(Dataset.from_episodes(recording.episodes(), dataset.spec.action, precision="source"))
+    assert read[0].fingerprint == read[1].fingerprint
+    return read[0]
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -125,6 +131,26 @@ def test_others_find_the_names_they_know(tmp_path: Path) -> None:
         assert file["episode_id"].tolist() == [0, 0, 0, 1, 1, 1]
         np.testing.assert_array_equal(file["observations"][1:3], file["next_observations"][:2])
         np.testing.assert_array_equal(file["next_observations"][5], dataset.observations["state"][-1])
+
+
+def test_a_packed_file_is_small_and_holds_a_store_s_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = random_dataset(count=40, steps=50, state=11)
+    write_npz(dataset, tmp_path / "flat.npz")
+    write_packed(dataset, tmp_path / "x.npz")
+    assert (tmp_path / "x.npz").stat().st_size < 0.6 * (tmp_path / "flat.npz").stat().st_size
+    with np.load(tmp_path / "x.npz", allow_pickle=False) as file:
+        assert set(file.files) == {*dataset.columns(), "about"}
+        np.testing.assert_array_equal(file["observation.state"], dataset.observations["state"])
+    monkeypatch.setattr(npz, "KEPT", 64)  # by blocks, as a file too large to be kept is read
+    for _ in range(2):
+        streamed = Dataset.from_episodes(open_npz(tmp_path / "x.npz").episodes(), dataset.spec.action)
+        assert streamed.fingerprint == dataset.fingerprint
+    write_packed(dataset, tmp_path / "again.npz")
+    assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "x.npz").read_bytes()
+    with pytest.raises(DataError, match="already exists"):
+        write_packed(dataset, tmp_path / "x.npz")
+    with pytest.raises(DataError, match="its columns have names already"):
+        open_npz(tmp_path / "x.npz", columns="obs=a")
 
 
 def test_what_was_never_known_is_not_invented(tmp_path: Path) -> None:

@@ -171,7 +171,9 @@ def _fits(role: str, name: str, column: FileColumn) -> bool:
 
 def _equal(one: FileColumn, other: FileColumn) -> bool:
     """Single numbers are told later, as columns without rows."""
-    return one.shape == other.shape and (one.shape == () or np.array_equal(one[:], other[:]))
+    if one.shape != other.shape or (one.dtype != other.dtype and "V" in (one.dtype.kind, other.dtype.kind)):
+        return False
+    return one.shape == () or np.array_equal(one[:], other[:])
 
 
 def _groups(columns: Mapping[str, FileColumn], role: str, taken: dict[str, str], where: str) -> dict[str, str]:

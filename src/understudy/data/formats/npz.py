@@ -1,4 +1,4 @@
-"""Files of NumPy arrays (.npz) as recordings: flat rows, stable-baselines 2 and `imitation` layouts.
+"""Files of NumPy arrays (.npz) as recordings: flat rows, stable-baselines 2, `imitation` and packed layouts.
 
 A member's header is read and believed only as far as the archive bears it out; the numbers of a member are read when
 somebody needs them, and members that nobody needs are never read. No pickle is ever opened.
@@ -25,6 +25,7 @@ from understudy.data.formats.column_map import ColumnMap, mapped
 from understudy.data.formats.columns import NAMES, FileColumn
 from understudy.data.formats.flat import flat_recording
 from understudy.data.formats.imitation import imitation_recording, is_imitation
+from understudy.data.formats.packed import ABOUT, is_packed, packed_recording
 from understudy.data.recording import Recording, environment_name, open_at_once
 from understudy.data.stores.npy import read_array, read_header
 
@@ -39,8 +40,6 @@ MEMBERS = 10_000
 DIRECTORY_BYTES = 2 << 20
 EXPANSION_LIMIT = 100
 """Beyond `SMALL`, a file that unpacks to more than this many times its own size is a bomb, not a recording."""
-ABOUT = "about"
-"""A member of our own files: JSON text with the action space and the environment's name."""
 ABOUT_BYTES = 1 << 20
 UNREADABLE = (
     *(ValueError, OSError, EOFError, NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError),
@@ -59,7 +58,13 @@ def open_npz(
     """
     where = f"dataset '{path}'"
     members = _members(path, where)
-    space, env = _about(members, where)
+    facts = _about(members, where)
+    if facts is not None and is_packed(facts):
+        if columns:
+            raise DataError(where, "its columns have names already", do="Leave columns out.")
+        return packed_recording({name: member for name, member in members.items() if name != ABOUT}, facts, path.name)
+    space = None if facts is None else _space(facts, where)
+    env = "" if facts is None else environment_name(facts.get("env"))
     arrays: dict[str, FileColumn] = {name: member for name, member in members.items() if name != ABOUT}
     notes: tuple[str, ...] = ()
     if columns:
@@ -254,14 +259,24 @@ def _read_header(file: IO[bytes], info: zipfile.ZipInfo, where: str) -> tuple[tu
     return shape, not by_columns, dtype
 
 
-def _about(members: Mapping[str, Member], where: str) -> tuple[ActionSpace | None, str]:
-    """The action space and the environment, if the file is one of ours."""
+def _about(members: Mapping[str, Member], where: str) -> dict[str, Any] | None:
+    """What a file of ours says of itself; None if it is another's."""
     member = members.get(ABOUT)
     if member is None or member.shape != () or member.dtype.kind != "U" or member.dtype.itemsize > ABOUT_BYTES:
-        return None, ""
+        return None
     try:
         facts = json.loads(str(member.values))
-        return space_from(facts["action"]), environment_name(facts.get("env"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}, {ABOUT}", "not readable", got=repr(error)[:200]) from error
+    if not isinstance(facts, dict):
+        raise DataError(f"{where}, {ABOUT}", "not readable", got=f"{facts!r:.200}", expected="facts by name")
+    return facts
+
+
+def _space(facts: Mapping[str, Any], where: str) -> ActionSpace:
+    """The action space that a file of ours says."""
+    try:
+        return space_from(facts["action"])
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DataError(f"{where}, {ABOUT}", "its action space is not readable", got=repr(error)[:200]) from error
 

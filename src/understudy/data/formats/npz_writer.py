@@ -22,7 +22,7 @@ from understudy.core.spec import space_json
 from understudy.data.dataset import Dataset
 from understudy.data.episode import COLUMN_NAME, Array
 from understudy.data.formats.columns import NAMES, RENAMED
-from understudy.data.formats.npz import ABOUT
+from understudy.data.formats.packed import ABOUT
 from understudy.data.stores.npy import npy_header
 
 BLOCK_ROWS = 1 << 14

@@ -25,6 +25,7 @@ from understudy.data.formats.minari.reader import MINARI_ID, is_minari, open_min
 from understudy.data.formats.npz import open_npz, read_observation_arrays
 from understudy.data.formats.parquet_file import open_parquet, read_parquet
 from understudy.data.formats.robomimic import is_robomimic, open_robomimic
+from understudy.data.ladders import find_level, suggested_level
 from understudy.data.recording import Recording, open_at_once
 from understudy.data.stores.journal import is_unfinished, open_unfinished
 from understudy.data.stores.store import is_store, open_store, store_recipe
@@ -98,9 +99,13 @@ def open_recording(origin: Origin, *, episode_steps: int | None = None, columns:
         return _open_folder(path, reading)
     if path.is_file():
         return _open_file(path, reading)
+    if found := find_level(str(origin)):
+        ladder, level = found
+        return ladder.recording(level)
     if MINARI_ID.fullmatch(str(origin)):
         return open_minari(str(origin))
-    raise DataError(f"dataset '{origin}'", "no such file", expected=f"{KNOWN}, or a Minari id")
+    expected = f"{KNOWN}, a Minari id, or a dataset that comes with the library (understudy dataset list)"
+    raise DataError(f"dataset '{origin}'", "no such file", expected=expected, do=suggested_level(str(origin)))
 
 
 def _open_folder(path: Path, reading: Reading) -> Recording:
@@ -118,6 +123,9 @@ def _open_folder(path: Path, reading: Reading) -> Recording:
         return replace(dataset.recording(), layout="unfinished store", notes=(note,))
     if is_minari(path):
         return open_minari(path)
+    if found := find_level(str(path)):
+        ladder, level = found
+        return ladder.recording(level)
     return _open_many(path, reading)
 
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 import torch
@@ -38,6 +38,16 @@ RESIDENT_BUDGET = 512 << 20
 KEPT_BYTES = 256 << 20
 """Columns of a large store that are small, rewards first of all, are kept in memory up to this size together."""
 DTYPES = {"uint8", "int32", "int64", "float32", "float64", "bool"}
+
+
+class ColumnShape(Protocol):
+    """A column, as far as it can be judged without its numbers."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
 
 
 def write_store(dataset: Dataset, path: Path | str, recipe: Mapping[str, Any] | None = None) -> Path:
@@ -304,9 +314,9 @@ def check_columns(spec: Spec, names: Iterable[str], where: str) -> None:
         raise DataError(f"{where}, column '{name[:100]}'", "is not one we know")
 
 
-def check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: EpisodeIndex) -> None:
+def check_layout(where: str, spec: Spec, columns: Mapping[str, ColumnShape], index: EpisodeIndex) -> None:
     """Episodes add up to the columns, and the columns have the spec's shapes and dtypes."""
-    episodes, rows = index.lengths.size, len(columns["reward"])
+    episodes, rows = index.lengths.size, (*columns["reward"].shape, 0)[0]
     for name, array in index.arrays().items():
         kind = np.dtype(np.int64 if name == "lengths" else np.bool_)
         if array.dtype != kind or array.shape != (episodes,):
@@ -315,14 +325,14 @@ def check_layout(where: str, spec: Spec, columns: Mapping[str, Array], index: Ep
     if not episodes or not ((index.lengths > 0) & (index.lengths <= rows)).all():
         raise DataError(f"{where}, column 'lengths'", "does not describe episodes")
     expected = _shapes(spec, columns, int(index.lengths.sum()), episodes)
-    for name, array in columns.items():
-        if array.shape != expected.get(name):
-            raise DataError(f"{where}, column '{name}'", "wrong shape", got=array.shape, expected=expected.get(name))
-        if array.dtype.name not in _kinds(spec, name):
-            raise DataError(f"{where}, column '{name}'", "wrong kind of numbers", got=array.dtype)
+    for name, column in columns.items():
+        if column.shape != expected.get(name):
+            raise DataError(f"{where}, column '{name}'", "wrong shape", got=column.shape, expected=expected.get(name))
+        if column.dtype.name not in _kinds(spec, name):
+            raise DataError(f"{where}, column '{name}'", "wrong kind of numbers", got=column.dtype)
 
 
-def _shapes(spec: Spec, columns: Mapping[str, Array], steps: int, episodes: int) -> dict[str, tuple[int, ...]]:
+def _shapes(spec: Spec, columns: Mapping[str, ColumnShape], steps: int, episodes: int) -> dict[str, tuple[int, ...]]:
     expected: dict[str, tuple[int, ...]] = {"reward": (steps,)}
     space = recordable(spec.action)
     if isinstance(space, Box):

@@ -6,6 +6,8 @@ from typing import final
 import torch
 from torch import Tensor
 
+from understudy.core.protocols import Metrics
+
 ROOM, RECENT = 1024, 100
 """Episodes that are kept, and those of a running mean."""
 
@@ -41,6 +43,24 @@ class EpisodeLog:
             if begin <= end:
                 self._finish(ended[end])
             begin = end + 1
+
+    def add_step(self, reward: Tensor, valid: Tensor, ended: Tensor) -> None:
+        """One step of N environments [N]."""
+        self.running_return += reward
+        self.running_length += valid
+        if bool(ended.any()):
+            self._finish(ended)
+
+    def metrics(self) -> Metrics:
+        """Episodes that ended since this was last asked, and those of the last hundred."""
+        returns, lengths = self.ask()
+        told = {"rollout/episodes": torch.tensor(len(returns))}
+        if len(returns):
+            told |= {"rollout/return_mean": returns.mean(), "rollout/length_mean": lengths.double().mean()}
+        returns, lengths = self.recent()
+        if len(returns):
+            told |= {"rollout/return_last_100": returns.mean(), "rollout/length_last_100": lengths.double().mean()}
+        return told
 
     def _finish(self, ended: Tensor) -> None:
         finished = self.running_return[ended]

@@ -18,6 +18,7 @@ from understudy.data.formats.column_map import ColumnMap
 from understudy.data.formats.d4rl_writer import write_d4rl
 from understudy.data.formats.minari.writer import write_minari
 from understudy.data.formats.npz_writer import write_npz
+from understudy.data.formats.packed import write_packed
 from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
 from understudy.data.stores.recorder import record
@@ -48,6 +49,7 @@ def convert_file(
     columns: ColumnMap = "",
     precision: Precision = "source",
     minari_id: str = "",
+    packed: bool = False,
     env: str = "",
     drop_unknown_finals: bool = False,
     reporter: Reporter = SILENT,
@@ -55,9 +57,13 @@ def convert_file(
     """Write `source` as a store, an .npz, a D4RL .hdf5 (by the target's ending) or, with an id, a Minari dataset.
 
     With `minari_id`, `target` is the folder of Minari datasets. `env` is the environment's name, if the source does
-    not tell it. With `drop_unknown_finals` a last step whose successor is not known is left out.
+    not tell it. An .npz that is `packed` is compressed and holds each observation once. With `drop_unknown_finals` a
+    last step whose successor is not known is left out.
     """
     kind = target_kind(target, minari_id)
+    if packed and kind != "npz":
+        raise ConfigError("--packed", "is for .npz files", got=str(target))
+    kind = "packed" if packed else kind
     transforms = transforms or Transforms()
     opened = open_recording(source, episode_steps=transforms.episode_steps, columns=columns)
     recording = _chain(opened, space, transforms)
@@ -104,7 +110,11 @@ def write_recording(
         if kind == "minari":
             path = write_minari(dataset, minari_id, target)
         elif kind != "store":
-            writers: dict[str, Callable[[Dataset, Path], None]] = {"npz": write_npz, "d4rl": write_d4rl}
+            writers: dict[str, Callable[[Dataset, Path], None]] = {
+                "npz": write_npz,
+                "packed": write_packed,
+                "d4rl": write_d4rl,
+            }
             writers[kind](dataset, target)
         return Converted(path, dataset.episodes, dataset.steps, dataset.fingerprint)
 

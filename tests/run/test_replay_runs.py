@@ -1,0 +1,139 @@
+"""Runs that learn from a replay buffer: what is played, what is drawn, what is owed, and going on to the bit."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small import BATTLE, content, short_settings
+
+import understudy as us
+from understudy.core.batch import Transitions
+from understudy.core.errors import ConfigError
+from understudy.run.build import build_learner
+from understudy.run.config import parse_config
+from understudy.sources.replay import ReplaySource
+
+pytestmark = pytest.mark.usefixtures("no_plots")
+
+
+def settings(out: Path, algorithm: str = "td3bc", **changes: Any) -> dict[str, Any]:
+    source = {"kind": "replay", "batch_size": 8, "learning_starts": 15, "buffer_size": 40, **changes.pop("source", {})}
+    given = short_settings(algorithm, out, source=source, **changes)
+    if not source.get("data_share"):
+        given.pop("data", None)
+    return given
+
+
+def source_of(out: Path, **changes: Any) -> tuple[ReplaySource, Any]:
+    learner = build_learner(parse_config(settings(out, **changes)))
+    assert isinstance(learner.source, ReplaySource)
+    return learner.source, learner.algorithm.policy
+
+
+def batches(source: ReplaySource, policy: Any, count: int) -> list[Transitions]:
+    found: list[Transitions] = []
+    while len(found) < count:
+        batch = source.next(policy)
+        if batch is not None:
+            found.append(batch)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("utd_ratio", "num_envs", "steps"), [(1.0, 1, 27), (0.5, 1, 39), (3.0, 1, 19), (1.0, 4, 28), (0.1, 3, 135)]
+)
+def test_updates_follow_environment_steps(tmp_path: Path, utd_ratio: float, num_envs: int, steps: int) -> None:
+    """Twelve updates: fifteen steps first, then as many as they take, in whole steps of all environments."""
+    source, policy = source_of(tmp_path, source={"utd_ratio": utd_ratio, "num_envs": num_envs})
+    batches(source, policy, 12)
+    assert source.counters() == {"env_steps": steps}
+    source.close()
+
+
+def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path) -> None:
+    """Through a ring that wraps, with several environments, fractions of updates, n steps and data beside."""
+    cases: list[dict[str, Any]] = [
+        {},
+        {"num_envs": 3, "utd_ratio": 1.7},
+        {"num_envs": 2, "utd_ratio": 0.4, "warmup": "policy", "exploration_noise": 0.3},
+        {"data_share": {"start": 0.5, "end": 0.0, "over": 20}, "utd_ratio": 4},
+    ]
+    for number, source in enumerate(cases):
+        whole = us.train(parse_config(settings(tmp_path / f"{number}-whole", source=source, updates=40)))
+        for stop in (4, 8):
+            path = tmp_path / f"{number}-{stop}"
+            with pytest.raises(KeyboardInterrupt):
+                us.train(parse_config(settings(path, source=source, updates=40)), callbacks=[Ending(stop)])
+            us.resume(path)
+            assert content(path) == content(whole.path), (source, stop)
+
+
+def test_shares_of_a_batch(tmp_path: Path) -> None:
+    """So many rows of every batch are the dataset's as the schedule says, each from where it should be."""
+    share = {"start": 1.0, "end": 0.0, "over": 16}
+    source, policy = source_of(tmp_path, source={"data_share": share, "batch_size": 16}, updates=40)
+    (data,) = source.data
+    recorded = {tuple(row) for row in data.dataset.observations["state"].tolist()}
+    found = [
+        sum(tuple(row) in recorded for row in batch.obs["state"].tolist()) for batch in batches(source, policy, 20)
+    ]
+    assert found == [*range(16, 0, -1), 0, 0, 0, 0]
+    source.close()
+
+
+def test_without_a_share_there_is_no_trace_of_the_data(tmp_path: Path) -> None:
+    """A share that has fallen to 0 draws as one that never was: rows of own experience are the same."""
+    falling = {"data_share": {"start": 1e-9, "end": 0.0, "over": 1}, "utd_ratio": 5}
+    mixed, mixed_policy = source_of(tmp_path, source=falling)
+    alone, policy = source_of(tmp_path, source={"utd_ratio": 5})
+    for one, other in zip(batches(mixed, mixed_policy, 5), batches(alone, policy, 5), strict=True):
+        assert torch.equal(one.obs["state"], other.obs["state"])
+    mixed.close()
+    alone.close()
+
+
+def test_every_step_is_as_likely_as_any_other(tmp_path: Path) -> None:
+    source, policy = source_of(tmp_path, source={"batch_size": 4000, "num_envs": 2}, updates=40)
+    batch = batches(source, policy, 1)[0]
+    counts = Counter(tuple(row) for row in batch.obs["state"].tolist())
+    assert len(counts) == 16, "fifteen steps in whole steps of two environments"
+    assert max(abs(count - 250) for count in counts.values()) < 6 * 250**0.5
+    source.close()
+
+
+def test_random_legal_choices_come_first(tmp_path: Path) -> None:
+    source, policy = source_of(tmp_path, algorithm="discrete_cql", world=BATTLE, source={"batch_size": 64})
+    batch = batches(source, policy, 1)[0]
+    assert bool(batch.extra["mask"].gather(1, batch.action.unsqueeze(1)).all())
+    assert len(set(batch.action.tolist())) > 3
+    source.close()
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    for wrong, told in (
+        ({"utd_ratio": 0}, "source.utd_ratio"),
+        ({"utd_ratio": -1}, "source.utd_ratio"),
+        ({"data_share": 1.5}, "data_share is a part of a batch: got 1.5"),
+        ({"data_share": {"start": 0.5, "end": -1}}, "data_share is a part of a batch: got -1"),
+        ({"workers": 2}, "2 workers for 1 environments"),
+        ({"batch_size": 0}, "source.batch_size"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            parse_config(settings(tmp_path, source=wrong))
+    without = settings(tmp_path, source={"data_share": 0.5})
+    without.pop("data")
+    with pytest.raises(ConfigError, match="data: is required"):
+        parse_config(without)
+
+
+class Ending:
+    """Stops a run at an update that is saved."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def on_checkpoint(self, updates: int, path: Path) -> None:
+        if updates >= self.updates:
+            raise KeyboardInterrupt
