@@ -33,13 +33,14 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from understudy.core.batch import Transitions
-from understudy.core.protocols import BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.batch import SAMPLE_WEIGHT, Transitions
+from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.settings import Count
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.soft import drawn_members, soft_policy_loss, soft_value
-from understudy.losses.value import bootstrap_target, mean_over, squared_error
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over, squared_error
+from understudy.losses.weights import weigh
 from understudy.nn.actor import Actor
 from understudy.nn.critic import QEnsemble
 from understudy.nn.perception import Seen
@@ -90,7 +91,7 @@ class REDQ:
 
     @property
     def demand(self) -> Demand:
-        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma)
+        return Demand(("td_valid", "discount"), self.config.n_step, self.config.gamma, priorities=True)
 
     @property
     def largest_shift(self) -> float:
@@ -102,31 +103,34 @@ class REDQ:
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of the critics and a move of their targets; at every `policy_delay`-th, of π and α too."""
-        return Update(self.turn()(data))
+        return self.turn()(data)
 
-    def turn(self) -> Callable[[Transitions], Metrics]:
+    def turn(self) -> Callable[[Transitions], Update]:
         """Count, and say whose turn it is."""
         self.updates += 1
         due = self.updates % self.config.policy_delay == 0
         return self.update_all if due else self.update_critics
 
-    def update_critics(self, data: Transitions) -> Metrics:
+    def update_critics(self, data: Transitions) -> Update:
         """One gradient step of the critics, and a move of their targets."""
         return self._update_critics(data, Seen(data.obs), self.temperature.value())
 
-    def update_all(self, data: Transitions) -> Metrics:
+    def update_all(self, data: Transitions) -> Update:
         """The same, and one gradient step of π and of the temperature."""
         seen, alpha = Seen(data.obs), self.temperature.value()
-        return self._update_critics(data, seen, alpha) | self._update_actor(seen, alpha)
+        metrics, feedback = self._update_critics(data, seen, alpha)
+        return Update(metrics | self._update_actor(seen, alpha), feedback)
 
-    def _update_critics(self, data: Transitions, seen: Seen, alpha: Tensor) -> Metrics:
+    def _update_critics(self, data: Transitions, seen: Seen, alpha: Tensor) -> Update:
         config = self.config
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, self._next_value(data, alpha))
         q = self.critic(seen.by(self.critic), data.action)
-        loss = mean_over(squared_error(q, target), data.extra["td_valid"]).sum()
+        errors, valid = weigh(squared_error(q, target), data.extra.get(SAMPLE_WEIGHT)), data.extra["td_valid"]
+        loss = mean_over(errors, valid).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
-        return {"loss/critic": loss.detach(), "value/q": q.detach().mean()}
+        metrics = {"loss/critic": loss.detach(), "value/q": q.detach().mean()}
+        return Update(metrics, {PRIORITY: absolute_error(q, target, valid)})
 
     @torch.no_grad()
     def _next_value(self, data: Transitions, alpha: Tensor) -> Tensor:
@@ -163,7 +167,7 @@ class REDQ:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"))
 
 
 def build(config: Config, context: BuildContext) -> REDQ:
