@@ -17,6 +17,7 @@ from understudy.core.protocols import PRIORITY
 from understudy.core.state import State, capture
 from understudy.data.experience import LoggedExperience
 from understudy.parts.value_learning import ValueLearningSettings
+from understudy.run.handed_networks import hand_over, parts_by_role
 from worlds import learning_from, takes_boxes
 
 LEARNERS = [name for name in learning_from("offline") if issubclass(find_algorithm(name).Config, ValueLearningSettings)]
@@ -209,3 +210,19 @@ def test_a_policy_that_would_only_wait_is_refused() -> None:
         start(tiny_algorithm("rebrac", critic_warmup=100), updates=100)
     with pytest.raises(ConfigError, match="critic_warmup is for policy=softmax: a greedy policy is its critics"):
         tiny_algorithm("discrete_cql", critic_warmup=1)
+
+
+BEGINS_ANEW = ("optimizer", "noise", "stream", "proposals", "coin", "updates")
+"""Whose paths hold moments of optimisers, random streams and counters."""
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_all_that_was_learned_can_be_handed_on(name: str) -> None:
+    """Networks and multipliers are everything that moves, but for optimisers, streams and counters."""
+    learner, other = (start(tiny_algorithm(name, **LEARNED.get(name, {})), seed=seed) for seed in (0, 1))
+    learner.update(4)
+    first, heir = learner.algorithm, other.algorithm
+    start_from = {role: capture(part) for role, part in parts_by_role(first).items()}
+    assert hand_over(heir, start_from, {}, "the first").keys() == start_from.keys()
+    left = differences(capture(first), capture(heir))
+    assert [path for path in left if not any(word in path for word in BEGINS_ANEW)] == []

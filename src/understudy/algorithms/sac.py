@@ -73,6 +73,9 @@ class SAC:
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
 
+    def multipliers(self) -> dict[str, Tensor]:
+        return {"temperature": self.temperature.log_alpha} if self.config.entropy_learning_rate > 0 else {}
+
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         seen, alpha = Seen(data.obs), self.temperature.value()
@@ -80,11 +83,10 @@ class SAC:
         return Update(metrics | self._update_actor(seen, alpha), feedback)
 
     def _update_critic(self, data: Transitions, seen: Seen, alpha: Tensor) -> Update:
-        config = self.config
+        config, valid = self.config, data.extra["td_valid"]
         target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, self._next_value(data, alpha))
         q = self.critic(seen.by(self.critic), data.action)
-        errors, valid = weigh(squared_error(q, target), data.extra.get(SAMPLE_WEIGHT)), data.extra["td_valid"]
-        loss = mean_over(errors, valid).sum()
+        loss = mean_over(weigh(squared_error(q, target), data.extra.get(SAMPLE_WEIGHT)), valid).sum()
         self.critic_optimizer.minimise(loss, config.critic_learning_rate)
         self.target.follow(self.critic, config.polyak)
         metrics = {"loss/critic": loss.detach(), "value/q": q.detach().mean()}

@@ -1,4 +1,4 @@
-"""train, resume, evaluate, predict, export, collect: what makes a run, and what is done with one."""
+"""train, resume, evaluate, predict, export: what makes a run, and what is done with one."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,6 @@ import typer
 
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
-from understudy.core.wording import counted
 
 LONGEST_NUMBER = 18
 """Digits of a number of updates."""
@@ -27,7 +26,7 @@ Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions inst
 
 
 def register(app: typer.Typer) -> None:
-    for command in (train, resume, evaluate, predict, export, collect):
+    for command in (train, resume, evaluate, predict, export):
         app.command()(command)
 
 
@@ -183,30 +182,6 @@ def export(
         worst, rows = exported.parity.difference, exported.parity.rows
         print(f"{ins} → {outs}; largest difference from the live policy {worst:.1e} over {rows} rows")
         print(f"written to {exported.path}  card: {exported.path.with_name('card.md')}")
-
-
-def collect(
-    config: Annotated[str, typer.Argument(help="A config whose data.recipe is played.")],
-    overrides: Overrides = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the new dataset store.")] = Path("dataset"),
-    quiet: Quiet = False,
-) -> None:
-    """Make a config's dataset and keep it as a memory-mapped store. Stopped halfway, the same command goes on."""
-    from understudy.run.config import load_config
-    from understudy.run.loading import record_recipe
-    from understudy.run.progress import Reporter
-
-    if any(override.startswith("out=") for override in overrides or []):
-        raise ConfigError("out", "is a run's directory", do="A dataset's folder is given as --out FOLDER.")
-    recipe = load_config(config, overrides or []).logged.recipe
-    if recipe is None:
-        raise ConfigError("data.recipe", "this config has no recipe to play")
-    with stoppable(f"dataset '{out}'", "Finished episodes are kept: the same command goes on after them."):
-        dataset = record_recipe(recipe, out, Reporter(quiet=quiet))
-    if not quiet:
-        size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
-        print(f"{size}, mean return {dataset.returns().mean():.1f}")
-        print(f"written to {out}, fingerprint {dataset.fingerprint}")
 
 
 def _way_on(run: Path) -> str:

@@ -134,12 +134,12 @@ class RunConfig(Settings):
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
-    """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
+    """A run directory or a policy folder that this run starts from: BC first, then IQL; IQL first, then IQL online."""
     init_fingerprint: str = ""
     """sha256 of what is taken over, filled in when the run starts; a run never starts or resumes from another one."""
-    init_roles: tuple[str, ...] = ("policy",)
-    """What is taken over, by role: the policy with its normaliser; of a run also `critic` and `value`, whose targets
-    follow."""
+    init_roles: Literal["auto", "all"] | tuple[str, ...] = "auto"
+    """What is taken over: `all` that both runs have (policy, critics, values, targets, normalisers, multipliers), or
+    roles: [policy, critic]. `auto`: from a run of the same algorithm all that fits, else the policy."""
     init_keys: dict[str, str] = Field(default_factory=dict)
     """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
