@@ -25,7 +25,7 @@ def says(network: QEnsemble, levels: Tensor) -> None:
 
 def standing(critics: int, subset: int, **changes: Any) -> Learning:
     """Q ≡ 0, target critic j says j, nothing moves, γ = 1, rewards are 0 and entropy is worth nothing."""
-    still = {"critic_learning_rate": 1e-30, "polyak": 1e-30, "entropy_weight": 1e-30, "gamma": 1.0}
+    still: dict[str, Any] = {"critic_learning_rate": 1e-30, "polyak": 1e-30, "entropy_weight": 1e-30, "gamma": 1.0}
     config = tiny_algorithm("redq", critics=critics, target_subset=subset, **still, **changes)
     learning = start(config, batch_size=4)
     says(learning.algorithm.critic, torch.zeros(critics))

@@ -14,7 +14,7 @@ KNOBS: dict[str, dict[str, Any]] = {
     "a delay": {"policy_delay": 2},
     "the mean": {"actor_values": "mean"},
 }
-OWN = ["lots.state", "updates"]
+OWN = ["subset_noise.state", "updates"]
 
 
 def trained(name: str, **changes: Any) -> State:
@@ -38,8 +38,8 @@ def test_each_knob_alone_changes_something() -> None:
 
 
 def test_lots_are_drawn_only_where_there_is_a_choice() -> None:
-    streams = [trained("redq", **{**SAC, "target_subset": count})["lots.state"] for count in (2, 1)]
-    fresh = capture(start(tiny_algorithm("redq")).algorithm)["lots.state"]
+    streams = [trained("redq", **{**SAC, "target_subset": count})["subset_noise.state"] for count in (2, 1)]
+    fresh = capture(start(tiny_algorithm("redq")).algorithm)["subset_noise.state"]
     assert isinstance(fresh, torch.Tensor)
     assert torch.equal(streams[0], fresh)  # type: ignore[arg-type]
     assert not torch.equal(streams[1], fresh)  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ class REDQ:
     temperature: Temperature
     backup_noise: Noise
     actor_noise: Noise
-    lots: Noise
+    subset_noise: Noise
     """By which target critics are drawn."""
     updates: int = 0
     """How many there have been; on it depends whose turn it is."""
@@ -143,7 +143,7 @@ class REDQ:
         if self.config.target_subset == self.config.critics:
             q: Tensor = critics(state, action)
         else:
-            lots = self.lots.uniform(self.config.critics).to(state)
+            lots = self.subset_noise.uniform(self.config.critics).to(state)
             q = critics.frozen(state, action, drawn_members(lots, self.config.target_subset))
         return soft_value(q.amin(0), log_prob, alpha)
 
