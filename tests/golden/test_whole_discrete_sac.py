@@ -80,8 +80,8 @@ def test_values_are_those_of_the_soft_maximum(fixed: DiscreteSAC) -> None:
 
 def test_a_learned_temperature_holds_each_states_own_share_of_entropy() -> None:
     """Three legal actions: 0.7·log 3. The state with one has none to give, and asks for none."""
-    settings = {"entropy_learning_rate": 2e-2, "entropy_target": 0.7, "updates": 700}
-    algorithm, metrics = learned(two_steps(), **settings)
+    settings = {"entropy_learning_rate": 2e-2, "entropy_target": 0.7}
+    algorithm, metrics = learned(two_steps(), 700, **settings)
     spread = -(chances(algorithm)[1, :3] * chances(algorithm)[1, :3].log()).sum()
     assert float(spread) == pytest.approx(0.7 * math.log(3), abs=0.02)
     assert float(metrics["policy/entropy_missing"]) == pytest.approx(0.0, abs=0.02)
