@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.cli.program import run as command
 from understudy.core.errors import CheckpointError, ConfigError, DataError, RunError
 from understudy.data.dataset import Dataset
 from understudy.data.ladders import LEVELS, Ladder
@@ -34,7 +35,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plan |= {"eval_episodes": 1, "eval_max_steps": 20, "env": {"id": "Pendulum-v1", "reference": [-1600.0, -100.0]}}
     settings = tiny_settings("td3bc", tmp_path_factory.mktemp("ladder") / "run", source=source, **plan)
     settings.pop("data")
-    path = us.train(parse_config(settings)).path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.run.loop.draw_run", lambda run: None)
+        path = us.train(parse_config(settings)).path
     write_returns(path, RETURNS)
     return path
 
@@ -149,3 +152,44 @@ def test_everything_wrong_is_told_before_anything_is_played(run: Path, tmp_path:
 def test_folders_are_called_as_environments_are() -> None:
     names = {"Hopper-v5": "hopper", "HalfCheetah-v5": "halfcheetah", "a/Own-v0": "own", "Other": "own"}
     assert {env: ladder_folder(env).name for env in names} == names
+
+
+def test_the_command_tells_the_levels_from_the_worst_to_the_best(
+    made: Ladder, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["collect", "ladder", str(run), "--steps", "500", "--num-envs", "3", "--out", str(made.path)]
+    assert command([*words, "--packed", str(tmp_path / "packed")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:6]] == list(LEVELS)
+    assert lines[3].split()[1:3] == ["500", "3"]
+    assert us.load_dataset(tmp_path / "packed" / "expert").fingerprint == made.levels["expert"].fingerprint
+    for more, told in {
+        ("--packed", str(tmp_path / "packed")): "already exists",
+        ("seed=3",): "seed=3: is for a run that is trained first",
+        ("--steps", "0"): "steps: ",
+    }.items():
+        assert command([*words, *more]) != 0
+        assert told in capsys.readouterr().err
+    assert command(["collect", "ladder", "hoper"]) == 2
+    assert "no such directory, and no task of its own. Did you mean 'hopper'?" in capsys.readouterr().err
+    assert command(["dataset", "from-run", str(run), str(tmp_path / "buffer.npz"), "--checkpoint", "10"]) == 0
+    assert made.levels["medium-replay"].fingerprint in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_levels_of_a_pendulum_s_run_are_of_graded_quality(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One command from nothing; the second time it finds everything there."""
+    monkeypatch.chdir(tmp_path)
+    assert command(["collect", "ladder", "pendulum", "--steps", "10000", "-q"]) == 0
+    made = Ladder(Path("ladders/pendulum"), "pendulum")
+    means = {name: level.return_mean for name, level in made.levels.items()}
+    assert means["random"] < means["medium-replay"] < means["medium-expert"] < means["expert"]
+    assert means["random"] < means["medium"] < means["medium-expert"]
+    assert means["expert"] > -250
+    capsys.readouterr()
+    assert command(["collect", "ladder", "pendulum", "--steps", "10000"]) == 0
+    assert capsys.readouterr().err.count("finished before") == 3
+    assert command(["collect", "ladder", "pendulum", "algo.gamma=0.5", "--steps", "10000"]) == 1
+    assert "was trained with other settings than algo.gamma=0.5" in capsys.readouterr().err
