@@ -159,9 +159,7 @@ def test_a_budget_of_environment_steps(tmp_path: Path) -> None:
 
 def test_what_there_is_no_room_for(tmp_path: Path) -> None:
     """Before the first step, and before there is a run."""
-    with pytest.raises(
-        ConfigError, match=r"source.buffer_size: the run would keep .* PB of steps"
-    ):
+    with pytest.raises(ConfigError, match=r"source.buffer_size: the run would keep .* PB of steps"):
         us.train(parse_config(settings(tmp_path / "run", source={"buffer_size": 10**14})))
     assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match=r"source.batch_size: a batch of .* would need more memory"):
