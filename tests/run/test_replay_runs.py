@@ -12,7 +12,7 @@ import understudy as us
 from understudy.core.batch import Transitions
 from understudy.core.errors import ConfigError
 from understudy.run.build import build_learner
-from understudy.run.config import parse_config
+from understudy.run.config import load_config, parse_config
 from understudy.sources.replay import ReplaySource
 
 pytestmark = pytest.mark.usefixtures("no_plots")
@@ -126,6 +126,32 @@ def test_what_is_refused(tmp_path: Path) -> None:
     without.pop("data")
     with pytest.raises(ConfigError, match="data: is required"):
         parse_config(without)
+
+
+def test_a_budget_of_environment_steps(tmp_path: Path) -> None:
+    """As many updates as fit, warm-up included; on the line the last word counts; nobody plays from data alone."""
+    for given, updates in (({}, 25), ({"utd_ratio": 0.3}, 7), ({"utd_ratio": 20}, 500), ({"num_envs": 4}, 25)):
+        data = {**settings(tmp_path, source=given), "env_steps": "4e1"}
+        data.pop("updates")
+        config = parse_config(data)
+        assert (config.updates, config.env_steps) == (updates, 0)
+        assert parse_config(config.model_dump(mode="json")) == config
+    named = settings(tmp_path)
+    assert load_config(named, ["updates=3", "env_steps=40"]).updates == 25
+    assert load_config(named, ["env_steps=40", "updates=3"]).updates == 3
+    ppo = load_config("ppo/pendulum", ["env_steps=1e5", "source.num_envs=10", "source.rollout_length=30"])
+    assert ppo.updates == 333
+    for words, told in (
+        (["env_steps=15"], "env_steps: ends before the first update: got 15, expected at least 16"),
+        (["env_steps=-1"], "env_steps"),
+        (["env_steps=many"], "env_steps"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            load_config(named, words)
+    with pytest.raises(ConfigError, match="env_steps: is another word for updates"):
+        parse_config({**named, "env_steps": 40})
+    with pytest.raises(ConfigError, match=r"env_steps: nobody plays with source.kind=offline"):
+        load_config("iql/pendulum", ["env_steps=100"])
 
 
 class Ending:

@@ -215,7 +215,7 @@ class IACT:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline",))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> IACT:

@@ -115,7 +115,7 @@ class SAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"))
 
 
 def build(config: Config, context: BuildContext) -> SAC:

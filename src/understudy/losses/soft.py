@@ -42,3 +42,8 @@ def cautious_value(q: Tensor, order: BackupOrder = "max_min") -> Tensor:
     best (official CQL), never less. With one action both are the smaller critic.
     """
     return q.amin(0).amax(0) if order == "max_min" else q.amax(1).amin(0)
+
+
+def drawn_members(lots: Tensor, count: int) -> Tensor:
+    """Which `count` of N members have the largest lots [N]: every subset alike, where lots are drawn alike. [count]."""
+    return lots.topk(count).indices

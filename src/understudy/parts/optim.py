@@ -76,8 +76,8 @@ class Adam:
     first_moments: list[Tensor]
     second_moments: list[Tensor]
     count: Tensor
-    norm: Static[Tensor]
-    """Of the last gradient, over all parameters: [] to look at."""
+    norm: Tensor
+    """Of the last gradient, over all parameters: [] to look at, also long after it, so that it is state."""
     settings: Static[OptimizerSettings] = PLAIN
     steps_planned: Static[int] = 0
     """Where a schedule ends."""

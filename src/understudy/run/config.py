@@ -27,7 +27,7 @@ from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
-from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts
+from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
@@ -150,6 +150,8 @@ class RunConfig(Settings):
     """Everything random in the run grows from it."""
     updates: int = Field(1_000_000, ge=1)
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
+    env_steps: int = Field(0, ge=0)
+    """Instead of updates: as many as fit into so many environment steps, those before the first one included."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=0)
@@ -413,9 +415,8 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     parts = parse_parts(data, place)
     _check_top_level(data, parts, place)
     check_roles(data, parts, place)
-    intervals = find_source(parts.kind).INTERVALS
-    settled = {**intervals, **data, "algo": parts.algo, "source": parts.source, "stages": stages}
-    return RunConfig.parse(settled, where)
+    settled = {**find_source(parts.kind).INTERVALS, **data, **planned_updates(data, parts, place)}
+    return RunConfig.parse({**settled, "algo": parts.algo, "source": parts.source, "stages": stages}, where)
 
 
 def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:

@@ -17,7 +17,7 @@ from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
 OWN = (
-    *("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
+    *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
     *("best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
@@ -39,7 +39,7 @@ def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key in ("algo", "updates"):
-        if key not in stage:
+        if key not in stage and not (key == "updates" and "env_steps" in stage):
             raise ConfigError(f"{where}.{key}", "is required")
     for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):
         if stage.get(key):

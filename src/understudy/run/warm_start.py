@@ -115,14 +115,18 @@ class Ancestor:
         """
         if not isinstance(heir.init_roles, str) or not self.networks:
             return dict(self.networks), []
-        own, kept, anew = parts_by_role(algorithm), {}, []
-        for role, part in own.items():
+        assert isinstance(algorithm.policy, nn.Module)
+        of_policy = {id(part) for part in algorithm.policy.modules()}  # which come with it
+        kept, anew = {}, []
+        for role, part in parts_by_role(algorithm).items():
+            if id(part) in of_policy:
+                continue
             misfit = "there is none" if role not in self.networks else ""
             if not misfit and heir.init_roles == "auto":
                 misfit = Handed.between(capture(part), self.networks[role], heir.init_keys).misfit
-            if misfit and role != POLICY:
+            if misfit:
                 anew.append(f"{role} ({misfit})")
-            elif role != POLICY:
+            else:
                 kept[role] = self.networks[role]
         return kept, anew
 
@@ -274,7 +278,7 @@ def _renew_targets(algorithm: Algorithm[Any], where: str, handed: Collection[str
     for role, network in networks.items():
         learner, dot, own = role.rpartition(".")
         target = f"{learner}{dot}{TARGET}{own}"
-        if target in networks and not (target in handed and role in (*handed, POLICY)):
+        if target in networks and target not in handed:
             restore(networks[target], {**capture(networks[target]), **_learned(network)}, where)
 
 
