@@ -6,17 +6,15 @@ XLA's pool has as many threads as the process may use processors: that is how th
 import argparse
 import os
 
-from _windows import THREADS, arguments, serve
-
-os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])  # before JAX counts them
-
 import torch
 from _sac import HIDDEN, TASKS, WARMUP_STEPS, baselines_settings, speed_options
+from _windows import THREADS, arguments, serve
 from sbx import SAC
 from stable_baselines3.common.env_util import make_vec_env
 
 
 def measure_speed(options: argparse.Namespace) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])  # before JAX first counts them
     torch.set_num_threads(THREADS)
     envs = make_vec_env(TASKS[options.task], options.envs, seed=0)
     settings = baselines_settings(options.envs, WARMUP_STEPS, seed=0)
