@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from understudy.run.run import Curve, Run, video
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
+    from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
     from understudy.tools.trials import train_trial
 
@@ -63,6 +64,7 @@ HOMES = {
     "understudy.run.run": "Curve Run video",
     "understudy.run.session": "resume train",
     "understudy.run.sinks": "Logger",
+    "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
     "understudy.tools.trials": "train_trial",
 }
@@ -92,6 +94,7 @@ __all__ = [
     "Transitions",
     "UnderstudyError",
     "VectorEnv",
+    "collect",
     "corrupt",
     "evaluate_policy",
     "export_policy",

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 import understudy as us
+from understudy.cli.collect import Collect
 from understudy.cli.commands import app
 from understudy.cli.explain import Setting, all_settings, find_settings
 from understudy.run.packaged import config_names
@@ -118,6 +119,9 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
     """Known commands, options, configs and settings; files need not be there."""
     command = typer.main.get_command(app)
     while isinstance(command, typer.core.TyperGroup) and words and not words[0].startswith("-"):
+        if isinstance(command, Collect) and words[0] not in command.commands:
+            command = command.usual
+            break
         assert words[0] in command.commands, f"no command '{words[0]}'"
         command, words = command.commands[words[0]], words[1:]
     if isinstance(command, typer.core.TyperGroup):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import dataset, describe, explain, learn, looking
+from understudy.cli import collect, dataset, describe, explain, learn, looking
 
 app = typer.Typer(
     name="understudy",
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 learn.register(app)
+collect.register(app)
 looking.register(app)
 describe.register(app)
 explain.register(app)

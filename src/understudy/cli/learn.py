@@ -1,4 +1,4 @@
-"""train, resume, evaluate, predict, export, collect: what makes a run, and what is done with one."""
+"""train, resume, evaluate, predict, export: what makes a run, and what is done with one."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,6 @@ import typer
 
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
-from understudy.core.wording import counted
 
 LONGEST_NUMBER = 18
 """Digits of a number of updates."""
@@ -27,7 +26,7 @@ Sampled = Annotated[bool, typer.Option("--stochastic", help="Sample actions inst
 
 
 def register(app: typer.Typer) -> None:
-    for command in (train, resume, evaluate, predict, export, collect):
+    for command in (train, resume, evaluate, predict, export):
         app.command()(command)
 
 
@@ -72,11 +71,11 @@ def resume(
         bool, typer.Option("--accept-versions", help="Go on although versions or code changed (bits may differ).")
     ] = False,
 ) -> None:
-    """Go on with an unfinished run, to the bit. updates=N extends a finished one."""
+    """Go on with an unfinished run, to the bit. updates=N or env_steps=N extends a finished one."""
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
-    updates, reporter = _updates(overrides or []), Reporter(quiet=quiet)
+    updates, reporter = _updates(run, overrides or []), Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", lambda: _way_on(run)):
         done = go_on(run, updates=updates, reporter=reporter, accept_versions=accept_versions)
     _summarise(done.path, done.result, quiet)
@@ -185,30 +184,6 @@ def export(
         print(f"written to {exported.path}  card: {exported.path.with_name('card.md')}")
 
 
-def collect(
-    config: Annotated[str, typer.Argument(help="A config whose data.recipe is played.")],
-    overrides: Overrides = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the new dataset store.")] = Path("dataset"),
-    quiet: Quiet = False,
-) -> None:
-    """Make a config's dataset and keep it as a memory-mapped store. Stopped halfway, the same command goes on."""
-    from understudy.run.config import load_config
-    from understudy.run.loading import record_recipe
-    from understudy.run.progress import Reporter
-
-    if any(override.startswith("out=") for override in overrides or []):
-        raise ConfigError("out", "is a run's directory", do="A dataset's folder is given as --out FOLDER.")
-    recipe = load_config(config, overrides or []).logged.recipe
-    if recipe is None:
-        raise ConfigError("data.recipe", "this config has no recipe to play")
-    with stoppable(f"dataset '{out}'", "Finished episodes are kept: the same command goes on after them."):
-        dataset = record_recipe(recipe, out, Reporter(quiet=quiet))
-    if not quiet:
-        size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
-        print(f"{size}, mean return {dataset.returns().mean():.1f}")
-        print(f"written to {out}, fingerprint {dataset.fingerprint}")
-
-
 def _way_on(run: Path) -> str:
     """What to do after a run that was stopped without being saved."""
     from understudy.run.rundir import RunDir
@@ -218,19 +193,30 @@ def _way_on(run: Path) -> str:
     return f"What was saved before is whole. Go on with: understudy resume {run}"
 
 
-def _updates(overrides: list[str]) -> int | None:
+def _updates(run: Path, overrides: list[str]) -> int | None:
+    """What a run is to reach, if that is said."""
     from understudy.core.settings import whole_number
 
     updates = None
     for override in overrides:
         key, _, value = override.partition("=")
-        if key != "updates":
-            raise ConfigError(key, "cannot change on resume", do="Only updates=N can; start a new run for the rest.")
+        if key not in ("updates", "env_steps"):
+            do = "Only updates=N or env_steps=N can; start a new run for the rest."
+            raise ConfigError(key, "cannot change on resume", do=do)
         whole = str(whole_number(value))
         if not whole.isdecimal() or len(whole) > LONGEST_NUMBER:
-            raise ConfigError("updates", "wrong value", got=repr(value), expected="a whole number")
-        updates = int(whole)
+            raise ConfigError(key, "wrong value", got=repr(value), expected="a whole number")
+        updates = int(whole) if key == "updates" else _updates_within(run, int(whole))
     return updates
+
+
+def _updates_within(run: Path, env_steps: int) -> int:
+    from understudy.run.config import read_resolved
+    from understudy.run.parts import updates_within
+    from understudy.run.rundir import RunDir
+
+    config = read_resolved(RunDir.open(run).config_file)
+    return updates_within(env_steps, config.source_needs, config.source_kind)
 
 
 def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:

@@ -94,11 +94,16 @@ class Recipe(Settings):
         return self.model_copy(update={"behaviours": behaviours})
 
     def counts(self) -> list[int]:
-        """Episodes of each behaviour: largest remainders, so that they add up exactly."""
-        shares = [Fraction(behaviour.share) for behaviour in self.behaviours]
-        exact = [self.episodes * share / sum(shares) for share in shares]
-        counts = [int(part) for part in exact]
-        by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
-        for i in by_remainder[: self.episodes - sum(counts)]:
-            counts[i] += 1
-        return counts
+        """Episodes of each behaviour."""
+        return split_by_shares(self.episodes, [behaviour.share for behaviour in self.behaviours])
+
+
+def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:
+    """A number in parts: largest remainders, so that they add up exactly."""
+    fractions = [Fraction(share) for share in shares]
+    exact = [total * share / sum(fractions) for share in fractions]
+    counts = [int(part) for part in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: (counts[i] - exact[i], i))
+    for i in by_remainder[: total - sum(counts)]:
+        counts[i] += 1
+    return counts

@@ -49,10 +49,14 @@ class CallLog:
         self._actions = actions
         self._steps += 1
 
-    def end(self, ended: NDArray[np.bool_]) -> None:
-        """Some of their episodes have ended [N]."""
+    def end(self, ended: NDArray[np.bool_], seeds: Sequence[int] | None = None) -> None:
+        """Some of their episodes have ended [N]; where the next ones have seeds of their own, they are first ones."""
         self._episodes[ended] += 1
         self._steps[ended] = 0
+        if seeds is not None:
+            before = seeds if self._seeds is None else self._seeds
+            self._seeds = [seeds[number] if over else before[number] for number, over in enumerate(ended)]
+            self._episodes[ended] = 1
 
     def locate(self, error: Error, number: int | None) -> Error:
         """The same error, which also says what this environment was asked, or if nobody knows which, what all were."""

@@ -6,7 +6,7 @@ a step on starting anew says so in `Step.valid`. Terminations and truncations ar
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, final, runtime_checkable
@@ -127,6 +127,14 @@ class Restartable(Protocol):
 
     @property
     def restartable(self) -> bool: ...
+
+
+@runtime_checkable
+class SeedsEpisodes(Protocol):
+    """A world in which every episode can begin from a seed of its own, whatever was played before it."""
+
+    def seed_episodes(self, seeds: Sequence[int]) -> None:
+        """Seeds [N] of the episodes that begin next: at a reset, and where one ends."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from understudy.envs.checked_env import CheckedEnv
 from understudy.envs.failures import raise_failure
 from understudy.envs.gym import Env
 from understudy.envs.physics.snapshots import can_snapshot, restore_snapshot, snapshot
-from understudy.envs.vector.step_buffers import NOBODY, WHOLE, StepBuffers, term_names
+from understudy.envs.vector.step_buffers import NOBODY, UNSEEDED, WHOLE, StepBuffers, term_names
 
 Answer = TypeVar("Answer")
 BEGIN, STEP, NAMES, SAVE, LOAD = b"b", b"s", b"n", b"r", b"w"
@@ -68,7 +68,8 @@ class EnvironmentShare:
         buffers.finals.write(number, raw)
         self._shortened.discard(number)
         buffers.left[number] = WHOLE
-        self._begin(number, env, None)
+        seed = int(buffers.seeds[number])
+        self._begin(number, env, None if seed == UNSEEDED else seed)
 
     def _cut(self, number: int) -> bool:
         """Whether a shortened first episode is over."""

@@ -91,7 +91,7 @@ class LocalVectorEnv:
     def reset(self, seed: int) -> Obs:
         self._settle()
         self._buffers.left[:] = self._lengths(seed)
-        seeds = environment_seeds(seed, self.count)
+        seeds = self._buffers.next_seeds() or environment_seeds(seed, self.count)
         self._buffers.log.begin(seeds)
         with self._located():
             self._ask(BEGIN, json.dumps(seeds).encode())
@@ -100,6 +100,11 @@ class LocalVectorEnv:
         self._running = True
         check_finite(self._buffers.rows.tensors, self._where, self._buffers.log)
         return self._buffers.rows.tensors
+
+    def seed_episodes(self, seeds: Sequence[int]) -> None:
+        """Seeds [N] of the episodes that begin next: at a reset, and where one ends."""
+        self._settle()
+        self._buffers.seeds[:] = seeds
 
     @contextmanager
     def _located(self) -> Iterator[None]:

@@ -19,6 +19,8 @@ from understudy.envs.vector.observation_rows import Allocate, ObservationRows
 WHOLE = -1
 """Steps left in a first episode that is not shortened."""
 NOBODY = -1
+UNSEEDED = -1
+"""An episode goes on with the random numbers of the one before."""
 MOST_TERMS = 256
 
 
@@ -97,7 +99,9 @@ class StepBuffers:
         """Steps left in first episodes that are shortened."""
         self.asked: NDArray[np.int64] = allocate((shares,), np.int64)
         """Of every share the environment whose answer is waited for."""
-        self.left[:], self.asked[:] = WHOLE, NOBODY
+        self.seeds: NDArray[np.int64] = allocate((count,), np.int64)
+        """Of the episodes that begin next."""
+        self.left[:], self.asked[:], self.seeds[:] = WHOLE, NOBODY, UNSEEDED
         self._valid = torch.ones(count, dtype=torch.bool)
         self._rewards = torch.from_numpy(self.reward)
         self._flags = torch.from_numpy(self.terminated), torch.from_numpy(self.truncated)
@@ -107,6 +111,10 @@ class StepBuffers:
         self.log.advance(actions)
         self.terminated[:] = self.truncated[:] = False
         self.terms.clear()
+
+    def next_seeds(self) -> list[int] | None:
+        """Of the episodes that begin next, where somebody gave them seeds of their own."""
+        return None if self.seeds[0] == UNSEEDED else self.seeds.tolist()
 
     def step(self) -> Step:
         """What was written, once all of it is found to be numbers."""
@@ -119,7 +127,7 @@ class StepBuffers:
             self.finals.fill(self.rows, skipping=ended)
             final_obs = self.finals.tensors
             check_finite(final_obs, self.where, self.log)
-            self.log.end(ended)
+            self.log.end(ended, self.next_seeds())
         return Step(self.rows.tensors, final_obs, self._rewards, *self._flags, self._valid, self.terms.block)
 
 

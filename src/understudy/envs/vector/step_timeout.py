@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, ParamSpec, Protocol, TypeVar, final, runtime_checkable
 
@@ -29,7 +29,7 @@ from understudy.core.errors import CheckpointError, ConfigError, RunError, Under
 from understudy.core.rng import simulator_seed
 from understudy.core.spec import Spec
 from understudy.envs.failures import raise_failure
-from understudy.envs.vector.contract import Restartable, Resumable, Step, VectorEnv, resumes_exactly
+from understudy.envs.vector.contract import Restartable, Resumable, SeedsEpisodes, Step, VectorEnv, resumes_exactly
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -226,6 +226,15 @@ class TimedVectorEnv:
 
     def step(self, action: Tensor) -> Step:
         return self._call("failed in a step", self._world.step, action)
+
+    @property
+    def seeds_episodes(self) -> bool:
+        """Whether every episode can begin from a seed of its own."""
+        return isinstance(self._world, SeedsEpisodes)
+
+    def seed_episodes(self, seeds: Sequence[int]) -> None:
+        assert isinstance(self._world, SeedsEpisodes)
+        self._world.seed_episodes(seeds)
 
     @property
     def exact(self) -> bool:
