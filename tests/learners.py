@@ -49,10 +49,11 @@ def network_fields(config: type[Settings]) -> list[str]:
 
 
 def tiny_algorithm(name: str, network: dict[str, Any] | None = None, **changes: Any) -> Settings:
-    """Any algorithm's settings, with networks of a few units."""
+    """Any algorithm's settings, with networks of a few units and a policy that waits for one update at most."""
     config = find_algorithm(name).Config
     shape = {"hidden": [16, 16], **(network or {})}
-    return config.parse({"name": name, **dict.fromkeys(network_fields(config), shape), **changes}, "algo")
+    delay = {"policy_delay": 2} if "policy_delay" in config.model_fields else {}
+    return config.parse({"name": name, **dict.fromkeys(network_fields(config), shape), **delay, **changes}, "algo")
 
 
 def start(

@@ -53,9 +53,9 @@ def test_target_networks_are_copies_at_birth(name: str, network: dict[str, Any])
 @with_targets
 @any_network
 def test_target_networks_move_by_polyak_only(name: str, network: dict[str, Any]) -> None:
-    """Those with a `policy_delay` move when it is the policy's turn and stand still in between."""
+    """Those of TD3 and its kin move when it is the policy's turn and stand still in between."""
     learning = start(tiny_algorithm(name, network))
-    rate, delay = (learning.algorithm.config.model_dump().get(key, 1) for key in ("polyak", "policy_delay"))
+    rate, delay = learning.algorithm.config.polyak, 2 if name in ("td3bc", "rebrac", "iact") else 1
     for number in range(1, 5):
         moving = number % delay == 0
         before = [tensors(target.network) for target, _ in pairs(learning.algorithm)]

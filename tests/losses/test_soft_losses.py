@@ -1,9 +1,18 @@
 """Entropy-regularised losses by hand and by slope."""
 
+from itertools import permutations
+
 import pytest
 import torch
 
-from understudy.losses.soft import cautious_value, multiplier_loss, soft_policy_loss, soft_value, temperature_loss
+from understudy.losses.soft import (
+    cautious_value,
+    drawn_members,
+    multiplier_loss,
+    soft_policy_loss,
+    soft_value,
+    temperature_loss,
+)
 
 
 def test_backup_orders() -> None:
@@ -50,3 +59,10 @@ def test_multiplier_rises_while_violated() -> None:
     assert float(slope) == -4.0
     with pytest.raises(ValueError, match="violation carries gradient"):
         multiplier_loss(multiplier, torch.ones(1, 1, requires_grad=True))
+
+
+def test_every_subset_is_drawn_alike() -> None:
+    """All orders of five lots: each pair twelve times, and the smaller of two from 0..4 is 1 on average."""
+    drawn = [tuple(sorted(drawn_members(torch.tensor(lots), 2).tolist())) for lots in permutations(range(5))]
+    assert {pair: drawn.count(pair) for pair in drawn} == {(a, b): 12 for b in range(5) for a in range(b)}
+    assert sum(map(min, drawn)) / len(drawn) == 1.0

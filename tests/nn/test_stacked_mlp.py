@@ -266,6 +266,9 @@ def test_frozen_critics_say_the_same_and_pass_gradients_to_the_action_only(chang
         assert member.shape == (B,)
         torch.testing.assert_close(member, values[1])
         torch.testing.assert_close(torch.autograd.grad(member.sum(), action)[0], slopes[0])
+        some = critic.frozen(state, action, torch.tensor([2, 1]))
+        torch.testing.assert_close(some, torch.stack([values[2], values[1]]))
+        torch.testing.assert_close(torch.autograd.grad(some[1].sum(), action)[0], slopes[0])
         flat = torch.autograd.grad(critic.frozen(state, action).sum() + 0 * critic.trunk.flat[0], critic.trunk.flat)[0]
         assert not flat.any()
     torch.testing.assert_close(*slopes)

@@ -111,10 +111,10 @@ def test_a_restored_optimizer_goes_on_in_its_own_network() -> None:
             assert torch.equal(mine, theirs)
 
 
-def test_the_state_is_moments_and_a_count() -> None:
+def test_the_state_is_moments_a_count_and_the_last_norm() -> None:
     optimizer = Adam.over(network(layer_norm=True).parameters())
     moments = {f"{moment}_moments.{number}" for moment in ("first", "second") for number in range(5)}
-    assert set(capture(optimizer)) == moments | {"count"}
+    assert set(capture(optimizer)) == moments | {"count", "norm"}
 
 
 @pytest.mark.parametrize("members", [None, 1, 2])

@@ -174,7 +174,7 @@ def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     console = Console(record=True, width=300)
     run = us.train(parse_config(config), reporter=Reporter(console=console))
     told = console.export_text()
-    assert "tensors taken over" in told
+    assert "taken over: policy (" in told
     assert "kept as they were" not in told
     clone = us.load_policy(run.path / "stages" / "1-bc")
     learned = run.policy()

@@ -124,7 +124,7 @@ def test_what_was_taken_over_is_told(cloned: us.Run, tmp_path: Path) -> None:
     console = Console(record=True, width=500)
     learner = build_learner(heir(tmp_path))
     take_over(learner.algorithm, tiny_config("iql", tmp_path), str(cloned.path), "", Reporter(console=console))
-    assert "tensors taken over" in console.export_text()
+    assert "taken over: policy (" in console.export_text()
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ class CIQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> CIQL:

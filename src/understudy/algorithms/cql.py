@@ -130,6 +130,10 @@ class CQL:
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
 
+    def multipliers(self) -> dict[str, Tensor]:
+        constraints = {"lagrange": self.multiplier.log_multiplier} if self.config.lagrange else {}
+        return constraints | ({"temperature": self.temperature.log_alpha} if self.config.entropy_learning_rate else {})
+
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         seen, seen_next = Seen(data.obs), Seen(data.next_obs)
@@ -205,7 +209,7 @@ class CQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline",))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> CQL:

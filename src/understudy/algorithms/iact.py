@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from understudy.core.batch import SAMPLE_WEIGHT, Transitions
 from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
 from understudy.core.rng import derived_seed
-from understudy.core.settings import Count
 from understudy.core.spec import Box
 from understudy.core.state import Static
 from understudy.losses.policy import penalised_climb, value_scale
@@ -67,8 +66,6 @@ class Config(TD3Settings):
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is the base alone."""
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
-    critics: Count = 2
-    """Of each branch; the smallest of their values counts where one is needed."""
     entropy_weight: float = Field(0.0, ge=0)
     """η of `sac_bc`: the price of entropy, in units of reward."""
     actor: BranchShape = BranchShape()
@@ -118,6 +115,10 @@ class IACT:
         learners = {**self.branches, **dict(zip(("behaviour",), self.behaviour, strict=False))}
         inner = {f"{name}.{role}": part for name, owner in learners.items() for role, part in owner.networks().items()}
         return {"policy": self.policy, **inner}
+
+    def multipliers(self) -> dict[str, Tensor]:
+        adaptive = self.branches.items() if self.config.cloning.adaptive is not None else ()
+        return {f"{name}.cloning": branch.tether.log_weight for name, branch in adaptive}
 
     def update(self, data: Transitions) -> Update:
         """One gradient step of all critics; at every `policy_delay`-th, of the policies and the targets too."""
@@ -214,7 +215,7 @@ class IACT:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline",))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> IACT:

@@ -129,7 +129,7 @@ class IQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> IQL:

@@ -194,7 +194,7 @@ class ReBRAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline",))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> ReBRAC:

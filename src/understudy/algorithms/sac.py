@@ -73,6 +73,9 @@ class SAC:
     def networks(self) -> dict[str, nn.Module]:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.target.network}
 
+    def multipliers(self) -> dict[str, Tensor]:
+        return {"temperature": self.temperature.log_alpha} if self.config.entropy_learning_rate > 0 else {}
+
     def update(self, data: Transitions) -> Update:
         """One gradient step of Q, of the target critics, of π, and of the temperature."""
         seen, alpha = Seen(data.obs), self.temperature.value()
@@ -112,7 +115,7 @@ class SAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"))
 
 
 def build(config: Config, context: BuildContext) -> SAC:

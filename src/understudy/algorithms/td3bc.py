@@ -130,7 +130,7 @@ class TD3BC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline",))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
 
 
 def build(config: Config, context: BuildContext) -> TD3BC:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import Columns, Quiet
+from understudy.cli.learn import Columns, Quiet, RunPath
 from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.stopping import stoppable
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     for command in (inspect, check, convert, corrupt, download):
         commands.command()(command)
     commands.command("list")(list_datasets)
+    commands.command("from-run")(from_run)
     app.add_typer(commands, name="dataset")
 
 
@@ -213,6 +214,26 @@ def convert(
             drop_unknown_finals=drop_unknown_finals,
             reporter=Reporter(quiet=quiet),
         )
+    if not quiet:
+        _tell_written(done)
+
+
+def from_run(
+    run: RunPath,
+    target: Target,
+    checkpoint: Annotated[str, typer.Option("--checkpoint", "-c", help="last, or a number of updates.")] = "last",
+    minari: MinariId = "",
+    quiet: Quiet = False,
+) -> None:
+    """Write the replay buffer of a run as a dataset: all that it has seen so far, or had at a kept checkpoint."""
+    from understudy.run.progress import Reporter
+    from understudy.run.replay_data import replay_recording
+    from understudy.tools.dataset.conversion import target_kind, write_recording
+
+    kind = target_kind(target, minari)
+    with stoppable(f"dataset '{target}'", "Nothing was written."):
+        recording = replay_recording(run, checkpoint)
+        done = write_recording(recording, target, kind, minari_id=minari, reporter=Reporter(quiet=quiet))
     if not quiet:
         _tell_written(done)
 

@@ -71,11 +71,11 @@ def resume(
         bool, typer.Option("--accept-versions", help="Go on although versions or code changed (bits may differ).")
     ] = False,
 ) -> None:
-    """Go on with an unfinished run, to the bit. updates=N extends a finished one."""
+    """Go on with an unfinished run, to the bit. updates=N or env_steps=N extends a finished one."""
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
-    updates, reporter = _updates(overrides or []), Reporter(quiet=quiet)
+    updates, reporter = _updates(run, overrides or []), Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", lambda: _way_on(run)):
         done = go_on(run, updates=updates, reporter=reporter, accept_versions=accept_versions)
     _summarise(done.path, done.result, quiet)
@@ -193,19 +193,30 @@ def _way_on(run: Path) -> str:
     return f"What was saved before is whole. Go on with: understudy resume {run}"
 
 
-def _updates(overrides: list[str]) -> int | None:
+def _updates(run: Path, overrides: list[str]) -> int | None:
+    """What a run is to reach, if that is said."""
     from understudy.core.settings import whole_number
 
     updates = None
     for override in overrides:
         key, _, value = override.partition("=")
-        if key != "updates":
-            raise ConfigError(key, "cannot change on resume", do="Only updates=N can; start a new run for the rest.")
+        if key not in ("updates", "env_steps"):
+            do = "Only updates=N or env_steps=N can; start a new run for the rest."
+            raise ConfigError(key, "cannot change on resume", do=do)
         whole = str(whole_number(value))
         if not whole.isdecimal() or len(whole) > LONGEST_NUMBER:
-            raise ConfigError("updates", "wrong value", got=repr(value), expected="a whole number")
-        updates = int(whole)
+            raise ConfigError(key, "wrong value", got=repr(value), expected="a whole number")
+        updates = int(whole) if key == "updates" else _updates_within(run, int(whole))
     return updates
+
+
+def _updates_within(run: Path, env_steps: int) -> int:
+    from understudy.run.config import read_resolved
+    from understudy.run.parts import updates_within
+    from understudy.run.rundir import RunDir
+
+    config = read_resolved(RunDir.open(run).config_file)
+    return updates_within(env_steps, config.source_needs, config.source_kind)
 
 
 def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:

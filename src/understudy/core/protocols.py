@@ -246,6 +246,14 @@ class Algorithm(Protocol[Consumed_contra]):
 
 
 @runtime_checkable
+class Balancing(Protocol):
+    """An algorithm that learns weights of its losses beside its networks: SAC's temperature, a Lagrange multiplier."""
+
+    def multipliers(self) -> Mapping[str, Tensor]:
+        """Logarithms [] of those that are learned, by role (`temperature`, `lagrange`): handed on as networks are."""
+
+
+@runtime_checkable
 class TakingTurns(Protocol):
     """An algorithm whose updates are of several kinds, such as one that moves its actor at every second only.
 

@@ -104,7 +104,9 @@ def _fitting_slots(owner: object, state: State, where: str) -> dict[str, _Slot]:
 
 
 def module_paths(owner: object) -> dict[int, str]:
-    """Where each module in `owner` lies, by its `id`, its parts included."""
+    """Where each module in `owner` lies, its parts included, and each tensor outside of modules, by their `id`."""
+    if isinstance(owner, Tensor):
+        return {id(owner): ""}
     if isinstance(owner, nn.Module):
         return {id(part): name for name, part in owner.named_modules()}
     inner: list[tuple[str, object]] = []

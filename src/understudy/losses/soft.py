@@ -23,8 +23,8 @@ def soft_value(q: Tensor, log_prob: Tensor, alpha: float | Tensor) -> Tensor:
     return q - alpha * log_prob
 
 
-def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
-    """−log α·(log π + H̄) [B]: α rises while the policy's entropy −E log π is below H̄."""
+def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float | Tensor) -> Tensor:
+    """−log α·(log π + H̄) [B]: α rises while the policy's entropy −E log π is below H̄, which may be each row's own."""
     check_no_gradient(log_prob=log_prob)
     return -log_alpha * (log_prob + target_entropy)
 
@@ -42,3 +42,8 @@ def cautious_value(q: Tensor, order: BackupOrder = "max_min") -> Tensor:
     best (official CQL), never less. With one action both are the smaller critic.
     """
     return q.amin(0).amax(0) if order == "max_min" else q.amax(1).amin(0)
+
+
+def drawn_members(lots: Tensor, count: int) -> Tensor:
+    """Which `count` of N members have the largest lots [N]: every subset alike, where lots are drawn alike. [count]."""
+    return lots.topk(count).indices

@@ -40,8 +40,9 @@ class QEnsemble(nn.Module):
         values: Tensor = self.trunk(torch.cat([state, action], dim=1))
         return values.squeeze(-1)
 
-    def frozen(self, state: Tensor, action: Tensor, member: int | None = None) -> Tensor:
-        """The same values for a policy to climb: gradients go to the action only. [K, B], or [B] of one member."""
+    def frozen(self, state: Tensor, action: Tensor, member: int | Tensor | None = None) -> Tensor:
+        """The same values for a policy to climb: gradients go to the action only. [K, B], [B] of one member, or [M, B]
+        of some [M] of them, which alone are computed."""
         return self.trunk.frozen(torch.cat([state.detach(), action], dim=1), member).squeeze(-1)
 
 

@@ -53,8 +53,8 @@ class StackedLayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(shape))
         self.bias = nn.Parameter(torch.zeros(shape))
 
-    def forward(self, values: Tensor, member: int | None = None) -> Tensor:
-        """All members, or [B, width] of one of them."""
+    def forward(self, values: Tensor, member: int | Tensor | None = None) -> Tensor:
+        """All members, [B, width] of one of them, or [M, B, width] of some [M]."""
         weight, bias = (part if member is None else part[member] for part in (self.weight, self.bias))
         return torch.addcmul(bias, weight, F.layer_norm(values, values.shape[-1:]))
 
@@ -115,14 +115,17 @@ class MLP(nn.Module):
             return self._layer_by_layer(values, self.layout.layers(self.flat))
         return self._written_out(values, self.flat, self.layers())
 
-    def frozen(self, values: Tensor, member: int | None = None) -> Tensor:
-        """`forward` as a function of its inputs alone: no gradient to the weights. Of one member [B, outputs] if named.
+    def frozen(self, values: Tensor, member: int | Tensor | None = None) -> Tensor:
+        """`forward` as a function of its inputs alone: no gradient to the weights. Of one member [B, outputs] if named,
+        or of some [M] of them, [M, B, outputs].
 
         A policy that climbs its critics needs no more, and the gradient of the weights is half of a backward pass.
         """
         flat, by_layer = self.flat.detach(), self._by_layer()
         layers = self.layout.layers(flat) if by_layer else self.layers()
-        if member is not None:
+        if isinstance(member, Tensor):
+            layers = [Layer(layer.weight[member], layer.bias[member]) for layer in layers]
+        elif member is not None:
             layers = [Layer(layer.weight[member], layer.bias[member, 0]) for layer in layers]
         return self._layer_by_layer(values, layers, member) if by_layer else self._written_out(values, flat, layers)
 
@@ -157,9 +160,9 @@ class MLP(nn.Module):
             outputs = activated_layers(rows, flat, self.layout, layers, self.activation)
         return outputs if values.dim() == 2 else outputs.view(*values.shape[:-1], outputs.shape[-1])
 
-    def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | None = None) -> Tensor:
+    def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | Tensor | None = None) -> Tensor:
         *hidden, output = layers
-        stack = self.members if member is None else None
+        stack = None if self.members is None or isinstance(member, int) else len(output.weight)
         units = values if stack is None else values.expand(stack, *values.shape)
         for number, layer in enumerate(hidden):
             units = units @ layer.weight + layer.bias

@@ -27,7 +27,7 @@ from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
-from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts
+from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
 from understudy.run.stages import stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
@@ -134,12 +134,12 @@ class RunConfig(Settings):
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")
     """The suite's task this run is of, if any; what it stands for is written out in `env` and `data`."""
     init_from: str = ""
-    """A run directory or a policy folder whose policy this run starts from (BC first, then IQL)."""
+    """A run directory or a policy folder that this run starts from: BC first, then IQL; IQL first, then IQL online."""
     init_fingerprint: str = ""
     """sha256 of what is taken over, filled in when the run starts; a run never starts or resumes from another one."""
-    init_roles: tuple[str, ...] = ("policy",)
-    """What is taken over, by role: the policy with its normaliser; of a run also `critic` and `value`, whose targets
-    follow."""
+    init_roles: Literal["auto", "all"] | tuple[str, ...] = "auto"
+    """What is taken over: `all` that both runs have (policy, critics, values, targets, normalisers, multipliers), or
+    roles: [policy, critic]. `auto`: from a run of the same algorithm all that fits, else the policy."""
     init_keys: dict[str, str] = Field(default_factory=dict)
     """Beginnings of tensors' names in critics and values there, and what they are called here."""
     stages: tuple["RunConfig", ...] = ()
@@ -150,6 +150,8 @@ class RunConfig(Settings):
     """Everything random in the run grows from it."""
     updates: int = Field(1_000_000, ge=1)
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
+    env_steps: int = Field(0, ge=0)
+    """Instead of updates: as many as fit into so many environment steps, those before the first one included."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=0)
@@ -413,9 +415,8 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     parts = parse_parts(data, place)
     _check_top_level(data, parts, place)
     check_roles(data, parts, place)
-    intervals = find_source(parts.kind).INTERVALS
-    settled = {**intervals, **data, "algo": parts.algo, "source": parts.source, "stages": stages}
-    return RunConfig.parse(settled, where)
+    settled = {**find_source(parts.kind).INTERVALS, **data, **planned_updates(data, parts, place)}
+    return RunConfig.parse({**settled, "algo": parts.algo, "source": parts.source, "stages": stages}, where)
 
 
 def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
@@ -432,7 +433,7 @@ def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         owners = [f"{group}.{key}" for group, model in groups.items() if key in model.model_fields]
         if owners:
             raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{' or '.join(owners)}'?")
-        if theirs := called_here(key, partial(_has_key, groups), rollouts=parts.roles.plays):
+        if theirs := called_here(key, partial(_has_key, groups), parts.learning):
             raise ConfigError(f"{place}{key}", "no such setting", do=theirs)
         inner = {name: f"{group}.{name}" for group, model in groups.items() for name in model.model_fields}
         if not near(key, RunConfig.model_fields) and (close := near(key, inner)):

@@ -1,4 +1,4 @@
-"""Critics and value functions of another run: taken over by role, tensor by tensor, and told.
+"""Critics, value functions and multipliers of another run: taken over by role, tensor by tensor, and told.
 
 A policy folder holds a policy. The other networks of a run are in its checkpoints, which say where each role lies.
 """
@@ -10,8 +10,9 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
-from understudy.core.protocols import Algorithm
+from understudy.core.protocols import Algorithm, Balancing
 from understudy.core.state import Leaf, State, capture, module_paths, restore
+from understudy.core.wording import counted
 from understudy.run.checkpoint import NETWORKS_FACT
 from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
@@ -48,26 +49,44 @@ class Handed:
             tuple(sorted(renamed.keys() - own.keys())),
         )
 
-    def check(self, where: str) -> None:
-        """An error unless everything it has comes from the other."""
+    @property
+    def misfit(self) -> str:
+        """Why it does not have everything from the other; empty where it does."""
         parts = {"missing": self.missing, "of another shape": self.resized, "left over": self.left}
         told = "; ".join(f"{what}: {', '.join(names[:6])}" for what, names in parts.items() if names)
-        if self.missing or self.resized:
+        return told if self.missing or self.resized else ""
+
+    def check(self, where: str) -> None:
+        """An error unless everything it has comes from the other."""
+        if self.misfit:
             raise CheckpointError(
                 where,
-                f"does not fit ({told})",
+                f"does not fit ({self.misfit})",
                 do="Give both runs the same settings of this network, or name what is what: init_keys.",
             )
 
     def told(self) -> str:
         left = f", left out: {', '.join(self.left)}" if self.left else ""
-        return f"{len(self.matched)} tensors taken over{left}"
+        return f"{counted(len(self.matched), 'tensor')}{left}"
+
+
+def parts_by_role(algorithm: Algorithm[Any]) -> dict[str, nn.Module | Tensor]:
+    """What an algorithm can hand on: its networks, and the multipliers that it learns."""
+    return {**algorithm.networks(), **(algorithm.multipliers() if isinstance(algorithm, Balancing) else {})}
 
 
 def network_paths(algorithm: Algorithm[Any]) -> dict[str, str]:
-    """Where the networks of each role lie among an algorithm's state; those that are another's parts are left out."""
+    """Where the part of each role lies among an algorithm's state; those that are another's parts are left out."""
     known = module_paths(algorithm)
-    return {role: known[id(part)] for role, part in algorithm.networks().items() if id(part) in known}
+    return {role: known[id(part)] for role, part in parts_by_role(algorithm).items() if id(part) in known}
+
+
+def roles_in(origin: str) -> tuple[str, tuple[str, ...]]:
+    """The algorithm of a run, and the roles in its last checkpoint; of a policy folder there is none of either."""
+    run = RunDir(origin)
+    if not run.config_file.exists():
+        return "", ()
+    return run.config.algorithm, tuple(find_checkpoint(run, "last").facts[NETWORKS_FACT])
 
 
 def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:
@@ -81,15 +100,15 @@ def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:
         paths = checkpoint.facts[NETWORKS_FACT]
         if role not in paths:
             raise ConfigError("init_roles", f"'{origin}' has no '{role}'", do=did_you_mean(role, paths))
-        prefix = f"algorithm.{paths[role]}."
-        state = checkpoint.state.items()
-        found[role] = {path.removeprefix(prefix): leaf for path, leaf in state if path.startswith(prefix)}
+        whole = f"algorithm.{paths[role]}"
+        state = {path: leaf for path, leaf in checkpoint.state.items() if path == whole or path.startswith(f"{whole}.")}
+        found[role] = {path.removeprefix(whole).removeprefix("."): leaf for path, leaf in state.items()}
     return found
 
 
-def own_networks(algorithm: Algorithm[Any], roles: tuple[str, ...]) -> dict[str, nn.Module]:
+def own_networks(algorithm: Algorithm[Any], roles: tuple[str, ...]) -> dict[str, nn.Module | Tensor]:
     """An algorithm's networks of these roles."""
-    networks = algorithm.networks()
+    networks = parts_by_role(algorithm)
     for role in roles:
         if role not in networks:
             raise ConfigError("init_roles", f"this algorithm has no '{role}'", do=did_you_mean(role, networks))

@@ -43,6 +43,8 @@ def apply_override(data: dict[str, Any], override: str) -> None:
             raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
         owner[part] = dict(child)
         owner = owner[part]
+    for other in {"updates": ["env_steps"], "env_steps": ["updates"]}.get(key, []):
+        data.pop(other, None)  # two words for one thing: the last counts
     value = parse_yaml(text, key) if text else ""
     owner[last] = _merged(owner.get(last), value)
     if parents[:1] in (["data"], ["datasets"]):

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from understudy.algorithms import find_algorithm, needs_of
+from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.core.protocols import MAIN, Needs, Roles
-from understudy.core.settings import Settings
+from understudy.core.other_names import Learning
+from understudy.core.protocols import MAIN, Needs, Roles, SourceNeeds
+from understudy.core.settings import Settings, whole_number
 from understudy.sources import find_source
+
+LONGEST = 18
+"""Digits of a number of steps that somebody could mean."""
 
 
 @final
@@ -24,9 +29,19 @@ class Parts:
     """Of the source."""
 
     @property
+    def learning(self) -> Learning:
+        """Whose names for settings may be meant."""
+        plays = bool(self.source_needs.envs)
+        return "rollouts" if find_source(self.kind).YIELDS is Rollout else "replay" if plays else "data"
+
+    @property
+    def source_needs(self) -> SourceNeeds:
+        return find_source(self.kind).needs(self.source)
+
+    @property
     def roles(self) -> Roles:
         """What somebody in the run reads or asks."""
-        needs, others = needs_of(self.algo), find_source(self.kind).needs(self.source)
+        needs, others = needs_of(self.algo), self.source_needs
         return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs))
 
 
@@ -52,6 +67,29 @@ def _source(data: Mapping[str, Any], needs: Needs, algorithm: str, place: str) -
         expected = " or ".join(needs.sources)
         raise ConfigError(f"{place}.kind", f"{algorithm} learns from another kind", got=kind, expected=expected)
     return kind, {**settings, "kind": kind}
+
+
+def planned_updates(data: Mapping[str, Any], parts: Parts, place: str = "") -> dict[str, int]:
+    """`updates` where a run's budget is given in environment steps; nothing where it is not."""
+    given = str(whole_number(data.get("env_steps", 0)))
+    if not given.isdecimal() or len(given) > LONGEST or int(given) == 0:
+        return {}  # what is wrong with it, the setting itself tells
+    if "updates" in data:
+        raise ConfigError(f"{place}env_steps", "is another word for updates", do="Give one of the two.")
+    return {"updates": updates_within(int(given), parts.source_needs, parts.kind, place), "env_steps": 0}
+
+
+def updates_within(env_steps: int, needs: SourceNeeds, kind: str, place: str = "") -> int:
+    """Updates that a source makes of so many environment steps."""
+    if not needs.updates_per_step:
+        raise ConfigError(f"{place}env_steps", f"nobody plays with source.kind={kind}", do="Give updates.")
+    updates = int((env_steps - needs.first_steps) * needs.updates_per_step)
+    if updates < 1:
+        first = needs.first_steps + -(-1 // needs.updates_per_step)
+        raise ConfigError(
+            f"{place}env_steps", "ends before the first update", got=env_steps, expected=f"at least {first}"
+        )
+    return updates
 
 
 def source_kind(data: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def _try_environment(config: RunConfig, learner: Learner, make_envs: MakeEnvs | 
 def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
     first = config.stages[0] if config.stages else config
-    ancestor = Ancestor.load(config.init_from, first.init_roles) if config.init_from else None
+    ancestor = Ancestor.load(config.init_from, first) if config.init_from else None
     where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else ancestor.fingerprint
     if config.init_fingerprint and ancestor is not None:
         check_same(fingerprint, config.init_fingerprint, where, "init_fingerprint")
@@ -56,7 +56,7 @@ def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_e
             if ancestor is not None:
                 ancestor.check(begun.algorithm, stage, where)
             heir = config.stages[number + 1] if number + 1 < len(config.stages) else config
-            ancestor, where = Ancestor.of(begun, heir.init_roles), f"stages.{number}"
+            ancestor, where = Ancestor.of(begun, stage.algorithm, heir), f"stages.{number}"
             sealed.append(_sealed(stage, begun))
     if ancestor is not None:
         ancestor.check(learner.algorithm, config, where)

@@ -17,7 +17,7 @@ from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
 OWN = (
-    *("algo", "updates", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
+    *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
     *("best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
@@ -25,6 +25,8 @@ NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
 """What a policy's network is, beside its distribution."""
 OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""
+OF_THE_SWITCH = ("critic_warmup",)
+"""Settings of an algorithm that are about starting from somebody else."""
 
 
 def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key in ("algo", "updates"):
-        if key not in stage:
+        if key not in stage and not (key == "updates" and "env_steps" in stage):
             raise ConfigError(f"{where}.{key}", "is required")
     for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):
         if stage.get(key):
@@ -63,10 +65,15 @@ def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[st
 
 
 def _with_actor(algo: object, heir: object) -> object:
-    """A stage hands its policy on, so it has the run's policy network unless it says otherwise."""
+    """A stage hands its policy on, so it has the run's policy network unless it says otherwise; one of the run's own
+    algorithm has all of its settings."""
     named = {"name": algo} if isinstance(algo, str) else algo
     run = {"name": heir} if isinstance(heir, str) else heir
-    if not isinstance(named, dict) or not isinstance(run, dict) or "actor" in named:
+    if not isinstance(named, dict) or not isinstance(run, dict):
+        return named
+    if named.get("name") == run.get("name"):
+        return laid_over({key: value for key, value in run.items() if key not in OF_THE_SWITCH}, named)
+    if "actor" in named:
         return named
     shape = {**_network(run, named), **(run["actor"] if isinstance(run.get("actor"), dict) else {})}
     return {**named, "actor": shape} if shape else named

@@ -1,6 +1,8 @@
-"""Start from another policy: BC first, then IQL from there. What was taken over is told; too little is refused."""
+"""Start from another run: from its policy (BC first, then IQL from there), or from everything it learned (IQL on data,
+then IQL online). What was taken over is told; too little is refused. Optimisers begin anew.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,6 +13,7 @@ from understudy.core.errors import CheckpointError
 from understudy.core.files import json_bytes, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
+from understudy.core.wording import counted
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
@@ -18,7 +21,18 @@ from understudy.nn.distributions import means_the_same
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
-from understudy.run.handed_networks import POLICY, STREAM, check_handed, hand_over, networks_of, own_networks
+from understudy.run.handed_networks import (
+    POLICY,
+    STREAM,
+    Handed,
+    check_handed,
+    hand_over,
+    network_paths,
+    networks_of,
+    own_networks,
+    parts_by_role,
+    roles_in,
+)
 from understudy.run.learner import Learner
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
@@ -67,19 +81,24 @@ class Ancestor:
     """What a run starts from."""
 
     policy: Deployed
+    roles: tuple[str, ...]
+    """What is asked of it, the policy among them if it is."""
     networks: Mapping[str, State]
-    """Of the other roles that are taken over."""
+    """Of the other roles."""
 
     @classmethod
-    def load(cls, origin: str, roles: tuple[str, ...]) -> "Ancestor":
+    def load(cls, origin: str, heir: RunConfig) -> "Ancestor":
         """From a run directory, or from a policy folder if the policy is all that is wanted."""
-        return cls(load_policy(origin), networks_of(origin, tuple(role for role in roles if role != POLICY)))
+        policy = load_policy(origin)
+        roles = asked_roles(heir, *roles_in(origin))
+        return cls(policy, roles, networks_of(origin, _others(roles)))
 
     @classmethod
-    def of(cls, learner: Learner, roles: tuple[str, ...]) -> "Ancestor":
-        """From a learner as it stands."""
-        others = own_networks(learner.algorithm, tuple(role for role in roles if role != POLICY))
-        return cls(learner.policy, {role: capture(network) for role, network in others.items()})
+    def of(cls, learner: Learner, name: str, heir: RunConfig) -> "Ancestor":
+        """From a learner as it stands, whose algorithm has this name."""
+        roles = asked_roles(heir, name, tuple(network_paths(learner.algorithm)))
+        others = own_networks(learner.algorithm, _others(roles))
+        return cls(learner.policy, roles, {role: capture(network) for role, network in others.items()})
 
     @property
     def fingerprint(self) -> str:
@@ -88,12 +107,47 @@ class Ancestor:
         digests = [_digest(role, state) for role, state in sorted(self.networks.items())]
         return sha256_bytes(json_bytes({"policy": policy, "networks": digests})) if digests else policy
 
+    def handed(self, algorithm: Algorithm[Any], heir: RunConfig) -> tuple[dict[str, State], list[str]]:
+        """What an algorithm takes over beside the policy, by role, and what of its own starts anew instead.
+
+        A list of roles is meant as it stands. Who asks for all of them means those that both have; where nobody asked
+        (`auto`), what does not fit starts anew.
+        """
+        if not isinstance(heir.init_roles, str) or not self.networks:
+            return dict(self.networks), []
+        assert isinstance(algorithm.policy, nn.Module)
+        of_policy = {id(part) for part in algorithm.policy.modules()}  # which come with it
+        kept, anew = {}, []
+        for role, part in parts_by_role(algorithm).items():
+            if id(part) in of_policy:
+                continue
+            misfit = "there is none" if role not in self.networks else ""
+            if not misfit and heir.init_roles == "auto":
+                misfit = Handed.between(capture(part), self.networks[role], heir.init_keys).misfit
+            if misfit:
+                anew.append(f"{role} ({misfit})")
+            else:
+                kept[role] = self.networks[role]
+        return kept, anew
+
     def check(self, algorithm: Algorithm[Any], config: RunConfig, where: str) -> None:
         """An error unless the algorithm can take over what the config says."""
-        if POLICY in config.init_roles:
+        if POLICY in self.roles:
             assert isinstance(algorithm.policy, Deployed)
             check_warm_start(algorithm.policy, self.policy, where)
-        check_handed(algorithm, self.networks, config.init_keys, where)
+        check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, where)
+
+
+def asked_roles(heir: RunConfig, algorithm: str, there: tuple[str, ...]) -> tuple[str, ...]:
+    """The roles a config asks an ancestor of this algorithm for, which has those that are `there`."""
+    if not isinstance(heir.init_roles, str):
+        return heir.init_roles
+    whole = heir.init_roles == "all" or algorithm == heir.algorithm
+    return (POLICY, *_others(there)) if whole else (POLICY,)
+
+
+def _others(roles: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(role for role in roles if role != POLICY)
 
 
 def _digest(role: str, state: State) -> str:
@@ -102,33 +156,37 @@ def _digest(role: str, state: State) -> str:
 
 
 def take_over(algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerprint: str, reporter: Reporter) -> None:
-    """Give an algorithm what its run starts from, by role; targets follow. What it is must have the fingerprint, if one
-    is given."""
+    """Give an algorithm what its run starts from, by role; targets that were not handed on are copies. What it is must
+    have the fingerprint, if one is given."""
     where = f"init_from '{origin}'"
-    ancestor = Ancestor.load(origin, config.init_roles)
+    ancestor = Ancestor.load(origin, config)
     check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
-    for role, told in hand_over(algorithm, ancestor.networks, config.init_keys, where).items():
-        reporter.say(f"{where}, {role}: {told}")
-    if POLICY in config.init_roles:
-        warm_start(algorithm, ancestor.policy, where, reporter)
-    _renew_targets(algorithm, where)
+    handed, anew = ancestor.handed(algorithm, config)
+    told = hand_over(algorithm, handed, config.init_keys, where)
+    if POLICY in ancestor.roles:
+        told = {POLICY: warm_start(algorithm, ancestor.policy, where), **told}
+    _renew_targets(algorithm, where, handed)
+    listed = ", ".join(f"{role} ({what})" for role, what in told.items())
+    rest = f"; new: {', '.join(anew)}" if anew else ""
+    reporter.say(f"{where}: taken over: {listed}{rest}; optimisers begin anew")
 
 
-def warm_start(algorithm: Algorithm[Any], policy: Deployed, where: str, reporter: Reporter) -> None:
-    """Give the algorithm's policy the tensors of another, normaliser included.
+def warm_start(algorithm: Algorithm[Any], policy: Deployed, where: str) -> str:
+    """Give the algorithm's policy the tensors of another, normaliser included; what was taken over.
 
     Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
     """
     heir = algorithm.policy
     assert isinstance(heir, Deployed)
+    lines = []
     for member, ancestor in _pairs(heir, policy, where):
         taken, mine = _taken(member, ancestor, where), capture(member)
         restore(member, {**mine, **taken}, where)
         _settle(member, ancestor)
         kept = sorted(mine.keys() - taken.keys())
         left = sorted(capture(ancestor).keys() - taken.keys())
-        told = f"{_told(kept, 'kept as they were')}{_told(left, 'left out')}"
-        reporter.say(f"{where}: {len(taken)} tensors taken over{told}")
+        lines.append(f"{counted(len(taken), 'tensor')}{_told(kept, 'kept as they were')}{_told(left, 'left out')}")
+    return " and ".join(lines)
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:
@@ -213,12 +271,14 @@ def _told(names: list[str], what: str) -> str:
     return f"; {what}: {', '.join(names)}" if names else ""
 
 
-def _renew_targets(algorithm: Algorithm[Any], where: str) -> None:
-    """Target networks are equal to theirs at birth, also where those have just taken over something."""
+def _renew_targets(algorithm: Algorithm[Any], where: str, handed: Collection[str]) -> None:
+    """Target networks are equal to theirs at birth, also where those have just taken over something; but those that
+    were handed on themselves are what they were."""
     networks = algorithm.networks()
     for role, network in networks.items():
         learner, dot, own = role.rpartition(".")
-        if (target := f"{learner}{dot}{TARGET}{own}") in networks:
+        target = f"{learner}{dot}{TARGET}{own}"
+        if target in networks and target not in handed:
             restore(networks[target], {**capture(networks[target]), **_learned(network)}, where)
 
 

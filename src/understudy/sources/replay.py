@@ -5,7 +5,7 @@ updates, a fraction or a multiple. Whatever is drawn between two steps is gather
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal, Self, final
@@ -26,8 +26,11 @@ from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience, into_policy_space
 from understudy.data.replay_ring import VALID, ReplayRing, row_flags
 from understudy.data.rewards import RewardTransform
+from understudy.data.ring_returns import COLUMN as RETURN_TO_GO
+from understudy.data.ring_returns import RingReturns
 from understudy.envs.vector.contract import Resumable, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
+from understudy.nn.small_policy import explorer
 from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.sampling.blocks import batches_at_once
@@ -64,6 +67,10 @@ class Config(Settings):
     """Chance of a uniformly random action at each step."""
     data_share: Schedule = Schedule(kind="constant", start=0.0, end=0.0)
     """Part of every batch that comes from the run's dataset: a number, or a group {start, end, over}."""
+    scale_rewards: float = Field(1.0, gt=0)
+    """Own rewards are learned from as r·scale + shift. With a data_share they are changed as the dataset's are."""
+    shift_rewards: float = 0.0
+    """See scale_rewards."""
     stagger_episodes: bool = False
     """Cut every first episode to a random length, so that time limits do not strike all environments at once."""
     step_timeout: float = Field(STEP_TIMEOUT, gt=0, le=1e6)
@@ -83,7 +90,14 @@ class Config(Settings):
         for share in (self.data_share.start, self.data_share.end):
             if not 0 <= share <= 1:
                 raise ValueError(f"data_share is a part of a batch: got {share:g}, expected a number from 0 to 1")
+        if self.mixes and self.reward != RewardTransform():
+            raise ValueError("own rewards are changed as the dataset's are: say data.scale_rewards, data.shift_rewards")
         return self
+
+    @property
+    def reward(self) -> RewardTransform:
+        """What own rewards are learned from as, where there is no dataset to agree with."""
+        return RewardTransform(self.scale_rewards, self.shift_rewards)
 
     @property
     def updates_per_step(self) -> Fraction:
@@ -110,6 +124,8 @@ class ReplaySource:
     data: Static[tuple[LoggedExperience, ...]]
     """The dataset that batches are mixed with, if one is."""
     demand: Static[Demand]
+    reward: Static[RewardTransform]
+    """What own rewards are learned from as."""
     device: Static[torch.device]
     seed: Static[int]
     convert: Static[Callable[[Transitions], Transitions]]
@@ -122,6 +138,8 @@ class ReplaySource:
     env_state: dict[str, Tensor]
     """Where the simulators stand, known whenever somebody asks; empty if they cannot tell."""
     log: EpisodeLog
+    returns: tuple[RingReturns, ...]
+    """What was earned from each own step on, where the algorithm asks for it."""
     block: Tensor
     """What is drawn already: slots of own rows, then rows of the dataset [batches, batch_size]."""
     block_first: int = 0
@@ -141,6 +159,8 @@ class ReplaySource:
     envs_at: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of steps and the random state with which the environments stand where they stand: other ones were
     restored from a checkpoint, and they must follow."""
+    player: Static[tuple[object, Callable[[Obs, torch.Generator], Tensor]]] = (None, lambda obs, rng: obs[""])
+    """Who played last, and how it draws."""
     gathered: Static[tuple[int, list[Transitions]]] = (-1, [])
     """The batches of the block that begins with this number; gathered again whenever another one is due."""
 
@@ -155,7 +175,8 @@ class ReplaySource:
     @property
     def _allowed(self) -> int:
         """Updates that the steps so far allow."""
-        return int(max(0, self.env_steps - self.config.learning_starts) * self._ratio)
+        ratio = self._ratio
+        return max(0, self.env_steps - self.config.learning_starts) * ratio.numerator // ratio.denominator
 
     @cached_property
     def _ratio(self) -> Fraction:
@@ -173,7 +194,7 @@ class ReplaySource:
         """Choose the rows of all batches that are due before the next step, or of as many as a block holds."""
         batches, rows = self.block.shape
         count = min(batches, self._allowed - self.drawn)
-        share = float(self.config.data_share.value(torch.tensor(self.drawn)))
+        share = float(self.config.data_share.value(torch.tensor(self.drawn))) if self.data else 0.0
         own = rows - round(share * rows)
         self.block[:count, :own] = self._own_slots(count * own).view(count, own)
         for data in self.data:
@@ -200,8 +221,14 @@ class ReplaySource:
         return [Transitions.joined(batch) for batch in zip(*parts, strict=True)]  # always: a graph knows one layout
 
     def _own_rows(self, slots: Tensor) -> Transitions:
-        reward = self.data[0].reward if self.data else UNCHANGED
-        return self.convert(self.ring.transitions(slots, self.demand, reward).to(self.device))
+        rows = self.ring.transitions(slots, self._ring_demand, self.reward)
+        for returns in self.returns:
+            rows = replace(rows, extra={**rows.extra, RETURN_TO_GO: returns.values.index_select(0, slots)})
+        return self.convert(rows if self.device.type == "cpu" else rows.to(self.device))
+
+    @cached_property
+    def _ring_demand(self) -> Demand:
+        return _of_ring(self.demand)
 
     @torch.no_grad()
     def _play(self, policy: Policy) -> None:
@@ -221,6 +248,8 @@ class ReplaySource:
             raise
         flags = row_flags(step.terminated, step.truncated, step.valid)
         self.ring.add(self.obs, action, step.reward, step.final_obs, flags)
+        for returns in self.returns:
+            returns.follow(self.ring, flags)
         self.log.add_step(step.reward, step.valid, step.terminated | step.truncated)
         for name, values in step.obs.items():
             self.obs[name].copy_(values)
@@ -233,7 +262,9 @@ class ReplaySource:
         config = self.config
         if config.warmup == "random" and self.env_steps < config.learning_starts:
             return self._random()
-        action = policy.act(self.obs, (), greedy=False, rng=self.explore)[0].cpu()
+        if policy is not self.player[0]:
+            self.player = (policy, explorer(policy, self.envs.count))
+        action = self.player[1](self.obs, self.explore)
         if config.exploration_noise:
             low, high = self._bounds
             noise = torch.randn(action.shape, generator=self.explore) * (high - low) / 2
@@ -273,6 +304,8 @@ class ReplaySource:
                 return
         self.ring.cut(self.obs)
         self.log.forget_unfinished()
+        for returns in self.returns:
+            returns.forget_unfinished()
         self._see(self.envs.reset(derived_seed(self.seed, "replay", self.steps)))
         self.cut = False
 
@@ -289,7 +322,7 @@ class ReplaySource:
     @property
     def exact(self) -> bool:
         """Simulators that cannot say where they stand begin new episodes after a resume."""
-        return bool(self.env_state) and resumes_exactly(self.envs)
+        return bool(self.env_state) and resumes_exactly(self.envs) and not self.cut
 
     def envs_moved(self) -> None:
         """Put the environments back, or begin new episodes, before the next step."""
@@ -313,7 +346,9 @@ class ReplaySource:
         self.envs.close()
 
 
-UNCHANGED = RewardTransform()
+def _of_ring(demand: Demand) -> Demand:
+    """What the ring itself can tell."""
+    return replace(demand, columns=tuple(name for name in demand.columns if name != RETURN_TO_GO))
 
 
 def needs(config: Config) -> SourceNeeds:
@@ -339,7 +374,10 @@ def build(config: Config, inputs: SourceInputs) -> ReplaySource:
         what = "noise is for continuous actions"
         raise ConfigError("source.exploration_noise", what, do="Use source.exploration_epsilon.")
     ring = ReplayRing.empty(inputs.spec, config.buffer_size, envs.count)
-    ring.check(inputs.demand)
+    ring.check(_of_ring(inputs.demand))
+    data = tuple(inputs.data[role] for role in needs(config).data)
+    reward = data[0].reward if data else config.reward
+    earned = (RingReturns.of(ring, inputs.demand.gamma, reward),) if RETURN_TO_GO in inputs.demand.columns else ()
     batch_bytes = config.batch_size * ring.rows.row_bytes
     check_room("source.batch_size", f"a batch of {config.batch_size:,} rows", batch_bytes, "Use a smaller one.")
     batches = min(batches_at_once(batch_bytes), max(1, int(config.utd_ratio * envs.count)))
@@ -347,8 +385,9 @@ def build(config: Config, inputs: SourceInputs) -> ReplaySource:
     source = ReplaySource(
         config,
         envs,
-        tuple(inputs.data[role] for role in needs(config).data),
+        data,
         inputs.demand,
+        reward,
         device,
         inputs.seed,
         into_policy_space(inputs.spec.action, device),
@@ -358,6 +397,7 @@ def build(config: Config, inputs: SourceInputs) -> ReplaySource:
         stream(inputs.seed, "sample"),
         envs.save() if isinstance(envs, Resumable) else {},
         EpisodeLog.empty(envs.count),
+        earned,
         torch.zeros(batches, config.batch_size, dtype=torch.int64),
     )
     source.envs_at = (0, source.explore.get_state())

@@ -199,7 +199,7 @@ def _quick(policy: Actor, count: int) -> Callable[[Obs], Rows]:
 
     def outputs(obs: Obs) -> Tensor:
         if small is not None:
-            return torch.from_numpy(small.means(obs))
+            return torch.from_numpy(small.outputs(obs))
         return policy.trunk.outputs(policy.perception.look(obs))
 
     @torch.inference_mode()
