@@ -93,7 +93,7 @@ def die_everywhere(given: Path, command: Command, *, begin: int = 1) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "begin"), [("collect", 1), ("roll out", 30), ("to npz", 49), ("to minari", 49), ("export", 1)]
+    ("name", "begin"), [("collect", 1), ("roll out", 40), ("to npz", 49), ("to minari", 49), ("export", 1)]
 )
 def test_a_death_before_every_change(given: Path, name: str, begin: int) -> None:
     """Those of the first stretch of a conversion, a store in a draft, are the slow test's."""
