@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from learners import Learning, start, tiny_algorithm
+from understudy.core.protocols import PRIORITY
 from understudy.nn.mlp import MLP
 from understudy.parts.noise import Noise
 
 TD3: dict[str, Any] = {"cloning_weight": 0.0, "normalize_q": False, "alpha": 1.0}
-RATE, GAMMA, TAU, SIGMA, CLIP, DELAY = 1e-3, 0.9, 0.1, 0.2, 0.3, 2
+RATE, GAMMA, TAU, SIGMA, CLIP, DELAY = 1e-2, 0.9, 0.1, 0.2, 0.3, 2
 
 
 def plain(mlp: MLP, member: int | None = None) -> nn.Sequential:
@@ -39,20 +40,23 @@ class Paper:
         self.noise = Noise(algorithm.noise.stream.clone())
         self.updates = 0
 
-    def update(self, batch: Any) -> None:
+    def update(self, batch: Any) -> Tensor:
+        """How wrong the critics were about each row [B]."""
         state, following = self.see(batch.obs), self.see(batch.next_obs)
         with torch.no_grad():
             epsilon = (SIGMA * self.noise.normal(*batch.action.shape)).clamp(-CLIP, CLIP)
             action = (self.actor_target(following) + epsilon).clamp(-1, 1)
             smaller = torch.minimum(*(valued(critic, following, action) for critic in self.critic_targets))
             target = batch.reward + GAMMA * torch.where(batch.terminated, 0.0, smaller)
-        loss = sum(nn.functional.mse_loss(valued(critic, state, batch.action), target) for critic in self.critics)
+        values = [valued(critic, state, batch.action) for critic in self.critics]
+        loss = sum(nn.functional.mse_loss(value, target) for value in values)
         self.critic_steps.zero_grad()
         torch.as_tensor(loss).backward()
         self.critic_steps.step()
         self.updates += 1
+        wrong = (torch.stack(values) - target).abs().mean(0).detach()
         if self.updates % DELAY:
-            return
+            return wrong
         climb = -valued(self.critics[0], state, self.actor(state)).mean()
         self.actor_steps.zero_grad()
         climb.backward()
@@ -61,6 +65,7 @@ class Paper:
         for mine, theirs in pairs:
             for old, new in zip(mine.parameters(), theirs.parameters(), strict=True):
                 old.data.mul_(1 - TAU).add_(new.data, alpha=TAU)
+        return wrong
 
 
 def valued(critic: nn.Module, state: Tensor, action: Tensor) -> Tensor:
@@ -75,8 +80,8 @@ def test_update_by_update() -> None:
     paper = Paper(learning)
     algorithm, batch = learning.algorithm, learning.batch()
     for _ in range(8):
-        algorithm.update(batch)
-        paper.update(batch)
+        told = algorithm.update(batch)
+        torch.testing.assert_close(told.feedback[PRIORITY], paper.update(batch), atol=1e-5, rtol=1e-5)
         state = algorithm.policy.perception.look(batch.obs)
         with torch.no_grad():
             torch.testing.assert_close(algorithm.policy.greedy(state), paper.actor(state), atol=2e-5, rtol=1e-4)
