@@ -51,15 +51,15 @@ class Paper:
         values = [valued(critic, state, batch.action) for critic in self.critics]
         loss = sum(nn.functional.mse_loss(value, target) for value in values)
         self.critic_steps.zero_grad()
-        torch.as_tensor(loss).backward()
+        torch.autograd.backward(torch.as_tensor(loss))
         self.critic_steps.step()
         self.updates += 1
-        wrong = (torch.stack(values) - target).abs().mean(0).detach()
+        wrong: Tensor = (torch.stack(values) - target).abs().mean(0).detach()
         if self.updates % DELAY:
             return wrong
         climb = -valued(self.critics[0], state, self.actor(state)).mean()
         self.actor_steps.zero_grad()
-        climb.backward()
+        torch.autograd.backward(climb)
         self.actor_steps.step()
         pairs = [(self.actor_target, self.actor), *zip(self.critic_targets, self.critics, strict=True)]
         for mine, theirs in pairs:
@@ -74,8 +74,8 @@ def valued(critic: nn.Module, state: Tensor, action: Tensor) -> Tensor:
 
 
 def test_update_by_update() -> None:
-    rates = {"actor_learning_rate": RATE, "critic_learning_rate": RATE, "policy_delay": DELAY}
-    smooth = {"target_noise": SIGMA, "target_noise_clip": CLIP, "gamma": GAMMA, "polyak": TAU}
+    rates: dict[str, Any] = {"actor_learning_rate": RATE, "critic_learning_rate": RATE, "policy_delay": DELAY}
+    smooth: dict[str, Any] = {"target_noise": SIGMA, "target_noise_clip": CLIP, "gamma": GAMMA, "polyak": TAU}
     learning = start(tiny_algorithm("td3bc", **TD3, **rates, **smooth))
     paper = Paper(learning)
     algorithm, batch = learning.algorithm, learning.batch()
