@@ -201,9 +201,8 @@ def _mark(axes: Axes, switches: Sequence[Switch], axis: str, *, named: bool = Tr
     for switch in switches:
         axes.axvline(switch.at[axis], color=LEVEL, linestyle=":", linewidth=1.2)
         if named:
-            place = (switch.at[axis], 0.02)
-            look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "bottom", "fontsize": 8, "color": LEVEL}
-            axes.annotate(f"{switch.name} →", place, xycoords=("data", "axes fraction"), **look)
+            look: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 8, "color": LEVEL}
+            axes.annotate(f"{switch.name} →", (switch.at[axis], 0), xycoords=("data", "axes fraction"), **look)
 
 
 def _count_steps(axes: Axes, lines: Sequence[Mapping[str, Any]]) -> None:
