@@ -207,7 +207,9 @@ def test_what_is_seen_alike_is_looked_at_once() -> None:
     assert apart.critic.perception is apart.value.perception is apart.target.network.perception
 
 
-@pytest.mark.parametrize("name", ["iql", "ciql", "cql", "td3bc", "rebrac", "iact", "discrete_cql", "sac", "redq"])
+@pytest.mark.parametrize(
+    "name", ["iql", "ciql", "cql", "td3bc", "rebrac", "iact", "discrete_cql", "sac", "redq", "discrete_sac"]
+)
 def test_memory_is_refused_with_a_sentence_by_those_who_learn_values(name: str) -> None:
     for role in ("actor", "critic"):
         if (name, role) == ("discrete_cql", "actor"):  # a greedy policy is its critics

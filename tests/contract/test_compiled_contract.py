@@ -42,7 +42,7 @@ LIMITED["cql"] |= {"critic_warmup": 10, "calibrate": True}
 LIMITED["td3bc"] = {"critic_warmup": 11}
 
 
-LONG = ("ciql", "iact", "rebrac", "redq")
+LONG = ("ciql", "iact", "rebrac", "redq", "discrete_sac")
 """Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
 
 

@@ -32,6 +32,7 @@ STILL: dict[str, dict[str, Any]] = {
     "ciql": {"value_learning_rate": 1e-30},
     "sac": {"entropy_weight": 1e-30},
     "redq": {"entropy_weight": 1e-30},
+    "discrete_sac": {"entropy_weight": 1e-30},
 }
 """Settings under which nothing moves or trembles before the targets are made."""
 

@@ -12,8 +12,10 @@ from understudy.losses.action_values import (
     double_dqn_value,
     draw_others,
     entropy,
+    entropy_of_choices,
     expected_value,
     legal_or_all,
+    soft_expected_value,
     softmax_climb,
     taken,
 )
@@ -149,3 +151,35 @@ MISFITS: dict[str, Callable[[], object]] = {
 def test_shapes_that_would_broadcast_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="nothing broadcasts here"):
         MISFITS[name]()
+
+
+def test_what_a_state_is_worth_with_entropy_row_by_row() -> None:
+    """Only legal actions are summed over; where π = softmax(Q/η) it is η·log Σ exp(Q/η), and nowhere more."""
+    logits, q, weight = torch.where(MASK, numbers(B, A), LOWEST), numbers(B, A, seed=2), 0.3
+    poisoned = torch.where(MASK, q, 1e30)
+    found = soft_expected_value(logits, poisoned, weight)
+    best = soft_expected_value(torch.where(MASK, q / weight, LOWEST), poisoned, torch.tensor(weight, dtype=q.dtype))
+    for row in range(B):
+        legal = [a for a in range(A) if MASK[row, a]]
+        total = sum(math.exp(float(logits[row, a])) for a in legal)
+        policy = {a: math.exp(float(logits[row, a])) / total for a in legal}
+        worth = sum(p * (float(q[row, a]) - weight * math.log(p)) for a, p in policy.items())
+        assert float(found[row]) == pytest.approx(worth, abs=1e-9)
+        limit = weight * math.log(sum(math.exp(float(q[row, a]) / weight) for a in legal))
+        assert float(best[row]) == pytest.approx(limit, abs=1e-9)
+        assert worth <= limit + 1e-9
+
+
+def test_the_most_entropy_there_can_be() -> None:
+    """That of the uniform policy over legal actions; 0, and no NaN, where there is one."""
+    single = torch.tensor([[False, True, False], [True, True, False], [True, True, True]])
+    flat = torch.where(single, 0.0, torch.finfo(torch.float32).min).requires_grad_()
+    most = entropy_of_choices(flat, single)
+    assert most.tolist() == pytest.approx([0.0, math.log(2), math.log(3)])
+    assert most[0] == 0.0
+    assert entropy(flat).tolist() == pytest.approx(most.tolist(), abs=1e-6)
+    assert entropy(flat)[0] == 0.0
+    assert entropy_of_choices(flat).tolist() == pytest.approx([math.log(3)] * 3)
+    (slope,) = torch.autograd.grad(entropy(flat).sum(), flat)
+    assert bool(slope.isfinite().all())
+    assert not slope[~single].any()

@@ -42,5 +42,5 @@ def test_a_multiplier_is_bounded_and_comes_down_again() -> None:
 
 def test_numbers_and_their_optimisers_are_state_and_values_are_constants() -> None:
     for learned in (Temperature.starting_at(1.0, CPU), Multiplier.starting_at(0.0, CPU)):
-        assert len(capture(learned)) == 4
+        assert len(capture(learned)) == 5
         assert not learned.value().requires_grad

@@ -50,6 +50,13 @@ def extensions(folder: Path) -> tuple[Path, Path]:
     return config, run
 
 
+def replays(folder: Path) -> tuple[Path, Path]:
+    """A run with a replay buffer of 16 rows, which goes round three times."""
+    source = {"kind": "replay", "batch_size": 4, "buffer_size": 16, "learning_starts": 20, "utd_ratio": 0.2}
+    algo = {"name": "sac", "actor": {"hidden": [8]}, "critic": {"hidden": [8]}}
+    return short_config(folder, "sac", "run", **{**TINY, "source": source, "algo": algo, "data": None}), folder / "run"
+
+
 def start(*words: str | Path, fault: Faults | None = None) -> Child:
     faults: Faults = {"no_plots": True}
     faults.update(fault or {})
@@ -84,6 +91,32 @@ def test_a_death_in_the_middle_of_every_write_of_a_run() -> None:
 
 def test_a_death_before_every_change_of_an_extension() -> None:
     check_extensions(FAULTS["before a change"], at_least=20)
+
+
+def check_replays(fault: Fault, moments: range, *, at_least: int) -> None:
+    """Deaths of a run with a replay buffer: between two segments of it, and in the middle of one."""
+    with fast_folder() as folder:
+        config, run = replays(folder / "whole")
+        assert start("train", config).wait().code == 0
+        whole, died = content(run), 0
+        for number in moments:
+            config, run = replays(folder / str(number))
+            died += start("train", config, fault=fault(number)).wait().code == -signal.SIGKILL
+            recover(lambda config, run: ["train", config], [(config, run)])
+            assert content(run) == whole, f"death at operation {number}"
+            shutil.rmtree(folder / str(number))
+    assert died >= at_least
+
+
+def test_a_death_while_the_replay_buffer_is_written() -> None:
+    check_replays(FAULTS["before a change"], range(3, 120, 13), at_least=8)
+    check_replays(FAULTS["in the middle of a write"], range(2, 40, 9), at_least=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_death_at_every_operation_with_a_replay_buffer(fault: str) -> None:
+    check_replays(FAULTS[fault], range(1, 150), at_least=20)
 
 
 @pytest.mark.slow

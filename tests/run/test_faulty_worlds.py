@@ -1,5 +1,6 @@
 """Environments that fail in real runs: one sentence, everything learned so far saved, and a resume that is exact."""
 
+import json
 import re
 import signal
 import time
@@ -11,7 +12,7 @@ from faulty_worlds import armed
 from forks import Ending, finish, forks
 from small import content, short_config
 
-from understudy.run.checkpoint import list_checkpoints
+from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 
 RARE: dict[str, Any] = {"updates": 5, "log_every": 1, "eval_every": 4, "save_every": 100}
 """Nothing is saved before the end, unless there is a reason."""
@@ -76,6 +77,40 @@ def test_a_process_of_its_own_is_told_with_what_it_was_asked(fault: str, how: st
     assert re.fullmatch(told + r"Environment 1: seed \d+, episode 2, step 7, action \[[-.\d]+\]\.", last), ending.err
     assert ending.code == 1
     assert list_checkpoints(tmp_path / "run" / "checkpoints") == [2]
+
+
+def replaying(folder: Path, fault: str, **source: Any) -> Path:
+    """The config of a run with a replay buffer, in an environment that will be broken."""
+    replay = {"kind": "replay", "num_envs": 2, "batch_size": 4, "learning_starts": 20, "buffer_size": 30, **source}
+    algo = {"name": "sac", "actor": {"hidden": [8]}, "critic": {"hidden": [8]}}
+    config = short_config(
+        folder, "sac", env={"id": f"Faulty/{fault}-v0"}, **{**RARE, "algo": algo, "source": replay, "updates": 40}
+    )
+    without = json.loads(config.read_text())
+    without.pop("data", None)
+    config.write_text(json.dumps(without))
+    return config
+
+
+@pytest.mark.parametrize(("fault", "workers"), [("exit", 1), ("alarm", 1), ("leave", 2), ("crash", 2)])
+def test_a_replay_buffer_outlives_its_environments(fault: str, workers: int, tmp_path: Path) -> None:
+    """What failed is told with what it was asked, everything learned and kept is saved, and new episodes begin."""
+    config = replaying(tmp_path, fault, workers=workers)
+    armed(str(config)).write_text("others" if workers > 1 else "")
+    ending = forks().run("train", config, "--quiet", no_plots=True)
+    armed(str(config)).unlink()
+    number = workers - 1
+    asked = rf"Environment {number}: seed \d+, episode 2, step 7, action \[[-.\d]+\]\."
+    how = FAILURES[fault] if workers == 1 else rf"the process of environment {number} is gone \(.*\)\. "
+    assert re.search(rf"environment 'Faulty/{fault}-v0': {how}{asked}\n", ending.err), ending.err
+    assert ending.code == 1
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [12], "20 of its 32 steps came before the first update"
+    again = forks().run("resume", tmp_path / "run", no_plots=True)
+    assert again.code == 0, again.err
+    assert "new episodes begin" in again.out + again.err
+    state = load_checkpoint(tmp_path / "run" / "checkpoints", 40).state
+    assert state["source.ring.barriers"] == 2
+    assert state["source.cut"] is False
 
 
 @pytest.mark.parametrize(("updates", "number"), [(12, signal.SIGINT), (3, signal.SIGTERM)])

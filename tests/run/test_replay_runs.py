@@ -1,6 +1,7 @@
 """Runs that learn from a replay buffer: what is played, what is drawn, what is owed, and going on to the bit."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import torch
 from small import BATTLE, content, short_settings
 
 import understudy as us
+from allocations import tensor_bytes
 from understudy.core.batch import Transitions
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.run.build import build_learner
 from understudy.run.config import load_config, parse_config
+from understudy.run.guard import Guard
 from understudy.sources.replay import ReplaySource
 
 pytestmark = pytest.mark.usefixtures("no_plots")
@@ -152,6 +155,36 @@ def test_a_budget_of_environment_steps(tmp_path: Path) -> None:
         parse_config({**named, "env_steps": 40})
     with pytest.raises(ConfigError, match=r"env_steps: nobody plays with source.kind=offline"):
         load_config("iql/pendulum", ["env_steps=100"])
+
+
+def test_what_there_is_no_room_for(tmp_path: Path) -> None:
+    """Before the first step, and before there is a run."""
+    with pytest.raises(ConfigError, match=r"source.buffer_size: the run would keep .* PB of steps"):
+        us.train(parse_config(settings(tmp_path / "run", source={"buffer_size": 10**14})))
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match=r"source.batch_size: a batch of .* would need more memory"):
+        us.train(parse_config(settings(tmp_path / "run", source={"batch_size": 10**13})))
+
+
+def test_a_run_cannot_go_on_with_another_ring(tmp_path: Path) -> None:
+    run = us.train(parse_config(settings(tmp_path / "run")), callbacks=[lambda updates, _: updates == 6])
+    before = {path: path.read_bytes() for path in (run.path / "checkpoints").rglob("*") if path.is_file()}
+    file = run.path / "config.yaml"
+    file.write_text(file.read_text().replace("buffer_size: 40", "buffer_size: 80"))
+    with pytest.raises(UnderstudyError, match=r"source.buffer_size.*40.*80|source.buffer_size.*80.*40"):
+        us.resume(run.path)
+    assert all(path.read_bytes() == content for path, content in before.items()), "nothing is lost"
+
+
+def test_a_check_copies_none_of_a_million_rows(tmp_path: Path) -> None:
+    learner = build_learner(parse_config(settings(tmp_path, source={"buffer_size": 1_000_000})))
+    metrics = learner.update()
+    small = build_learner(parse_config(settings(tmp_path, source={"buffer_size": 40})))
+    small.update()
+    of_million, of_forty = (tensor_bytes(partial(Guard.over(each, 1).check, 1, metrics)) for each in (learner, small))
+    assert of_million == of_forty > 0
+    learner.close()
+    small.close()
 
 
 class Ending:

@@ -154,10 +154,20 @@ class LargeState:
         told = ", ".join(f"{name} {tensor.dtype} {list(tensor.shape)}" for name, tensor in self.row.items())
         return f"{self.capacity:,} rows in segments of {self.segment_rows:,} ({told})"
 
+    @property
+    def mapped(self) -> bool:
+        """The ring lies in a file."""
+        return self.capacity * self.row_bytes > self.memory
+
+    @property
+    def disk_bytes(self) -> int:
+        """What it takes of the disk when it is full: its segments, and the ring if that lies there, too."""
+        return self.capacity * self.row_bytes * (2 if self.mapped else 1)
+
     @cached_property
     def columns(self) -> Rows:
         """Each column by slot, [capacity, …]: to be read only."""
-        if self.capacity * self.row_bytes > self.memory:
+        if self.mapped:
             return self._mapped()
         return {
             name: torch.empty((self.capacity, *like.shape), dtype=like.dtype, device="cpu")

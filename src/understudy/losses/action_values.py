@@ -3,6 +3,7 @@
 Masks [B, A] are True where an action is legal; None means that all are. Nothing illegal is ever chosen or counted.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -53,10 +54,27 @@ def entropy(logits: Tensor) -> Tensor:
     return -(log_prob.exp() * log_prob).sum(-1)
 
 
-def softmax_climb(logits: Tensor, q: Tensor, entropy_weight: float) -> Tensor:
+def softmax_climb(logits: Tensor, q: Tensor, entropy_weight: float | Tensor) -> Tensor:
     """−Σ_a π(a|s)·Q(s,a) − η·H(π) [B]: a policy climbs values exactly, without drawing. Best where π = softmax(Q/η)."""
     check_no_gradient(q=q)
     return -expected_value(logits, q) - entropy_weight * entropy(logits)
+
+
+def soft_expected_value(logits: Tensor, q: Tensor, entropy_weight: float | Tensor) -> Tensor:
+    """Σ_a π(a|s)·(Q(s,a) − η·log π(a|s)) [B]: what a state is worth to a policy that is paid for its entropy.
+
+    At most η·log Σ_a exp(Q(s,a)/η) over the legal, where π = softmax(Q/η).
+    """
+    return expected_value(logits, q) + entropy_weight * entropy(logits)
+
+
+def entropy_of_choices(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The most entropy there can be in each state [B]: the logarithm of the number of legal actions, of A [B, A]; 0
+    where there is one."""
+    if mask is None:
+        return torch.full_like(logits[:, 0], math.log(logits.shape[-1]))
+    check_same_shape(logits=logits, mask=mask)
+    return mask.sum(-1).to(logits).log()
 
 
 class OtherActions(NamedTuple):

@@ -23,8 +23,8 @@ def soft_value(q: Tensor, log_prob: Tensor, alpha: float | Tensor) -> Tensor:
     return q - alpha * log_prob
 
 
-def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
-    """−log α·(log π + H̄) [B]: α rises while the policy's entropy −E log π is below H̄."""
+def temperature_loss(log_alpha: Tensor, log_prob: Tensor, target_entropy: float | Tensor) -> Tensor:
+    """−log α·(log π + H̄) [B]: α rises while the policy's entropy −E log π is below H̄, which may be each row's own."""
     check_no_gradient(log_prob=log_prob)
     return -log_alpha * (log_prob + target_entropy)
 

@@ -31,8 +31,8 @@ class Temperature:
         """α [], a constant."""
         return self.log_alpha.detach().exp()
 
-    def follow(self, log_prob: Tensor, target_entropy: float, learning_rate: float) -> None:
-        """One step from the log-probabilities [B] of actions the policy drew."""
+    def follow(self, log_prob: Tensor, target_entropy: float | Tensor, learning_rate: float) -> None:
+        """One step from the log-probabilities [B] of actions the policy drew, or from what they are on average."""
         self.optimizer.minimise(temperature_loss(self.log_alpha, log_prob, target_entropy).mean(), learning_rate)
 
 

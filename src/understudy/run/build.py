@@ -1,5 +1,6 @@
 """From a config to live objects. Everything that can be wrong is found here, before the first step."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,8 @@ import numpy as np
 import torch
 
 from understudy.core.errors import ConfigError, DataError, did_you_mean
-from understudy.core.machine_memory import check_room
+from understudy.core.large_state import CapturedRows
+from understudy.core.machine_memory import check_room, told_bytes
 from understudy.core.protocols import (
     MAIN,
     Algorithm,
@@ -21,7 +23,7 @@ from understudy.core.protocols import (
     Shifting,
 )
 from understudy.core.spec import Segments, Spec
-from understudy.core.state import capture
+from understudy.core.state import State, capture
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
@@ -176,8 +178,23 @@ def _joined(
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)
     _check_judged(config, learner, reporter)
-    capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
+    state = capture(learner)  # an incomplete inventory must fail now, not at the first checkpoint
+    if checkpoint is None:
+        check_disk(state, Path(config.out))
     return learner
+
+
+def check_disk(state: State, out: Path) -> None:
+    """There is room on the disk for what a run keeps in files."""
+    needed = sum(leaf.owner.disk_bytes for leaf in state.values() if isinstance(leaf, CapturedRows))
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    if needed > (free := shutil.disk_usage(there).free):
+        raise ConfigError(
+            "source.buffer_size",
+            f"the run would keep {told_bytes(needed)} of steps in files",
+            expected=f"at most {told_bytes(free)}, which is free at '{there}'",
+            do="Lower it, or make room.",
+        )
 
 
 def _check_roles(config: RunConfig, spec: Spec) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import gymnasium
 
+from understudy.algorithms import algorithm_names, find_algorithm, needs_of
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Spec
 from understudy.core.wording import counted
@@ -133,12 +134,13 @@ def spec_of(env: EnvSettings) -> Spec:
 
 def check_actions(spec: Spec, where: str, config: RunConfig) -> None:
     """The algorithm knows what to do with such actions."""
-    if not isinstance(spec.action, config.needs.actions):
-        raise ConfigError(
-            where,
-            f"its actions are not for {config.algorithm}",
-            got=spec.action.describe(),
-        )
+    if isinstance(spec.action, config.needs.actions):
+        return
+    mine = config.algorithm
+    twin = mine.removeprefix("discrete_") if mine.startswith("discrete_") else f"discrete_{mine}"
+    fits = twin in algorithm_names() and isinstance(spec.action, needs_of(find_algorithm(twin).Config()).actions)
+    what, do = f"its actions are not for {mine}", f"Use algo.name={twin}." if fits else ""
+    raise ConfigError(where, what, got=spec.action.describe(), do=do)
 
 
 def check_fits(data: Spec, name: str, env: Spec, env_id: str) -> None:

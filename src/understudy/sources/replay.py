@@ -324,7 +324,7 @@ class ReplaySource:
     @property
     def exact(self) -> bool:
         """Simulators that cannot say where they stand begin new episodes after a resume."""
-        return bool(self.env_state) and resumes_exactly(self.envs)
+        return bool(self.env_state) and resumes_exactly(self.envs) and not self.cut
 
     def envs_moved(self) -> None:
         """Put the environments back, or begin new episodes, before the next step."""
