@@ -141,7 +141,7 @@ def peer_python(name: str) -> Path | None:
 def _install(name: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if name in ("d3rlpy", "sb3", "rsl"):  # torch first, so that nothing else pulls another build of it
+    if name in ("d3rlpy", "sb3", "rsl", "sbx"):  # torch first, so that nothing else pulls another build of it
         subprocess.run([*install, "torch==2.13.0"], check=True)
     subprocess.run([*install, "-r", str(HERE / "peers" / f"requirements-{name}.txt")], check=True)
     (folder / ".ready").touch()

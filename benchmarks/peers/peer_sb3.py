@@ -1,12 +1,15 @@
-"""Stable-Baselines3's PPO: speed, or a curve with its VecNormalize for observations.
+"""Stable-Baselines3's PPO and SAC: speed, or a curve; that of PPO with its VecNormalize for observations.
 
 A policy of its has one observation for both networks: of Go1 they see `state`, which is less work than ours have.
 With --normalize it is its VecNormalize, of observations only.
 """
 
 import argparse
+import json
+from pathlib import Path
 from typing import Any
 
+import _sac
 import gymnasium
 import numpy as np
 import torch
@@ -28,8 +31,8 @@ from _ppo import (
     speed_options,
     task_of,
 )
-from _windows import THREADS, arguments
-from stable_baselines3 import PPO
+from _windows import THREADS, arguments, serve
+from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
@@ -156,9 +159,55 @@ def measure_curve(options: argparse.Namespace) -> None:
     draw_curve("sb3", options, iterate, act)
 
 
+def make_sac(task: str, envs: int, starts: int, seed: int) -> SAC:
+    settings = _sac.baselines_settings(envs, starts, seed)
+    world = make_vec_env(_sac.TASKS[task], envs, seed=seed)
+    return SAC("MlpPolicy", world, policy_kwargs={"net_arch": list(_sac.HIDDEN)}, device="cpu", **settings)
+
+
+def measure_sac(options: argparse.Namespace) -> None:
+    torch.set_num_threads(THREADS)
+    model = make_sac(options.task, options.envs, _sac.WARMUP_STEPS, seed=0)
+    model.learn(_sac.WARMUP_STEPS, log_interval=None)
+
+    def run(steps: int) -> None:
+        model.learn(steps, log_interval=None, reset_num_timesteps=False)
+
+    serve("sb3", run, options)
+
+
+def measure_sac_curve(options: argparse.Namespace) -> None:
+    """Saved after each evaluation with its buffer; what goes on from there begins a new episode."""
+    torch.set_num_threads(1)
+    folder, clock = Path(options.folder), _sac.Clock()
+    folder.mkdir(parents=True, exist_ok=True)
+    lines, saved, buffer = folder / "curve.jsonl", folder / "model.zip", folder / "buffer.pkl"
+    model = make_sac(options.task, 1, _sac.LEARNING_STARTS, options.seed)
+    done = 0
+    if saved.exists() and buffer.exists() and lines.exists():
+        model = SAC.load(saved, env=model.env, device="cpu")
+        model.load_replay_buffer(buffer)
+        done = model.num_timesteps
+        kept = [line for line in lines.read_text().splitlines() if json.loads(line)["env_steps"] <= done]
+        lines.write_text("".join(f"{line}\n" for line in kept))
+        clock.seconds = json.loads(kept[-1])["seconds"]
+    for target in range(done + options.every, options.steps + 1, options.every):
+        with clock:
+            model.learn(target - model.num_timesteps, log_interval=None, reset_num_timesteps=target == options.every)
+        returns = _sac.play(options.task, lambda rows: model.predict(rows, deterministic=True)[0])
+        with lines.open("a") as file:
+            file.write(_sac.tell("sb3", options, target, clock.seconds, returns) + "\n")
+        model.save_replay_buffer(buffer)
+        model.save(saved)
+    print(lines.read_text(), end="", flush=True)
+
+
 def main() -> None:
-    options = arguments(ppo=speed_options, ppo_curve=curve_options)
-    {"ppo": measure_speed, "ppo_curve": measure_curve}[options.kind](options)
+    kinds = {"ppo": measure_speed, "ppo_curve": measure_curve, "sac": measure_sac, "sac_curve": measure_sac_curve}
+    options = arguments(
+        ppo=speed_options, ppo_curve=curve_options, sac=_sac.speed_options, sac_curve=_sac.curve_options
+    )
+    kinds[options.kind](options)
 
 
 if __name__ == "__main__":

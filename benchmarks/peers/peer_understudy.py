@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+import _sac
 import numpy as np
 import torch
 from _ppo import (
@@ -24,7 +25,7 @@ from _ppo import (
 from _windows import ACTION, BATCH, EPISODE, HIDDEN, OBSERVATION, ROWS, THREADS, arguments, offline_options, serve
 
 from understudy import Box, Dataset, Episode
-from understudy.algorithms import cql, iql, ppo, td3bc
+from understudy.algorithms import cql, iql, ppo, sac, td3bc
 from understudy.core.protocols import BuildContext
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -32,7 +33,7 @@ from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.allocator import keep_freed_memory
 from understudy.run.compiler import compile_update
-from understudy.sources import SourceInputs, offline
+from understudy.sources import SourceInputs, offline, replay
 from understudy.sources.rollout import RolloutSource
 
 HORIZON = 1_000_000
@@ -148,10 +149,42 @@ def measure_curve(options: argparse.Namespace) -> None:
     draw_curve("understudy", options, iterate, act)
 
 
+def measure_sac(options: argparse.Namespace) -> None:
+    torch.set_num_threads(THREADS)
+    keep_freed_memory()
+    world = LocalVectorEnv(_sac.TASKS[options.task], options.envs)
+    network = {"hidden": _sac.HIDDEN}
+    settings = {
+        "actor": network,
+        "critic": network,
+        "gamma": _sac.GAMMA,
+        "polyak": _sac.POLYAK,
+        "actor_learning_rate": _sac.LEARNING_RATE,
+        "critic_learning_rate": _sac.LEARNING_RATE,
+        "entropy_learning_rate": _sac.LEARNING_RATE,
+    }
+    device = torch.device("cpu")
+    context = BuildContext(world.spec, HORIZON, 0, device, num_envs=options.envs)
+    learner = sac.build(sac.Config.parse(settings), context)
+    steps = {"num_envs": options.envs, "learning_starts": _sac.WARMUP_STEPS, "buffer_size": _sac.BUFFER}
+    inputs = SourceInputs(world.spec, 0, device, learner.demand, learner.policy, envs=(world,))
+    source = replay.build(replay.Config(batch_size=_sac.BATCH, **steps), inputs)
+    update = compile_update(learner, device) if options.compile else learner.update
+
+    def run(updates: int) -> None:
+        for _ in range(updates):
+            while (data := source.next(learner.policy)) is None:
+                pass
+            source.feedback(update(data).feedback)
+
+    serve("understudy", run, options)
+
+
 def main() -> None:
     offline = dict.fromkeys(OFFLINE, offline_options)
-    options = arguments(**offline, ppo=speed_options, ppo_curve=curve_options)
-    {"ppo": measure_speed, "ppo_curve": measure_curve}.get(options.kind, measure_offline)(options)
+    options = arguments(**offline, ppo=speed_options, ppo_curve=curve_options, sac=_sac.speed_options)
+    others = {"ppo": measure_speed, "ppo_curve": measure_curve, "sac": measure_sac}
+    others.get(options.kind, measure_offline)(options)
 
 
 if __name__ == "__main__":

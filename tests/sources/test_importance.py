@@ -19,6 +19,7 @@ from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.offline import OfflineSource
+from understudy.sources.sampling.blocks import BlockSampler
 from worlds import random_choices, random_dataset
 
 DRIFT = lazy_play(episodes=40, steps=15)
@@ -107,6 +108,7 @@ def test_refreshes_come_on_time_also_within_a_block(provider: str, refreshed: li
         assert torch.equal(batch.extra["importance"], weights_of(source)[batch.extra["row"]])
         assert number >= refreshed[0] or torch.equal(batch.extra["importance"], torch.ones(32))
     assert changed == refreshed
+    assert isinstance(source.sampler, BlockSampler)
     assert source.sampler.block[0] == 0
     assert (policy.asked > 0) == (provider != "batch_seed")
 

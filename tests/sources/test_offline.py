@@ -20,6 +20,7 @@ from understudy.data.episode import Episode
 from understudy.data.stores.store import open_store, write_store
 from understudy.run.build import build_learner
 from understudy.sources.offline import OfflineSource
+from understudy.sources.sampling.blocks import BlockSampler
 from worlds import random_dataset, random_episodes, tiny_config
 
 CPU = torch.device("cpu")
@@ -89,6 +90,7 @@ def test_blocks_do_not_repeat_and_batches_are_whole(values: int, batches: int) -
     drawn = [several.next(Nobody()) for _ in range(3 * batches)]
     assert {(len(batch.reward), len(batch.obs["state"]), len(batch.action)) for batch in drawn} == {(32, 32, 32)}
     assert len({tuple(batch.extra["row"].tolist()) for batch in drawn}) == 3 * batches
+    assert isinstance(several.sampler, BlockSampler)
     number, block = several.sampler.block
     assert number == 2
     assert len(block) == batches == several.sampler.block_batches

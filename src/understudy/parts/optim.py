@@ -142,7 +142,8 @@ class Adam:
 
     def _step(self, gradients: Sequence[Tensor], learning_rate: float | Tensor) -> None:
         """The equations, for the compiler to fuse with what surrounds them."""
-        first_bias, second_bias = (1.0 - beta ** self.count.double() for beta in (BETA_1, BETA_2))
+        # stacked, they are computed once; as two numbers, powers and all went into the loop over parameters
+        first_bias, second_bias = torch.stack([1.0 - beta ** self.count.double() for beta in (BETA_1, BETA_2)]).unbind()
         moments = zip(self.first_moments, self.second_moments, strict=True)
         decay = self.settings.weight_decay
         for parameter, gradient, (first, second) in zip(self.parameters, gradients, moments, strict=True):

@@ -1,9 +1,10 @@
-"""Batches drawn from a fixed dataset: uniformly, by weight, or every row once per epoch."""
+"""Batches drawn from a fixed dataset: uniformly, by weight, by how wrong one was about rows, or each once per epoch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, final
 
+import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
@@ -19,6 +20,7 @@ from understudy.sources.importance.row_weights import IMPORTANCE, RowWeights, ro
 from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.sampling.blocks import BlockSampler, batches_at_once
 from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw, read_weights
+from understudy.sources.sampling.priorities import Priorities, PrioritySampler, PrioritySettings, check_told
 
 YIELDS = Transitions
 INTERVALS: dict[str, int] = {}
@@ -35,6 +37,8 @@ class Config(Settings):
     """A further column of the dataset: rows are drawn in proportion to it. Empty: every row is as likely."""
     replacement: bool = True
     """False: every row exactly once per epoch, in an order of the epoch's own."""
+    priority: PrioritySettings = PrioritySettings()
+    """Draw rows oftener that values were wrong about: see docs/priorities.md."""
     importance: ImportanceSettings = ImportanceSettings()
     """How much each row counts, for algorithms that ask: see docs/importance.md."""
 
@@ -42,6 +46,9 @@ class Config(Settings):
     def _weights_need_replacement(self) -> Self:
         if self.weights and not self.replacement:
             raise ValueError(f"{BY_WEIGHT}. Leave out one of weights and replacement=false")
+        if self.priority.exponent and (self.weights or not self.replacement):
+            other = f"weights={self.weights}" if self.weights else "replacement=false"
+            raise ValueError(f"rows are drawn by priority.exponent or by {other}, not by both. Leave out one of them")
         return self
 
 
@@ -49,7 +56,7 @@ class Config(Settings):
 @dataclass
 class OfflineSource:
     data: Static[LoggedExperience]
-    sampler: BlockSampler[Transitions]
+    sampler: BlockSampler[Transitions] | PrioritySampler
     weighing: tuple[RowWeights, ...]
     """How much rows count, where the run asks for it."""
 
@@ -67,7 +74,9 @@ class OfflineSource:
         return batch
 
     def feedback(self, rows: Mapping[str, Tensor]) -> None:
-        """Rows are drawn alike, whatever is thought of them."""
+        """Rows may be drawn by what is thought of them."""
+        if isinstance(self.sampler, PrioritySampler):
+            self.sampler.learn(rows)
 
     def envs_moved(self) -> None:
         """There are none."""
@@ -76,7 +85,10 @@ class OfflineSource:
         return {}
 
     def metrics(self) -> Metrics:
-        return {name: value for weights in self.weighing for name, value in weights.facts.items()}
+        told = {name: value for weights in self.weighing for name, value in weights.facts.items()}
+        if isinstance(self.sampler, PrioritySampler):
+            told |= self.sampler.metrics()
+        return told
 
     def describe(self) -> dict[str, Any]:
         return {}
@@ -93,8 +105,9 @@ def build(config: Config, inputs: SourceInputs) -> OfflineSource:
     data, demand, importance = inputs.data[MAIN], inputs.demand, config.importance
     check_batch(config.batch_size, data)
     check_weights(data, demand)
+    check_told(config.priority, demand)
     if importance.provider == "none":
-        return OfflineSource(data, transition_sampler(config, data, demand, inputs.seed), ())
+        return OfflineSource(data, choose_sampler(config, data, demand, inputs.seed), ())
     if not demand.weighed:
         raise ConfigError(
             "source.importance.provider",
@@ -105,11 +118,22 @@ def build(config: Config, inputs: SourceInputs) -> OfflineSource:
     columns = tuple(name for name in demand.columns if name not in (IMPORTANCE, "row"))
     asked = replace(demand, columns=(*columns, "row"))
     weights = row_weights(data, demand, importance, config.batch_size, inputs.seed)
-    return OfflineSource(data, transition_sampler(config, data, asked, inputs.seed), (weights,))
+    return OfflineSource(data, choose_sampler(config, data, asked, inputs.seed), (weights,))
+
+
+def choose_sampler(
+    config: Config, data: LoggedExperience, demand: Demand, seed: int
+) -> BlockSampler[Transitions] | PrioritySampler:
+    """Batches of `data` as the settings say."""
+    if config.priority.exponent:
+        priorities = Priorities.over(config.priority, data.steps)
+        priorities.admit(np.arange(data.steps), np.ones(data.steps, bool))
+        return PrioritySampler(lambda rows: data.rows(rows, demand), config.batch_size, seed, priorities)
+    return transition_sampler(config, data, demand, seed)
 
 
 def transition_sampler(config: Config, data: LoggedExperience, demand: Demand, seed: int) -> BlockSampler[Transitions]:
-    """Batches of `data` as the settings say."""
+    """Batches whose rows nobody's opinion decides."""
     batches = batches_at_once(config.batch_size * data.dataset.row_bytes)
     size = batches * config.batch_size
     draw = choose_draw(data.dataset, size, seed, weights=config.weights, replacement=config.replacement)

@@ -30,6 +30,7 @@ from understudy.data.ring_returns import COLUMN as RETURN_TO_GO
 from understudy.data.ring_returns import RingReturns
 from understudy.envs.vector.contract import Resumable, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
+from understudy.nn.small_policy import explorer
 from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.sampling.blocks import batches_at_once
@@ -160,6 +161,8 @@ class ReplaySource:
     envs_at: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of steps and the random state with which the environments stand where they stand: other ones were
     restored from a checkpoint, and they must follow."""
+    player: Static[tuple[object, Callable[[Obs, torch.Generator], Tensor]]] = (None, lambda obs, rng: obs[""])
+    """Who played last, and how it draws."""
     gathered: Static[tuple[int, list[Transitions]]] = (-1, [])
     """The batches of the block that begins with this number; gathered again whenever another one is due."""
 
@@ -174,7 +177,8 @@ class ReplaySource:
     @property
     def _allowed(self) -> int:
         """Updates that the steps so far allow."""
-        return int(max(0, self.env_steps - self.config.learning_starts) * self._ratio)
+        ratio = self._ratio
+        return max(0, self.env_steps - self.config.learning_starts) * ratio.numerator // ratio.denominator
 
     @cached_property
     def _ratio(self) -> Fraction:
@@ -192,7 +196,7 @@ class ReplaySource:
         """Choose the rows of all batches that are due before the next step, or of as many as a block holds."""
         batches, rows = self.block.shape
         count = min(batches, self._allowed - self.drawn)
-        share = float(self.config.data_share.value(torch.tensor(self.drawn)))
+        share = float(self.config.data_share.value(torch.tensor(self.drawn))) if self.data else 0.0
         own = rows - round(share * rows)
         self.block[:count, :own] = self._own_slots(count * own).view(count, own)
         for data in self.data:
@@ -219,10 +223,14 @@ class ReplaySource:
         return [Transitions.joined(batch) for batch in zip(*parts, strict=True)]  # always: a graph knows one layout
 
     def _own_rows(self, slots: Tensor) -> Transitions:
-        rows = self.ring.transitions(slots, _of_ring(self.demand), self.reward)
+        rows = self.ring.transitions(slots, self._ring_demand, self.reward)
         for returns in self.returns:
             rows = replace(rows, extra={**rows.extra, RETURN_TO_GO: returns.values.index_select(0, slots)})
-        return self.convert(rows.to(self.device))
+        return self.convert(rows if self.device.type == "cpu" else rows.to(self.device))
+
+    @cached_property
+    def _ring_demand(self) -> Demand:
+        return _of_ring(self.demand)
 
     @torch.no_grad()
     def _play(self, policy: Policy) -> None:
@@ -256,7 +264,9 @@ class ReplaySource:
         config = self.config
         if config.warmup == "random" and self.env_steps < config.learning_starts:
             return self._random()
-        action = policy.act(self.obs, (), greedy=False, rng=self.explore)[0].cpu()
+        if policy is not self.player[0]:
+            self.player = (policy, explorer(policy, self.envs.count))
+        action = self.player[1](self.obs, self.explore)
         if config.exploration_noise:
             low, high = self._bounds
             noise = torch.randn(action.shape, generator=self.explore) * (high - low) / 2

@@ -95,7 +95,7 @@ class SmallGaussianActor:
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         noise, action = self._steps[t]
-        np.add(self._small.means(obs), noise, out=action)
+        np.add(self._small.outputs(obs), noise, out=action)
         units = np.multiply(action, self._half_range)
         units += self._centre
         np.minimum(np.maximum(units, self._low, out=units), self._high, out=units)
