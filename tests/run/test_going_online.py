@@ -117,6 +117,8 @@ def test_own_steps_have_the_rewards_that_are_learned_from(tmp_path: Path) -> Non
     )
     for _ in range(12):
         one, other = (learner.source.next(moved.policy) for learner in (plain, moved))
+    assert one is not None
+    assert other is not None
     torch.testing.assert_close(other.reward, 0.5 * one.reward - 1.0)
     unknown = other.extra["return_to_go"] == UNKNOWN
     assert not unknown[4:].any(), "of the dataset everything is known"
