@@ -12,7 +12,7 @@ import understudy
 from shipped import command_words
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.errors import ConfigError
-from understudy.core.other_names import FROM_DATA, FROM_ROLLOUTS, LOGS, ROBOTS
+from understudy.core.other_names import FROM_DATA, FROM_REPLAY, FROM_ROLLOUTS, LOGS, ONLINE, ROBOTS
 from understudy.core.settings import Settings, has_setting
 from understudy.run.config import DataSettings, RunConfig, load_config
 from understudy.run.packaged import config_names
@@ -74,7 +74,11 @@ def test_a_preset_asks_for_an_environment_and_has_minibatches_of_its_camp(name: 
 
 
 def test_the_tables_are_those_that_suggestions_come_from() -> None:
-    for heading, rows, libraries in (("Numbers", FROM_ROLLOUTS, ROBOTS), ("Learning from data", FROM_DATA, LOGS)):
+    for heading, rows, libraries in (
+        ("Numbers", FROM_ROLLOUTS, ROBOTS),
+        ("Learning from data", FROM_DATA, LOGS),
+        ("Learning from a replay buffer", FROM_REPLAY, ONLINE),
+    ):
         told = [
             [*map(quoted, cells[: len(libraries)]), quoted(cells[len(libraries)]), cells[-1]]
             for cells in table(PAGE, heading)
@@ -87,16 +91,16 @@ def test_the_tables_are_those_that_suggestions_come_from() -> None:
 
 def test_every_name_in_them_is_a_setting_of_ours() -> None:
     learners = {name: find_algorithm(name).Config for name in algorithm_names()}
-    groups = {"data": DataSettings, "source": find_source("offline").Config}
+    groups = {"data": [DataSettings], "source": [find_source(kind).Config for kind in ("offline", "replay")]}
     for row in FROM_ROLLOUTS:
         if row.ours:
             lookup(settled("ppo/robot"), row.ours)
-    for row in FROM_DATA:
+    for row in (*FROM_DATA, *FROM_REPLAY):
         group, _, rest = row.ours.partition(".")
         if not rest:
             assert not group or group in RunConfig.model_fields, row.ours
             continue
-        models: Any = learners.values() if group == "algo" else [groups[group]]
+        models: Any = learners.values() if group == "algo" else groups[group]
         assert any(has_setting(model, rest) for model in models), row.ours
 
 
@@ -134,6 +138,12 @@ SUGGESTED = {
     ("iql", "batch_size=5"): "Did you mean 'source.batch_size'?",
     ("iql", "buffer_size=9"): "CORL's buffer_size is not needed: data are read whole",
     ("iql", "algo.cql_alpha=5"): "Known: actor, ",
+    ("sac", "total_timesteps=5"): "Did you mean 'env_steps' (Stable-Baselines3's total_timesteps)?",
+    ("sac", "algo.ent_coef=0.2"): "Did you mean 'algo.entropy_weight' (Stable-Baselines3's ent_coef)?",
+    ("sac", "algo.tau=0.1"): "Did you mean 'algo.polyak' (d3rlpy's tau)?",
+    ("sac", "source.gradient_steps=2"): "Did you mean 'source.utd_ratio' (Stable-Baselines3's gradient_steps)? It diff",
+    ("sac", "source.memory_size=2"): "Did you mean 'source.buffer_size' (skrl's memory_size)?",
+    ("sac", "train_freq=2"): "Did you mean 'source.utd_ratio' (Stable-Baselines3's train_freq)?",
     ("iql", "gama=1"): "Did you mean 'algo.gamma'?",
     ("iql", "algo.gama=1"): "Did you mean 'gamma'?",
 }

@@ -2,7 +2,7 @@
 is theirs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 LIBRARIES = {
     "rsl_rl": "rsl_rl",
@@ -11,7 +11,7 @@ LIBRARIES = {
     "d3rlpy": "d3rlpy",
     "corl": "CORL",
 }
-ROBOTS, LOGS = ("rsl_rl", "sb3", "skrl"), ("d3rlpy", "corl")
+ROBOTS, LOGS, ONLINE = ("rsl_rl", "sb3", "skrl"), ("d3rlpy", "corl"), ("sb3", "skrl", "d3rlpy")
 """The libraries of each table."""
 
 
@@ -30,7 +30,10 @@ class OtherName(NamedTuple):
         return str(self._asdict()[library]).split()
 
 
-OTHER_UNITS = ("updates", "algo.minibatches", "algo.actor.distribution.initial_std")
+OTHER_UNITS = (
+    *("updates", "algo.minibatches", "algo.actor.distribution.initial_std"),
+    *("source.utd_ratio", "algo.entropy_target", "source.exploration_noise"),
+)
 """Settings whose number cannot be copied."""
 Row = OtherName
 FROM_ROLLOUTS = (
@@ -220,17 +223,91 @@ FROM_DATA = (
 )
 
 
-def called_here(name: str, exists: Callable[[str], bool], *, rollouts: bool) -> str:
+FROM_REPLAY = (
+    Row("source.num_envs", sb3="n_envs", skrl="num_envs"),
+    Row("env_steps", sb3="total_timesteps", skrl="timesteps", d3rlpy="n_steps", differs="of all environments together"),
+    Row("source.batch_size", sb3="batch_size", skrl="batch_size", d3rlpy="batch_size"),
+    Row("source.buffer_size", sb3="buffer_size", skrl="memory_size", d3rlpy="limit", differs="of all environments"),
+    Row("source.learning_starts", sb3="learning_starts", skrl="learning_starts", d3rlpy="update_start_step"),
+    Row("source.warmup", skrl="random_timesteps", d3rlpy="random_steps", differs="`random` until learning_starts"),
+    Row(
+        "source.utd_ratio",
+        sb3="gradient_steps train_freq",
+        skrl="gradient_steps",
+        d3rlpy="n_updates update_interval",
+        differs="updates for each step of an environment, gradient_steps/(train_freq·n_envs)",
+    ),
+    Row("algo.gamma", sb3="gamma", skrl="discount_factor", d3rlpy="gamma"),
+    Row("algo.n_step", sb3="n_steps"),
+    Row("algo.polyak", sb3="tau", skrl="polyak", d3rlpy="tau"),
+    Row("algo.actor_learning_rate", sb3="learning_rate", skrl="learning_rate", d3rlpy="actor_learning_rate"),
+    Row("algo.critic_learning_rate", sb3="learning_rate", skrl="learning_rate", d3rlpy="critic_learning_rate"),
+    Row("algo.entropy_learning_rate", sb3="learning_rate", skrl="entropy_learning_rate", d3rlpy="temp_learning_rate"),
+    Row(
+        "algo.entropy_weight",
+        sb3="ent_coef",
+        skrl="initial_entropy_value",
+        d3rlpy="initial_temperature",
+        differs="where it starts, as auto_1; a fixed one is with algo.entropy_learning_rate=0",
+    ),
+    Row(
+        "algo.entropy_target",
+        sb3="target_entropy",
+        skrl="target_entropy",
+        differs="for each action dimension, so −1 is everybody's −dim A; SAC, REDQ",
+    ),
+    Row("algo.critics", sb3="n_critics", d3rlpy="n_critics"),
+    Row("algo.policy_delay", sb3="policy_delay", skrl="policy_delay", d3rlpy="update_actor_interval"),
+    Row(
+        "algo.target_noise",
+        sb3="target_policy_noise",
+        skrl="smooth_regularization_noise",
+        d3rlpy="target_smoothing_sigma",
+        differs="TD3",
+    ),
+    Row(
+        "algo.target_noise_clip",
+        sb3="target_noise_clip",
+        skrl="smooth_regularization_clip",
+        d3rlpy="target_smoothing_clip",
+        differs="TD3",
+    ),
+    Row(
+        "source.exploration_noise",
+        sb3="action_noise",
+        skrl="exploration_noise",
+        d3rlpy="explorer",
+        differs="σ of Gaussian noise, in halves of the action's range",
+    ),
+    Row("algo.actor.hidden", sb3="net_arch", d3rlpy="actor_encoder_factory"),
+    Row("algo.critic.hidden", sb3="net_arch", d3rlpy="critic_encoder_factory"),
+    Row("eval_every", sb3="eval_freq", differs="in updates"),
+    Row("save_every", sb3="save_freq", skrl="checkpoint_interval", differs="in updates"),
+    Row("log_every", sb3="log_interval", skrl="write_interval", differs="in updates"),
+)
+Learning = Literal["rollouts", "replay", "data"]
+TABLES: dict[Learning, tuple[tuple[tuple[Row, ...], tuple[str, ...]], ...]] = {
+    "rollouts": ((FROM_ROLLOUTS, ROBOTS),),
+    "replay": ((FROM_REPLAY, ONLINE), (FROM_DATA, (*LOGS, "sb3"))),
+    "data": ((FROM_DATA, (*LOGS, "sb3")), (FROM_REPLAY, ONLINE)),
+}
+
+
+def called_here(name: str, exists: Callable[[str], bool], learning: Learning) -> str:
     """A sentence that says what a name of others is called here, if it is one; `exists` says which keys there are."""
-    table, libraries = (FROM_ROLLOUTS, ROBOTS) if rollouts else (FROM_DATA, (*LOGS, "sb3"))
-    found = {
-        row: LIBRARIES[library]
-        for row in table
-        for library in reversed(libraries)
-        if name in row.names(library) and (not row.ours or exists(row.ours))
-    }
-    if not found:
-        return ""
+    for table, libraries in TABLES[learning]:
+        found = {
+            row: LIBRARIES[library]
+            for row in table
+            for library in reversed(libraries)
+            if name in row.names(library) and (not row.ours or exists(row.ours))
+        }
+        if found:
+            return _told(name, found)
+    return ""
+
+
+def _told(name: str, found: dict[Row, str]) -> str:
     row, library = next(iter(found.items()))
     if not row.ours:
         return f"{library}'s {name} is not needed: {row.differs}."

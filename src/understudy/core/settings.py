@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from understudy.core.errors import ConfigError, did_you_mean, shown
-from understudy.core.other_names import called_here
+from understudy.core.other_names import Learning, called_here
 
 TAGS = ("kind", "name", "policy")
 """Fields whose word says which of several settings classes is meant."""
@@ -166,7 +166,7 @@ def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> It
             detail["msg"] = detail["ctx"]["expected"]
             if len(choices[".".join(path)]) < sum(_is_choice(one, loc) for one in details):
                 continue
-        theirs = called_here(path[-1], _keys(model, where), rollouts=_plays(model)) if path else ""
+        theirs = called_here(path[-1], _keys(model, where), _learning(model)) if path else ""
         yield _sentence(detail, path, owner, where, theirs)
 
 
@@ -175,9 +175,11 @@ def _is_choice(detail: ErrorDetails, loc: tuple[int | str, ...]) -> bool:
     return detail["loc"][:-1] == loc[:-1] and str(detail["loc"][-1]).startswith("literal[")
 
 
-def _plays(model: type[BaseModel]) -> bool:
-    """Whether these are settings of somebody who learns from rollouts, by what only they have."""
-    return not model.model_fields.keys().isdisjoint(("gae_lambda", "rollout_length"))
+def _learning(model: type[BaseModel]) -> Learning:
+    """How somebody with these settings learns, by what only they have."""
+    if not model.model_fields.keys().isdisjoint(("gae_lambda", "rollout_length")):
+        return "rollouts"
+    return "replay" if "buffer_size" in model.model_fields else "data"
 
 
 def _keys(model: type[BaseModel], where: str) -> Callable[[str], bool]:

@@ -433,7 +433,7 @@ def _check_top_level(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         owners = [f"{group}.{key}" for group, model in groups.items() if key in model.model_fields]
         if owners:
             raise ConfigError(f"{place}{key}", "no such setting", do=f"Did you mean '{' or '.join(owners)}'?")
-        if theirs := called_here(key, partial(_has_key, groups), rollouts=parts.roles.plays):
+        if theirs := called_here(key, partial(_has_key, groups), parts.learning):
             raise ConfigError(f"{place}{key}", "no such setting", do=theirs)
         inner = {name: f"{group}.{name}" for group, model in groups.items() for name in model.model_fields}
         if not near(key, RunConfig.model_fields) and (close := near(key, inner)):

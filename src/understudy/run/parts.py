@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from understudy.algorithms import find_algorithm, needs_of
+from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.other_names import Learning
 from understudy.core.protocols import MAIN, Needs, Roles, SourceNeeds
 from understudy.core.settings import Settings, whole_number
 from understudy.sources import find_source
@@ -25,6 +27,12 @@ class Parts:
     source: Settings
     kind: str
     """Of the source."""
+
+    @property
+    def learning(self) -> Learning:
+        """Whose names for settings may be meant."""
+        plays = bool(self.source_needs.envs)
+        return "rollouts" if find_source(self.kind).YIELDS is Rollout else "replay" if plays else "data"
 
     @property
     def source_needs(self) -> SourceNeeds:

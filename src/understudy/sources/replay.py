@@ -39,6 +39,8 @@ from understudy.sources.sampling.priorities import Priorities, PrioritySettings,
 
 YIELDS = Transitions
 INTERVALS = {"eval_every": 10_000, "save_every": 10_000}
+SOME_DRAWS = 16
+"""After so many equal actions a policy does not draw them."""
 STEPS_UNASKED = 64
 """Steps of a warm-up between two looks at signals."""
 
@@ -284,6 +286,16 @@ class ReplaySource:
             action = torch.where(chosen if action.ndim == 1 else chosen.unsqueeze(1), self._random(), action)
         return action
 
+    @torch.no_grad()
+    def cautions(self, policy: Policy) -> list[str]:
+        """Whoever does not draw actions, and is given no noise, does nothing new."""
+        rng, noise = torch.Generator().manual_seed(0), (self.config.exploration_noise, self.config.exploration_epsilon)
+        greedy = policy.act(self.obs, (), greedy=True)[0]
+        draws = (policy.act(self.obs, (), greedy=False, rng=rng)[0] for _ in range(SOME_DRAWS))
+        if any(noise) or any(not torch.equal(drawn, greedy) for drawn in draws):
+            return []
+        return ["this policy does not draw its actions and would try nothing new online: source.exploration_noise=0.1"]
+
     def _random(self) -> Tensor:
         """Any action as likely as any other, among those that are legal."""
         space, count = self.envs.spec.action, self.envs.count
@@ -355,7 +367,7 @@ class ReplaySource:
         return told
 
     def describe(self) -> dict[str, Any]:
-        return {"replay": {"num_envs": self.envs.count, "buffer_size": self.ring.rows.capacity}}
+        return {"replay": {"num_envs": self.envs.count, "buffer_size": self.ring.rows.capacity, **self.reward.told()}}
 
     def close(self) -> None:
         self.envs.close()
