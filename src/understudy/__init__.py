@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from understudy.run.sinks import Logger
     from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
+    from understudy.tools.ladder import collect_ladder
     from understudy.tools.trials import train_trial
 
 __version__ = "0.1.0"
@@ -66,6 +67,7 @@ HOMES = {
     "understudy.run.sinks": "Logger",
     "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
+    "understudy.tools.ladder": "collect_ladder",
     "understudy.tools.trials": "train_trial",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
@@ -95,6 +97,7 @@ __all__ = [
     "UnderstudyError",
     "VectorEnv",
     "collect",
+    "collect_ladder",
     "corrupt",
     "evaluate_policy",
     "export_policy",

@@ -1,20 +1,25 @@
 """From offline to online: an offline stage hands everything on, and a run goes on to the bit wherever it stops."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from rich.console import Console
 from small import BATTLE, SHORT, content, short_settings
 
 import understudy as us
 from learners import differences
 from understudy.algorithms import algorithm_names
+from understudy.core.errors import ConfigError
 from understudy.core.state import capture, restore
+from understudy.data.ring_returns import UNKNOWN
 from understudy.run.build import build_learner
 from understudy.run.config import RunConfig, parse_config
 from understudy.run.handed_networks import parts_by_role
 from understudy.run.policies import find_checkpoint
-from understudy.run.progress import SILENT
+from understudy.run.progress import SILENT, Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.warm_start import take_over
 from worlds import takes_boxes, usual_needs
@@ -66,3 +71,60 @@ def test_a_run_over_the_switch_goes_on_to_the_bit(tmp_path: Path, algorithm: str
     for role, part in parts_by_role(heir.algorithm).items():
         mine, other = capture(part), capture(theirs[role])
         assert [path for path in differences(mine, other) if not path.endswith("stream")] == [], role
+
+
+def said(config: RunConfig) -> str:
+    console = Console(record=True, width=1000)
+    build_learner(config, Reporter(console=console)).close()
+    return console.export_text()
+
+
+def test_who_does_not_draw_actions_is_told_to_explore(tmp_path: Path) -> None:
+    for algorithm, silent in (("td3bc", False), ("iact", False), ("iql", True), ("discrete_cql", True)):
+        assert ("would try nothing new online" not in said(online(tmp_path, algorithm))) == silent
+    for noise in ({"exploration_noise": 0.1}, {"exploration_epsilon": 0.1}):
+        assert "would try nothing" not in said(online(tmp_path, "td3bc", source={**HALF, **noise}))
+
+
+ALONE = {**HALF, "data_share": 0.0}
+
+
+def test_rewards_that_values_were_not_learned_from_are_told(tmp_path: Path) -> None:
+    """A run without data has the rewards it says; own steps of one with data have the dataset's transform."""
+    scaled = short_settings("iql", tmp_path / "first", updates=3, eval_every=0)
+    scaled["data"] |= {"scale_rewards": 0.5, "shift_rewards": -1.0}
+    first = us.train(parse_config(scaled), progress=False)
+    alone = {key: value for key, value in scaled.items() if key != "data"}
+    start = {**alone, "init_from": str(first.path)}
+    same = {**ALONE, "scale_rewards": 0.5, "shift_rewards": -1.0}
+    for number, (source, told) in enumerate(((ALONE, True), (same, False))):
+        console = Console(record=True, width=1000)
+        config = parse_config({**start, "source": source, "out": str(tmp_path / str(number))})
+        us.train(config, reporter=Reporter(console=console))
+        found = "learned from as reward_scale 1.0, reward_shift 0.0, and in" in console.export_text()
+        assert found == told
+    with pytest.raises(ConfigError, match=r"own rewards are changed as the dataset's are: say data\.scale_rewards"):
+        online(tmp_path, "iql", source={**HALF, "scale_rewards": 2.0})
+
+
+def test_own_steps_have_the_rewards_that_are_learned_from(tmp_path: Path) -> None:
+    """Half of the dataset's reward minus one, in both halves of a batch; returns to go are of the same."""
+    changes: dict[str, Any] = {"scale_rewards": 0.5, "shift_rewards": -1.0}
+    base = online(tmp_path, "cql").model_dump(mode="json")
+    plain, moved = (
+        build_learner(parse_config({**base, "stages": [], "data": {**base["data"], **given}}))
+        for given in ({}, changes)
+    )
+    for _ in range(12):
+        one, other = (learner.source.next(moved.policy) for learner in (plain, moved))
+    assert one is not None
+    assert other is not None
+    torch.testing.assert_close(other.reward, 0.5 * one.reward - 1.0)
+    unknown = other.extra["return_to_go"] == UNKNOWN
+    assert not unknown[4:].any(), "of the dataset everything is known"
+    assert torch.equal(unknown, one.extra["return_to_go"] == UNKNOWN)
+    gamma = moved.algorithm.demand.gamma
+    steps = torch.log1p((one.extra["return_to_go"] * 0.5 - other.extra["return_to_go"]) * (gamma - 1)) / math.log(gamma)
+    assert torch.allclose(steps[~unknown], steps[~unknown].round(), atol=1e-2), "Σγᵏ over whole numbers of steps"
+    plain.close()
+    moved.close()

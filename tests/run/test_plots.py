@@ -2,9 +2,11 @@
 time."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -12,7 +14,9 @@ from small import short_settings
 
 from understudy.core.errors import RunError
 from understudy.run import plots
+from understudy.run.comparison import compare
 from understudy.run.config import parse_config
+from understudy.run.lineage import LONGEST, lineage
 from understudy.run.plots import PALETTE, Points, SparinglyDrawn, as_float, common_axis, curve, draw_curves, draw_run
 from understudy.run.rundir import RunDir
 
@@ -23,10 +27,16 @@ def evaluation(updates: int, value: float, **further: Any) -> dict[str, Any]:
     return {"updates": updates, **told, "returns": [value] * 3, "lengths": [10] * 3, **further}
 
 
-def written(folder: Path, evaluations: list[dict[str, Any]], metrics: list[dict[str, Any]], **meta: Any) -> RunDir:
+def written(
+    folder: Path,
+    evaluations: list[dict[str, Any]],
+    metrics: list[dict[str, Any]],
+    changes: dict[str, Any] | None = None,
+    **meta: Any,
+) -> RunDir:
     run = RunDir(folder)
     folder.mkdir(parents=True)
-    config = parse_config(short_settings("iql", folder))
+    config = parse_config({**short_settings("iql", folder), **(changes or {})})
     run.write_config(config)
     run.meta_file.write_text(json.dumps(meta))
     run.eval_file.write_text("".join(f"{json.dumps(line)}\n" for line in evaluations))
@@ -144,3 +154,61 @@ def test_a_run_in_training_is_drawn_sparingly() -> None:
     assert 10 < started < 110
     assert spent / now < 0.025
     assert not SparinglyDrawn(clock).due, "not in the first seconds"
+
+
+REPLAY: dict[str, Any] = {"source": {"kind": "replay", "data_share": 0.5}}
+
+
+def going_online(folder: Path) -> RunDir:
+    """Ten updates on data, then eight online, of which the first comes after a hundred steps."""
+    stage = {"algo": "iql", "updates": 10, "source": {"kind": "offline"}}
+    own = [evaluation(n, n / 10, env_steps=100 + n) for n in (4, 8)]
+    losses = [{"updates": n, "env_steps": 100 + n, "loss/critic": 1.0 * n} for n in (4, 8)]
+    run = written(folder, own, losses, {**REPLAY, "stages": [stage]})
+    earlier = [{"updates": n, "loss/critic": 3.0} for n in (5, 10)]
+    written(folder / "stages" / "1-iql", [evaluation(n, n / 100) for n in (5, 10)], earlier)
+    return run
+
+
+def test_one_curve_goes_over_the_switch_which_is_marked_and_named(tmp_path: Path, drawn: dict[str, Figure]) -> None:
+    draw_run(going_online(tmp_path / "run"))
+    (returns, above) = drawn["eval_returns.png"].axes
+    curve_of, mark = returns.get_lines()
+    assert np.asarray(curve_of.get_xydata()).tolist() == [[5, 0.05], [10, 0.1], [14, 0.4], [18, 0.8]]
+    assert np.asarray(mark.get_xdata()).tolist() == [10, 10]
+    assert [text.get_text() for text in returns.texts] == ["iql, replay →"]
+    assert returns.get_xlabel() == "updates"
+    assert above.get_xlabel() == "environment steps"
+    assert list(above.get_xticks()) == [14, 18]
+    assert [label.get_text() for label in above.get_xticklabels()] == ["104", "108"]
+    (losses,) = [axes for axes in drawn["losses.png"].axes if axes.get_title() == "loss/critic"]
+    assert np.asarray(losses.get_lines()[0].get_xydata()).tolist() == [[5, 3], [10, 3], [14, 4], [18, 8]]
+
+
+def test_a_run_is_drawn_with_the_one_it_started_from_as_long_as_that_is_there(
+    tmp_path: Path, drawn: dict[str, Figure]
+) -> None:
+    first = written(tmp_path / "first", [evaluation(n, n / 100) for n in (5, 10)], [])
+    own = [evaluation(n, n / 10, env_steps=n) for n in (4, 8)]
+    run = written(tmp_path / "second", own, [], {**REPLAY, "init_from": str(first.path)})
+    assert [switch.at["updates"] for switch in lineage(run).switches] == [10]
+    assert [line["updates"] for line in lineage(run).evaluations] == [5, 10, 14, 18]
+    compare([run], "return", tmp_path / "one.png")
+    assert drawn["one.png"].axes[0].get_xlabel() == "updates"
+    shutil.rmtree(first.path)
+    assert lineage(run).switches == ()
+    draw_run(run)
+    assert drawn["eval_returns.png"].axes[0].get_xlabel() == "environment steps"
+    endless = written(tmp_path / "endless", own, [], {**REPLAY, "init_from": str(tmp_path / "endless")})
+    assert len(lineage(endless).switches) == LONGEST
+
+
+def test_runs_that_play_go_on_counting_environment_steps(tmp_path: Path) -> None:
+    first = written(tmp_path / "first", [evaluation(n, 1.0, env_steps=10 * n) for n in (5, 10)], [], REPLAY)
+    second = written(
+        tmp_path / "second", [evaluation(4, 2.0, env_steps=40)], [], {**REPLAY, "init_from": str(first.path)}
+    )
+    told = lineage(second)
+    assert [line["env_steps"] for line in told.evaluations] == [50, 100, 140]
+    assert common_axis([told.evaluations]) == "env_steps"
+    assert [dict(switch.at) for switch in told.switches] == [{"updates": 10, "env_steps": 100}]

@@ -40,6 +40,8 @@ def table(data: us.Dataset, run: us.Run) -> list[tuple[Callable[..., Any], dict[
         (us.collect, {"env": "CartPole-v1", "policy": "random", "out": None, "episodes": 1, "steps": None, "seed": 0,
                       "num_envs": 1, "workers": 1, "greedy": True, "noise": 0.0, "epsilon": 0.0, "only": None,
                       "min_return": None, "minari_id": "", "step_timeout": 9.0, "progress": False}),
+        (us.collect_ladder, {"run": "nowhere", "out": "new", "steps": 9, "replay_steps": 9, "seed": 0, "num_envs": 1,
+                             "reference": "", "progress": False}),
         (us.make_dataset, {"recipe": us.Recipe(**recipe)}),
         (us.write_store, {"dataset": data, "path": "new", "recipe": None}),
         (us.Recorder, {"path": "new", "space": BOX}),

@@ -1,7 +1,7 @@
 """understudy collect …: roll out policies into datasets."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -10,6 +10,9 @@ from understudy.cli.learn import Overrides, Quiet, Sampled
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
+
+if TYPE_CHECKING:
+    from understudy.data.ladders import Ladder
 
 USUAL = "collect"
 """The sub-command that is meant where none is named."""
@@ -32,6 +35,7 @@ class Collect(TyperGroup):
 def register(app: typer.Typer) -> None:
     commands = typer.Typer(cls=Collect, help=ABOUT, rich_markup_mode=None, pretty_exceptions_enable=False)
     commands.command(USUAL)(collect)
+    commands.command("ladder")(ladder)
     app.add_typer(commands, name="collect")
 
 
@@ -83,6 +87,8 @@ def collect(
     on and gives the same bytes.
 
     understudy collect Pendulum-v1 -p scripted:4 -p random:1 --steps 20000
+
+    Datasets of graded quality from one run's history: understudy collect ladder --help
     """
     named: dict[str, Any] = {"episodes": episodes, "steps": steps, "seed": seed, "num_envs": num_envs}
     named |= {"workers": workers, "noise": noise, "epsilon": epsilon, "skill": skill, "only": only}
@@ -98,6 +104,72 @@ def collect(
         size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
         print(f"{size}, mean return {dataset.returns().mean():.1f}")
         print(f"written to {out}, fingerprint {dataset.fingerprint}")
+
+
+def ladder(
+    run: Annotated[
+        str,
+        typer.Argument(help="A run directory; or a task (pendulum, hopper, halfcheetah): sac/TASK is trained first."),
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Of a task: settings of its training to change, as key=value.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the levels; ladders/<environment> if not given.")
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", help="Steps of random, medium and expert each.")] = 1_000_000,
+    replay_steps: Annotated[
+        int | None, typer.Option("--replay-steps", help="About so many of the replay buffer, taken evenly; else all.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is played; everything random grows from it.")] = 0,
+    num_envs: Annotated[int, typer.Option("--num-envs", help="Environments that step together.")] = 8,
+    reference: Annotated[str, typer.Option("--reference", help="Scores on this id's scale: hopper-medium-v2.")] = "",
+    packed: Annotated[
+        Path | None, typer.Option("--packed", help="Also write all of it to this new folder, as small files.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make datasets of graded quality from one run's history, as D4RL does: random, medium-replay, medium,
+    medium-expert, expert. Stopped or killed, the same command goes on.
+
+    understudy collect ladder hopper
+    """
+    from understudy.run.progress import Reporter
+    from understudy.tools.ladder import PICTURE, check_free, collect_ladder, pack_ladder, trained_run
+
+    reporter = Reporter(quiet=quiet)
+    with stoppable(f"ladder of '{run}'", "What is finished is kept: the same command goes on."):
+        if Path(run).is_dir() and overrides:
+            raise ConfigError(overrides[0], "is for a run that is trained first, and this one is there already")
+        if packed is not None:
+            check_free(packed)
+        path = Path(run) if Path(run).is_dir() else trained_run(run, overrides or [], reporter)
+        made = collect_ladder(
+            path,
+            out,
+            steps=steps,
+            replay_steps=replay_steps,
+            seed=seed,
+            num_envs=num_envs,
+            reference=reference,
+            reporter=reporter,
+        )
+        if packed is not None:
+            pack_ladder(made, packed)
+    if not quiet:
+        print(_table(made))
+        print(f"written to {made.path}  picture: {made.path / PICTURE}")
+
+
+def _table(made: "Ladder") -> str:
+    """A line per level, from the worst to the best."""
+    lines = [f"{'level':<14} {'steps':>10} {'episodes':>9} {'mean return':>12} {'std':>8} {'score':>6}"]
+    for name, level in made.levels.items():
+        score = made.score(level)
+        told = "" if score is None else f"{score:.1f}"
+        size = f"{level.steps:>10,} {level.episodes:>9,}"
+        lines.append(f"{name:<14} {size} {level.return_mean:>12.1f} {level.return_std:>8.1f} {told:>6}".rstrip())
+    return "\n".join(lines)
 
 
 def _rolled_out(

@@ -280,6 +280,13 @@ class Shifting(Protocol):
         """The most, at one step and in units of reward; infinite where nobody can say."""
 
 
+@runtime_checkable
+class Cautioning(Protocol):
+    """A source whose settings may not suit the policy that learns, and that says so before the first step."""
+
+    def cautions(self, policy: Policy) -> list[str]: ...
+
+
 class Source(Protocol[Yielded_co]):
     """Knows how data arrives, and nothing of learning."""
 

@@ -11,7 +11,17 @@ import torch
 from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.large_state import CapturedRows
 from understudy.core.machine_memory import check_room, told_bytes
-from understudy.core.protocols import MAIN, Algorithm, BuildContext, Concerned, EnvRequest, Policy, Recording, Shifting
+from understudy.core.protocols import (
+    MAIN,
+    Algorithm,
+    BuildContext,
+    Cautioning,
+    Concerned,
+    EnvRequest,
+    Policy,
+    Recording,
+    Shifting,
+)
 from understudy.core.spec import Segments, Spec
 from understudy.core.state import State, capture
 from understudy.core.wording import counted
@@ -158,6 +168,9 @@ def _joined(
     source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
         for warning in algorithm.concerns(data[MAIN].rewards()):
+            reporter.say(warning)
+    if isinstance(source, Cautioning) and checkpoint is None:
+        for warning in source.cautions(algorithm.policy):
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if config.env is not None and config.env.shared else ()

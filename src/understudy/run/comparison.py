@@ -17,6 +17,7 @@ from understudy.core.arguments import as_path, as_text, kind_of
 from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.run.config import RunConfig
 from understudy.run.identity import deciding_settings
+from understudy.run.lineage import Switch, lineage
 from understudy.run.plots import (
     AXES,
     RETURN,
@@ -114,7 +115,12 @@ def compare(runs: Sequence[RunDir], metric: str, path: Path) -> Picture:
     """One metric of several runs as a picture."""
     if path.suffix != ".png":
         raise ConfigError("out", "no such kind of picture", got=path.name, expected=".png")
-    logs = {run.path: (run.evaluations(), run.metrics()) for run in runs}
+    switches: tuple[Switch, ...] = ()
+    if len(runs) == 1:  # compared with others it is what it learned itself
+        told = lineage(runs[0])
+        logs, switches = {runs[0].path: (told.evaluations, told.metrics)}, told.switches
+    else:
+        logs = {run.path: (run.evaluations(), run.metrics()) for run in runs}
     name = _chosen(metric, list(logs.values()))
     found = [Logged(run, run.config, _having(name, logs[run.path])) for run in runs]
     left_out = tuple(str(logged.run.path) for logged in found if not logged.lines)
@@ -132,7 +138,7 @@ def compare(runs: Sequence[RunDir], metric: str, path: Path) -> Picture:
     if seeds:
         title = title.replace("(mean, 95 % interval)", "(mean)") + ", range of seeds"
     levels = _levels(found) if name == RETURN else {}
-    return Picture(draw_curves(curves, path, axis, levels, _title(found), title), left_out)
+    return Picture(draw_curves(curves, path, axis, levels, _title(found), title, switches), left_out)
 
 
 def _chosen(metric: str, logs: Sequence[tuple[Lines, Lines]]) -> str:

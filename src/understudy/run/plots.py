@@ -1,7 +1,9 @@
 """Pictures of runs, made from their logs alone: of one run while it trains and when it has ended, and of several.
 
 Every panel has a title, an axis with its unit and at least two points. Runs that play for themselves are drawn over
-steps of environments, those that learn from data over updates, with the data's mean return as a line.
+steps of environments, those that learn from data over updates, with the data's mean return as a line. A run that
+started from others is drawn with them, as one curve, and where it began is marked: over updates if those learned from
+data, which is all that both count, with its environment steps above.
 """
 
 import io
@@ -21,6 +23,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from understudy.core.errors import UnderstudyError
 from understudy.core.files import read_json, write_bytes
 from understudy.run.config import RunConfig
+from understudy.run.lineage import Switch, lineage
 from understudy.run.rundir import RunDir
 
 TERMS = "terms/"
@@ -34,6 +37,8 @@ FIRST_DRAWING = 15.0
 SHARE_OF_TIME = 50.0
 """A drawing is not repeated before so many times as long as it took."""
 STEPS, UPDATES = "env_steps", "updates"
+MOST_COUNTS = 5
+"""Environment steps that are written above a panel."""
 AXES = {STEPS: "environment steps", UPDATES: "updates"}
 RETURN, LOW, HIGH = "eval/return_mean", "eval/return_low", "eval/return_high"
 TITLES = {
@@ -87,14 +92,15 @@ class SparinglyDrawn(AbstractContextManager[None]):
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png (held_out.png of one without an environment), losses.png and, where there are any,
     reward_terms.png of one run; returns what was drawn."""
-    config, evaluations, metrics = run.config, run.evaluations(), run.metrics()
+    config, told = run.config, lineage(run)
     title, evaluated = run_title(config), "eval_returns.png" if config.env is not None else "held_out.png"
-    drawn = _draw_evaluations(evaluations, run.plots / evaluated, title, data_level(run))
+    metrics, switches = told.metrics, told.switches
+    drawn = _draw_evaluations(told.evaluations, run.plots / evaluated, title, data_level(run), switches)
     names = list(dict.fromkeys(name for line in metrics for name in line if name not in AXES))
     terms = [name for name in names if name.startswith(TERMS)]
     others = [name for name in names if name not in terms]
-    drawn += _draw_panels(metrics, others, run.plots / "losses.png", title)
-    return drawn + _draw_panels(metrics, terms, run.plots / "reward_terms.png", title)
+    drawn += _draw_panels(metrics, others, run.plots / "losses.png", title, switches)
+    return drawn + _draw_panels(metrics, terms, run.plots / "reward_terms.png", title, switches)
 
 
 def run_title(config: RunConfig) -> str:
@@ -160,6 +166,7 @@ def draw_curves(
     levels: Mapping[str, float] | None = None,
     title: str = "",
     label: str = TITLES[RETURN],
+    switches: Sequence[Switch] = (),
 ) -> Path:
     """Some curves in one panel."""
     figure = Figure(figsize=(7.2, 4.2), dpi=130, layout="constrained", facecolor="white")
@@ -167,6 +174,7 @@ def draw_curves(
     for number, (name, points) in enumerate(curves.items()):
         _plot(axes, points, PALETTE[number % len(PALETTE)], STYLES[number // len(PALETTE) % len(STYLES)], name)
     _finish(axes, AXES[axis], levels or {})
+    _mark(axes, switches, axis)
     axes.set_ylabel(label)
     axes.set_title(title, fontsize=10)
     many = len(curves) > 6
@@ -188,7 +196,34 @@ def _finish(axes: Axes, label: str, levels: Mapping[str, float]) -> None:
     axes.grid(alpha=0.25)
 
 
-def _draw_evaluations(lines: list[dict[str, Any]], path: Path, title: str, levels: Mapping[str, float]) -> list[Path]:
+def _mark(axes: Axes, switches: Sequence[Switch], axis: str, *, named: bool = True) -> None:
+    """Where a run began that started from the one before."""
+    for switch in switches:
+        axes.axvline(switch.at[axis], color=LEVEL, linestyle=":", linewidth=1.2)
+        if named:
+            look: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 8, "color": LEVEL}
+            axes.annotate(f"{switch.name} →", (switch.at[axis], 0), xycoords=("data", "axes fraction"), **look)
+
+
+def _count_steps(axes: Axes, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Above a panel over updates, the environment steps behind some of them."""
+    counted = [(line[UPDATES], line[STEPS]) for line in lines if STEPS in line and UPDATES in line]
+    if not counted:
+        return
+    shown = counted[:: -(-len(counted) // MOST_COUNTS)]
+    above = axes.twiny()
+    above.set_xlim(axes.get_xlim())
+    above.set_xticks([updates for updates, _ in shown], [EngFormatter(sep="")(steps) for _, steps in shown], fontsize=8)
+    above.set_xlabel(AXES[STEPS], fontsize=8)
+
+
+def _draw_evaluations(
+    lines: list[dict[str, Any]],
+    path: Path,
+    title: str,
+    levels: Mapping[str, float],
+    switches: Sequence[Switch] = (),
+) -> list[Path]:
     """Returns, and beside them score, success and whatever else evaluations told and did not keep constant."""
     axis = common_axis([lines])
     names = [RETURN, *(name for name in dict.fromkeys(name for line in lines for name in line) if _is_told(name))]
@@ -204,6 +239,9 @@ def _draw_evaluations(lines: list[dict[str, Any]], path: Path, title: str, level
     for number, (panel, (name, points)) in enumerate(zip(panels, kept.items(), strict=False)):
         _plot(panel, points, PALETTE[number % len(PALETTE)], "-")
         _finish(panel, AXES[axis], levels if name == RETURN else {})
+        _mark(panel, switches, axis)
+        if switches and axis == UPDATES:
+            _count_steps(panel, lines)
         panel.set_title(TITLES.get(name, name.removeprefix("eval/")), fontsize=10)
         if name == "eval/success_rate":
             panel.set_ylim(-0.03, 1.03)
@@ -248,7 +286,9 @@ def _draw_episodes(lines: list[dict[str, Any]], path: Path, title: str, levels: 
     return [save_figure(figure, path)]
 
 
-def _draw_panels(lines: list[dict[str, Any]], names: list[str], path: Path, title: str) -> list[Path]:
+def _draw_panels(
+    lines: list[dict[str, Any]], names: list[str], path: Path, title: str, switches: Sequence[Switch] = ()
+) -> list[Path]:
     """A panel for every name that has at least two points and is not always 0, losses first, a colour per group."""
     axis = common_axis([lines])
     curves = {name: curve(lines, name, axis) for name in names}
@@ -264,6 +304,7 @@ def _draw_panels(lines: list[dict[str, Any]], names: list[str], path: Path, titl
     for panel, (name, points) in zip(panels, kept.items(), strict=False):
         color = PALETTE[groups.index(name.partition("/")[0]) % len(PALETTE)]
         panel.plot(points.x, points.y, color=color, linewidth=1.2)
+        _mark(panel, switches, axis, named=False)
         panel.set_title(name, fontsize=9)
         panel.grid(alpha=0.25)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -26,6 +26,7 @@ from understudy.run.environments import MakeEnvs, spec_of
 from understudy.run.evaluation import headline
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
+from understudy.run.handed_networks import POLICY
 from understudy.run.history import recall
 from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
@@ -38,7 +39,7 @@ from understudy.run.progress import Reporter, reporter_for
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
 from understudy.run.sinks import Logger, check_loggers
-from understudy.run.warm_start import take_over
+from understudy.run.warm_start import compare_rewards, take_over
 from understudy.run.yaml_text import read_yaml
 
 
@@ -226,8 +227,8 @@ def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundi
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
-    if origin:
-        take_over(learner.algorithm, config, origin, fingerprint, reporter)
+    if origin and take_over(learner.algorithm, config, origin, fingerprint, reporter) != (POLICY,):
+        compare_rewards(run, RunDir(origin), reporter)
 
 
 def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared], *, accept_versions: bool) -> Run:

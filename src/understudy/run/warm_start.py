@@ -9,8 +9,8 @@ from typing import Any, final
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from understudy.core.errors import CheckpointError
-from understudy.core.files import json_bytes, sha256_bytes
+from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
 from understudy.core.wording import counted
@@ -37,11 +37,13 @@ from understudy.run.learner import Learner
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
+from understudy.run.rundir import RunDir
 
 Single = Actor | ValuePolicy
 """A policy of one."""
 TARGET = "target_"
 """Before the role of a network, it is the role of its target."""
+REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 
 
 def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed:
@@ -155,9 +157,11 @@ def _digest(role: str, state: State) -> str:
     return sha256_bytes(role.encode() + save_tensors(tensors))
 
 
-def take_over(algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerprint: str, reporter: Reporter) -> None:
+def take_over(
+    algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerprint: str, reporter: Reporter
+) -> tuple[str, ...]:
     """Give an algorithm what its run starts from, by role; targets that were not handed on are copies. What it is must
-    have the fingerprint, if one is given."""
+    have the fingerprint, if one is given. Returns the roles that were handed on."""
     where = f"init_from '{origin}'"
     ancestor = Ancestor.load(origin, config)
     check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
@@ -169,6 +173,29 @@ def take_over(algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerp
     listed = ", ".join(f"{role} ({what})" for role, what in told.items())
     rest = f"; new: {', '.join(anew)}" if anew else ""
     reporter.say(f"{where}: taken over: {listed}{rest}; optimisers begin anew")
+    return tuple(told)
+
+
+def compare_rewards(run: RunDir, origin: RunDir, reporter: Reporter) -> None:
+    """Values that were handed on are of the rewards they were learned from: others are told."""
+    here, there = (_rewards_of(one) for one in (run, origin))
+    if here and there and here != there:
+        reporter.say(
+            f"rewards are learned from as {_told_facts(here)}, and in '{origin.path}' as {_told_facts(there)}: values "
+            "that were taken over are wrong at first. The same here: data.reward, data.scale_rewards, or "
+            "source.scale_rewards and source.shift_rewards of a run without data."
+        )
+
+
+def _rewards_of(run: RunDir) -> dict[str, Any]:
+    """What a run does to rewards, as its meta.json says; empty where it does not say."""
+    try:
+        told = read_json(run.meta_file)
+    except UnderstudyError:
+        return {}
+    known = [told[name] for name in ("dataset", "replay") if isinstance(told.get(name), dict)]
+    facts = [{name: one[name] for name in REWARD_FACTS if name in one} for one in known]
+    return next(filter(None, facts), {})
 
 
 def warm_start(algorithm: Algorithm[Any], policy: Deployed, where: str) -> str:

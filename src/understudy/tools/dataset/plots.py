@@ -1,10 +1,12 @@
 """Pictures of a dataset: histograms of returns, lengths, rewards and every action dimension on one page."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.data.episode import Array
@@ -35,6 +37,29 @@ def draw_survey(survey: Survey, path: Path) -> Path:
     for panel in spare[shown:]:
         panel.set_visible(False)
     figure.suptitle(f"{survey.name}: {survey.episodes:,} episodes, {survey.steps:,} steps", fontsize=10)
+    return save_figure(figure, path)
+
+
+def draw_levels(returns: Mapping[str, NDArray[np.float64]], path: Path, title: str) -> Path:
+    """The returns of several datasets, a histogram each on one axis, with their means."""
+    figure = Figure(figsize=(7.0, 1.2 * len(returns) + 0.8), dpi=120)
+    panels = figure.subplots(len(returns), 1, sharex=True, squeeze=False)[:, 0]
+    every = np.concatenate(list(returns.values()))
+    room = max(0.5, 0.02 * float(every.max() - every.min()))
+    extent = float(every.min()) - room, float(every.max()) + room
+    for number, (panel, (name, values)) in enumerate(zip(panels, returns.items(), strict=True)):
+        weights = np.full(len(values), 1 / len(values))
+        panel.hist(
+            values, BINS, range=extent, weights=weights, color=PALETTE[number % len(PALETTE)], histtype="stepfilled"
+        )
+        panel.axvline(float(values.mean()), color="#1a202c", linewidth=1, linestyle="--")
+        panel.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
+        panel.set_yticks([])
+        panel.tick_params(labelsize=7)
+        panel.grid(axis="x", alpha=0.25)
+    panels[-1].set_xlabel("episode return (dashed: mean)", fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
     return save_figure(figure, path)
 
 
