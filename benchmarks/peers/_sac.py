@@ -18,8 +18,6 @@ TASKS = {"cheetah": "HalfCheetah-v5", "hopper": "Hopper-v5"}
 BATCH, HIDDEN, GAMMA, POLYAK, LEARNING_RATE, BUFFER = 256, (256, 256), 0.99, 0.005, 3e-4, 1_000_000
 WARMUP_STEPS = 1024
 """Random steps before a window is measured."""
-LEARNING_STARTS = 5000
-"""Random steps of a curve."""
 EPISODES, FIRST_SEED = 10, 1000
 """Of an evaluation: the same episodes for everybody."""
 Act = Callable[[np.ndarray], np.ndarray]
@@ -38,6 +36,7 @@ def curve_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=300_000, help="environment steps in all")
     parser.add_argument("--every", type=int, default=10_000, help="environment steps between evaluations")
+    parser.add_argument("--starts", type=int, default=10_000, help="random steps before the first update")
     parser.add_argument("--folder", required=True, help="where it is saved after each evaluation, and goes on from")
 
 

@@ -182,7 +182,7 @@ def measure_sac_curve(options: argparse.Namespace) -> None:
     folder, clock = Path(options.folder), _sac.Clock()
     folder.mkdir(parents=True, exist_ok=True)
     lines, saved, buffer = folder / "curve.jsonl", folder / "model.zip", folder / "buffer.pkl"
-    model = make_sac(options.task, 1, _sac.LEARNING_STARTS, options.seed)
+    model = make_sac(options.task, 1, options.starts, options.seed)
     done = 0
     if saved.exists() and buffer.exists() and lines.exists():
         model = SAC.load(saved, env=model.env, device="cpu")

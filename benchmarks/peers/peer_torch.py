@@ -1,4 +1,4 @@
-"""Plain PyTorch, as most write it: CQL(H) and TD3+BC from their papers' equations.
+"""Plain PyTorch, as most write it: CQL(H), TD3+BC and REDQ from their papers' equations.
 
 A module for each network, torch's Adam, rows drawn by index.
 """
@@ -18,6 +18,8 @@ PENALTY, SAMPLES, CRITIC_RATE, ACTOR_RATE = 10.0, 10, 3e-4, 3e-5
 """Of CQL."""
 ALPHA, NOISE, NOISE_CLIP, DELAY, RATE = 2.5, 0.2, 0.5, 2, 3e-4
 """Of TD3+BC."""
+CRITICS, SUBSET, UPDATES, SOFT_RATE = 10, 2, 20, 3e-4
+"""Of REDQ."""
 Rows = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -157,9 +159,44 @@ def td3bc(options: argparse.Namespace, draw: Callable[[], Rows]) -> Callable[[],
     return update
 
 
+def redq(options: argparse.Namespace, draw: Callable[[], Rows]) -> Callable[[], None]:
+    """A loop over ten critics; two target critics are asked, and every twentieth update is the policy's, too."""
+    actor, critics = Actor(options.layers), [Critic(options.layers) for _ in range(CRITICS)]
+    targets = copy.deepcopy(critics)
+    log_alpha = torch.zeros((), requires_grad=True)
+    actor_optimizer = torch.optim.Adam(actor.parameters(), lr=SOFT_RATE)
+    alpha_optimizer = torch.optim.Adam([log_alpha], lr=SOFT_RATE)
+    parameters = [parameter for critic in critics for parameter in critic.parameters()]
+    critic_optimizer = torch.optim.Adam(parameters, lr=SOFT_RATE)
+    done = 0
+
+    def update() -> None:
+        nonlocal done
+        done += 1
+        state, action, reward, next_state, terminated = draw()
+        with torch.no_grad():
+            next_action, log_prob = (part[0] for part in actor(next_state, 1))
+            asked = [targets[number](next_state, next_action) for number in torch.randperm(CRITICS)[:SUBSET].tolist()]
+            next_value = torch.stack(asked).amin(0) - log_alpha.exp() * log_prob
+            target = reward + GAMMA * (1 - terminated) * next_value
+        losses = [nn.functional.mse_loss(critic(state, action), target) for critic in critics]
+        step(critic_optimizer, torch.stack(losses).sum())
+        for follower, network in zip(targets, critics, strict=True):
+            follow(follower.parameters(), network.parameters())
+        if done % UPDATES > 0:
+            return
+        chosen, log_prob = (part[0] for part in actor(state, 1))
+        value = torch.stack([critic(state, chosen) for critic in critics]).mean(0)
+        step(actor_optimizer, (log_alpha.detach().exp() * log_prob - value).mean())
+        step(alpha_optimizer, -(log_alpha * (log_prob.detach() - ACTION)).mean())
+
+    return update
+
+
 def main() -> None:
-    options = arguments(cql=offline_options, td3bc=offline_options)
-    update = {"cql": cql, "td3bc": td3bc}[options.kind](options, batches())
+    kinds = {"cql": cql, "td3bc": td3bc, "redq": redq}
+    options = arguments(**dict.fromkeys(kinds, offline_options))
+    update = kinds[options.kind](options, batches())
 
     def run(updates: int) -> None:
         for _ in range(updates):

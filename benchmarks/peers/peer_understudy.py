@@ -25,7 +25,7 @@ from _ppo import (
 from _windows import ACTION, BATCH, EPISODE, HIDDEN, OBSERVATION, ROWS, THREADS, arguments, offline_options, serve
 
 from understudy import Box, Dataset, Episode
-from understudy.algorithms import cql, iql, ppo, sac, td3bc
+from understudy.algorithms import cql, iql, ppo, redq, sac, td3bc
 from understudy.core.protocols import BuildContext
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -38,7 +38,7 @@ from understudy.sources.rollout import RolloutSource
 
 HORIZON = 1_000_000
 MEMORY_UNITS = 64
-OFFLINE = {"iql": iql, "cql": cql, "td3bc": td3bc}
+OFFLINE = {"iql": iql, "cql": cql, "td3bc": td3bc, "redq": redq}
 
 
 def million_rows() -> Dataset:
@@ -153,7 +153,7 @@ def measure_sac(options: argparse.Namespace) -> None:
     torch.set_num_threads(THREADS)
     keep_freed_memory()
     world = LocalVectorEnv(_sac.TASKS[options.task], options.envs)
-    network = {"hidden": _sac.HIDDEN}
+    network = {"hidden": _sac.HIDDEN, "normalize": False}
     settings = {
         "actor": network,
         "critic": network,

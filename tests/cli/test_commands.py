@@ -30,6 +30,11 @@ EXTRAS = {
     "ppo/gym": ("mujoco", "mujoco"),
     "ppo/halfcheetah": ("mujoco", "mujoco"),
     "ppo/robot": ("mujoco", "mujoco"),
+    **{
+        f"{method}/{robot}": ("mujoco", "mujoco")
+        for method in ("sac", "redq", "droq", "td3")
+        for robot in ("hopper", "halfcheetah")
+    },
 }
 """Of shipped configs that need more than the core: the extra, and the package it brings."""
 OBSERVATIONS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -2.0], [-1.0, 0.0, 8.0]], np.float32)
