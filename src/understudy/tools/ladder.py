@@ -35,7 +35,6 @@ from understudy.data.stores.recorder import record, settle
 from understudy.data.stores.store import is_store, open_store, store_recipe
 from understudy.run.config import load_config
 from understudy.run.dataset_tiers import level_checkpoints
-from understudy.run.overrides import apply_override
 from understudy.run.packaged import config_names
 from understudy.run.progress import SILENT, Reporter, reporter_for
 from understudy.run.replay_data import keeps_replay, replay_recording
@@ -107,13 +106,19 @@ def trained_run(name: str, overrides: list[str], reporter: Reporter = SILENT) ->
     if not run.config_file.exists():
         reporter.say(f"{run.path}: {ALGORITHM}/{name} is trained first")
         return train(config.model_copy(update=keeping), reporter=reporter).path
-    there = run.config.model_dump(mode="json")
+    wanted, there = (one.model_dump(mode="json") for one in (config, run.config))
     for word in overrides:
-        before = repr(there)
-        apply_override(there, word)
-        if repr(there) != before:
+        key = word.partition("=")[0]
+        if key != "out" and _at(wanted, key) != _at(there, key):
             raise RunError(f"run '{run.path}'", f"was trained with other settings than {word}", do="Say out=… as well.")
     return run.path if run.finished else resume(run.path, reporter=reporter).path
+
+
+def _at(settings: Any, key: str) -> Any:
+    """The value of a dotted key; None where there is none."""
+    for part in key.split("."):
+        settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return settings
 
 
 @final
