@@ -250,7 +250,7 @@ class ReplaySource:
             if not self._in_place(explored):
                 self._follow()
             action = self._act(policy)
-            step = self.envs.step(action)
+            step = self.envs.step(action).cpu()
         except BaseException as error:
             self.explore.set_state(explored)
             self.cut = True
