@@ -159,7 +159,8 @@ def test_predict_prints_and_samples(run: Path, tmp_path: Path) -> None:
 
 
 def test_collect_rolls_out_who_is_named(tmp_path: Path) -> None:
-    words = ["collect", "CartPole-v1", "-p", "scripted", "-p", "random:2", "-n", "3", "--out", tmp_path / "data.npz"]
+    target = str(tmp_path / "data.npz")
+    words = ["collect", "CartPole-v1", "-p", "scripted", "-p", "random:2", "-n", "3", "--out", target]
     spoken = understudy(*words)
     assert spoken.code == 0
     assert spoken.out.startswith("3 episodes, ")
