@@ -26,10 +26,16 @@ from understudy.run.suites import suites_of
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
+    **dict.fromkeys(("bc/hopper-ladder", "iql/hopper-ladder", "td3bc/hopper-ladder"), ("mujoco", "mujoco")),
     "ppo/go1-joystick": ("envpool", "envpool"),
     "ppo/gym": ("mujoco", "mujoco"),
     "ppo/halfcheetah": ("mujoco", "mujoco"),
     "ppo/robot": ("mujoco", "mujoco"),
+    **{
+        f"{method}/{robot}": ("mujoco", "mujoco")
+        for method in ("sac", "redq", "droq", "td3")
+        for robot in ("hopper", "halfcheetah")
+    },
 }
 """Of shipped configs that need more than the core: the extra, and the package it brings."""
 OBSERVATIONS = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -2.0], [-1.0, 0.0, 8.0]], np.float32)

@@ -41,6 +41,14 @@ def test_a_key_is_told_with_its_default_and_who_has_it() -> None:
     assert "  algo.actor.memory.units=256  (every algorithm)" in understudy("explain", "algo.actor.memory").out
 
 
+def test_a_method_that_is_settings_of_another_leads_there() -> None:
+    for method, algorithm in (("td3", "td3bc"), ("droq", "redq"), ("rlpd", "redq")):
+        told = understudy("explain", method).out
+        assert told.startswith(f"{method}: settings of {algorithm}, as the configs {method}… have them")
+        assert told.endswith(understudy("explain", algorithm).out)
+    assert "Did you mean 'td3" in understudy("explain", "td33").err
+
+
 def test_names_of_ones_own_are_passed_over() -> None:
     told = understudy("explain", "algo.actor.encoders.camera.pooling").out
     assert "algo.actor.encoders.<name>.pooling=none  (kind=conv, every algorithm)" in told

@@ -96,6 +96,7 @@ def wrong(role: str, **changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
+        ({"init_roles": "critic"}, r"init_roles: .*'critic', expected auto, all or a list of roles such as \[policy"),
         (wrong("critics"), r"init_roles: this algorithm has no 'critics'|has no 'critics'. Did you mean 'critic'"),
         (
             wrong("critic", algo={"name": "iql", "actor": {"hidden": [16, 16]}, "critic": {"hidden": [8, 8]}}),

@@ -13,13 +13,17 @@ import pytest
 from faults import Faults
 from folders import fast_folder
 from forks import Child, forks
-from small import short_config
+from small import SHORT, short_config
 
 AT_ONCE = 4
 Command = Callable[[Path, Path], list[str | Path]]
 """What to say, given a folder of things to read and an empty one to write to."""
 COMMANDS: dict[str, Command] = {
     "collect": lambda given, empty: ["collect", given / "run.yaml", "--out", empty / "data"],
+    "roll out": lambda given, empty: [
+        *("collect", SHORT, "-p", given / "run", "-p", "random:2", "-n", "3", "--num-envs", "2", "--out"),
+        empty / "data.npz",
+    ],
     "to a store": lambda given, empty: ["dataset", "convert", given / "data", empty / "new"],
     "to npz": lambda given, empty: ["dataset", "convert", given / "data", empty / "new.npz"],
     "to hdf5": lambda given, empty: ["dataset", "convert", given / "data", empty / "new.hdf5"],
@@ -88,7 +92,9 @@ def die_everywhere(given: Path, command: Command, *, begin: int = 1) -> int:
     raise AssertionError("counting never ends")
 
 
-@pytest.mark.parametrize(("name", "begin"), [("collect", 1), ("to npz", 49), ("to minari", 49), ("export", 1)])
+@pytest.mark.parametrize(
+    ("name", "begin"), [("collect", 1), ("roll out", 40), ("to npz", 49), ("to minari", 49), ("export", 1)]
+)
 def test_a_death_before_every_change(given: Path, name: str, begin: int) -> None:
     """Those of the first stretch of a conversion, a store in a draft, are the slow test's."""
     assert die_everywhere(given, COMMANDS[name], begin=begin) > begin + 10

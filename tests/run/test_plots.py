@@ -191,16 +191,16 @@ def test_a_run_is_drawn_with_the_one_it_started_from_as_long_as_that_is_there(
     first = written(tmp_path / "first", [evaluation(n, n / 100) for n in (5, 10)], [])
     own = [evaluation(n, n / 10, env_steps=n) for n in (4, 8)]
     run = written(tmp_path / "second", own, [], {**REPLAY, "init_from": str(first.path)})
-    assert [switch.at["updates"] for switch in lineage(run).switches] == [10]
-    assert [line["updates"] for line in lineage(run).evaluations] == [5, 10, 14, 18]
+    assert [switch.at["updates"] for switch in lineage(run, run.config).switches] == [10]
+    assert [line["updates"] for line in lineage(run, run.config).evaluations] == [5, 10, 14, 18]
     compare([run], "return", tmp_path / "one.png")
     assert drawn["one.png"].axes[0].get_xlabel() == "updates"
     shutil.rmtree(first.path)
-    assert lineage(run).switches == ()
+    assert lineage(run, run.config).switches == ()
     draw_run(run)
     assert drawn["eval_returns.png"].axes[0].get_xlabel() == "environment steps"
     endless = written(tmp_path / "endless", own, [], {**REPLAY, "init_from": str(tmp_path / "endless")})
-    assert len(lineage(endless).switches) == LONGEST
+    assert len(lineage(endless, endless.config).switches) == LONGEST
 
 
 def test_runs_that_play_go_on_counting_environment_steps(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_runs_that_play_go_on_counting_environment_steps(tmp_path: Path) -> None
     second = written(
         tmp_path / "second", [evaluation(4, 2.0, env_steps=40)], [], {**REPLAY, "init_from": str(first.path)}
     )
-    told = lineage(second)
+    told = lineage(second, second.config)
     assert [line["env_steps"] for line in told.evaluations] == [50, 100, 140]
     assert common_axis([told.evaluations]) == "env_steps"
     assert [dict(switch.at) for switch in told.switches] == [{"updates": 10, "env_steps": 100}]

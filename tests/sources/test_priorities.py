@@ -39,16 +39,16 @@ def test_rows_are_drawn_by_their_errors_and_weighed_by_the_inverse() -> None:
     source = prioritised(random_dataset(), 120, exponent=0.5, correction=0.7, epsilon=0.01)
     priorities = sampler(source).priorities
     errors = torch.rand(120, generator=torch.Generator().manual_seed(0)) * 3
-    priorities.learn(torch.arange(120), errors)
+    priorities.set(torch.arange(120), errors)
     p = (errors.double() + 0.01) ** 0.5
     batch = source.next(Nobody())
-    rows = sampler(source).rows
+    rows = sampler(source).priorities.last
     expected = (120 * p[rows] / p.sum()) ** -0.7
     torch.testing.assert_close(batch.extra[SAMPLE_WEIGHT], (expected / expected.max()).float())
     counts, times = torch.zeros(120), 120 * 50 * p / p.sum()
     for _ in range(50):
         source.next(Nobody())
-        counts += torch.bincount(sampler(source).rows, minlength=120)
+        counts += torch.bincount(sampler(source).priorities.last, minlength=120)
     assert bool(((counts - times).abs() < 5 * times.sqrt() + 1).all())
 
 
@@ -57,10 +57,10 @@ def test_new_rows_have_the_largest_priority_there_was() -> None:
     priorities = Priorities.over(settings(exponent=1.0, epsilon=1e-12), 6)
     priorities.admit(np.arange(4), np.array([True, False, True, True]))
     assert (priorities.rows, priorities.tree.leaves.tolist()) == (3, [1, 0, 1, 1, 0, 0])
-    priorities.learn(torch.tensor([0, 3, 0]), torch.tensor([9.0, 5.0, 0.25]))
+    priorities.set(torch.tensor([0, 3, 0]), torch.tensor([9.0, 5.0, 0.25]))
     priorities.admit(np.array([4, 5, 0, 1]), np.array([True, True, False, True]))
     assert (priorities.rows, priorities.tree.leaves.tolist()) == (5, [0, 9, 1, 5, 9, 9])
-    priorities.learn(torch.tensor([2, 3]), torch.tensor([float("nan"), float("inf")]))
+    priorities.set(torch.tensor([2, 3]), torch.tensor([float("nan"), float("inf")]))
     assert priorities.tree.leaves.tolist() == [0, 9, 9, 9, 9, 9], "what is no number is told elsewhere"
 
 

@@ -11,7 +11,7 @@ import torch
 
 import understudy as us
 from understudy.core.batch import Obs
-from understudy.core.errors import ConfigError, DataError, RunError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry
 from understudy.data.stores.store import store_recipe
 
@@ -243,13 +243,3 @@ def test_wishes_that_cannot_be_met_are_told_before_the_first_step() -> None:
         us.collect("CartPole-v1", noise=0.1)
     with pytest.raises(ConfigError, match=r"policy 'function': gives actions of another shape: got \[2\], expected"):
         us.collect(ENV, lambda row: row[0], episodes=4)
-
-
-def test_a_breaking_environment_is_named_and_finished_episodes_are_kept(tmp_path: Path) -> None:
-    class Breaking(Walk):
-        breaks_at = 27
-
-    with pytest.raises(RunError, match=r"environment \d failed in its step .*a wall.*seed \d+, episode 1, step \d+"):
-        us.collect(Breaking, lambda batch: np.ones((len(batch), 1)), out=tmp_path / "data", episodes=50, num_envs=2)
-    kept = us.load_dataset(tmp_path / "data")
-    assert 0 < kept.episodes < 50

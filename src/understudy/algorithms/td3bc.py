@@ -10,8 +10,11 @@ and every `policy_delay`-th also, in this order:
 
     λ   = α / mean|Q₁(s,π(s))|, a constant                            → losses.policy.value_scale
     d   = ‖π(s) − a‖²/A, the mean over action dimensions              → losses.policy.squared_distance
-    L_π = mean ( d − λ·Q₁(s,π(s)) )                                   → losses.policy.penalised_climb
+    L_π = mean ( w·d − λ·Q₁(s,π(s)) ), w = 1                          → losses.policy.penalised_climb
     Q̄   ← Q̄ + τ_polyak·(Q − Q̄),  π̄ ← π̄ + τ_polyak·(π − π̄)            → parts.target.Target.follow
+
+With w = 0 and λ = 1 (`cloning_weight=0 normalize_q=false alpha=1`) it is TD3 (Fujimoto, van Hoof and Meger 2018,
+arXiv:1802.09477), which learns from its own steps: presets `td3` and `td3/…`, with `source.exploration_noise`.
 
 Differs from the paper in: rows whose successor is unknown (`td_valid` false) are left out of L_Q instead of being
 dropped from the data; n-step returns and other numbers of critics are offered. Defaults are the paper's. Continuous
@@ -22,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
+import torch
 from pydantic import Field
 from torch import nn
 
@@ -55,6 +59,10 @@ class Config(TD3Settings):
     """The algorithm."""
     alpha: float = Field(2.5, ge=0)
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is TD3."""
+    normalize_q: bool = True
+    """λ = α/mean|Q|, so that α does not depend on the units of rewards; otherwise λ = α."""
+    cloning_weight: float = Field(1.0, ge=0)
+    """w: what staying near the data's actions counts; 0 is TD3."""
     actor: DeterministicActorSettings = DeterministicActorSettings()
     """The policy network."""
     critic: TD3CriticSettings = TD3CriticSettings()
@@ -115,8 +123,9 @@ class TD3BC:
         seen = Seen(data.obs)
         action = self.policy.greedy(seen.by(self.policy))
         q = self.critic.frozen(seen.by(self.critic), action, member=0)
-        scale, distance = self.config.alpha * value_scale(q), squared_distance(action, data.action)
-        loss = penalised_climb(q, scale, distance, 1.0).mean()
+        scale = self.config.alpha * (value_scale(q) if self.config.normalize_q else torch.ones_like(metrics["value/q"]))
+        distance = squared_distance(action, data.action)
+        loss = penalised_climb(q, scale, distance, self.config.cloning_weight).mean()
         self.policy_optimizer.minimise(loss, self.config.actor_learning_rate)
         self.critic_target.follow(self.critic, self.config.polyak)
         self.policy_target.follow(self.policy, self.config.polyak)

@@ -87,6 +87,8 @@ def collect(
     on and gives the same bytes.
 
     understudy collect Pendulum-v1 -p scripted:4 -p random:1 --steps 20000
+
+    Datasets of graded quality from one run's history: understudy collect ladder --help
     """
     named: dict[str, Any] = {"episodes": episodes, "steps": steps, "seed": seed, "num_envs": num_envs}
     named |= {"workers": workers, "noise": noise, "epsilon": epsilon, "skill": skill, "only": only}

@@ -73,6 +73,9 @@ def explain(
 
     if not topic:
         _print_topics()
+    elif topic not in algorithm_names() and (algorithm := preset_methods().get(topic)):
+        print(f"{topic}: settings of {algorithm}, as the configs {topic}… have them (understudy list configs).\n")
+        explain(algorithm)
     elif topic in algorithm_names():
         module = find_algorithm(topic)
         _print_page(inspect.cleandoc(module.__doc__ or "").strip())
@@ -86,6 +89,15 @@ def explain(
         _print_settings(setting for setting in _run_settings() if "." not in setting.key)
     else:
         _print_found(topic)
+
+
+def preset_methods() -> dict[str, str]:
+    """Methods with configs of their own to the algorithm whose settings they are: td3 to td3bc."""
+    from understudy.run.packaged import config_names, read_packaged
+    from understudy.run.yaml_text import parse_yaml
+
+    firsts = {name.partition("/")[0]: name for name in reversed(config_names())}
+    return {method: str(parse_yaml(read_packaged(name), name)["algo"]["name"]) for method, name in firsts.items()}
 
 
 def _print_topics() -> None:
@@ -113,7 +125,7 @@ def _print_found(topic: str) -> None:
 def _near(topic: str, everything: list[Setting], leaves: set[str]) -> str:
     from understudy.algorithms import algorithm_names
 
-    known = {*algorithm_names(), *TOPICS, *(setting.key for setting in everything), *leaves}
+    known = {*algorithm_names(), *preset_methods(), *TOPICS, *(setting.key for setting in everything), *leaves}
     told = did_you_mean(topic, known)
     return told if told.startswith("Did") else f"There are {', '.join(TOPICS)}, every algorithm, and every key of them."
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
@@ -182,7 +183,14 @@ def as_actions(values: NDArray[Any], space: ActionSpace) -> NDArray[Any]:
     """What a policy chose, as the environment wants it: inside the box and of its dtype, or whole numbers."""
     if not isinstance(space, Box):
         return values.astype(np.int64)
-    return np.asarray(np.clip(values, space.low, space.high), space.dtype)
+    low, high = _sides(space)
+    inside: NDArray[Any] = np.minimum(np.maximum(values, low), high)
+    return inside.astype(space.dtype, copy=False)
+
+
+@cache
+def _sides(space: Box) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.asarray(space.low), np.asarray(space.high)
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,15 +1,18 @@
 """A recipe: how to make a dataset, in words. The same recipe gives the same bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from understudy.core.errors import did_you_mean
+from understudy.core.errors import did_you_mean, shown
 from understudy.core.settings import Settings
 
+COLLECTED = "collect"
+"""The kind of a card that says who was rolled out."""
+MOST_PLAYERS = 4
 LEVELS = ("last", "best", "expert", "medium", "medium-replay", "full-replay")
 """Words for checkpoints of a run; its own evaluations say which they are."""
 
@@ -96,6 +99,26 @@ class Recipe(Settings):
     def counts(self) -> list[int]:
         """Episodes of each behaviour."""
         return split_by_shares(self.episodes, [behaviour.share for behaviour in self.behaviours])
+
+
+def collection_notes(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a dataset's card says of who played, in sentences; nothing where it says something else."""
+    policies = facts.get("policies")
+    if facts.get("kind") != COLLECTED or not isinstance(policies, list):
+        return ()
+    players = [_player_words(one) for one in policies[:MOST_PLAYERS] if isinstance(one, dict)]
+    if len(policies) > MOST_PLAYERS:
+        players.append(f"{len(policies) - MOST_PLAYERS} more")
+    filters = [f"{name.replace('_', ' ')} {facts[name]}" for name in ("only", "min_return") if name in facts]
+    told = [f"seed {facts.get('seed')}", f"{facts.get('num_envs')} environments at once", *filters]
+    return (shown(f"collected by {'; '.join(players)} ({', '.join(told)})"),)
+
+
+def _player_words(facts: Mapping[str, Any]) -> str:
+    words = [f"{name} {facts[name]}" for name in ("updates", "skill", "noise", "epsilon") if name in facts]
+    words += ["sampling"] if facts.get("greedy") is False else []
+    words += [f"sha256 {str(facts['sha256'])[:12]}…"] if "sha256" in facts else []
+    return f"{facts.get('policy')}" + (f" ({', '.join(words)})" if words else "")
 
 
 def split_by_shares(total: int, shares: Sequence[float]) -> list[int]:

@@ -24,6 +24,11 @@ LARGEST_PRODUCT = 64**3
 
 
 def is_small(policy: Actor, count: int, kind: type[Gaussian] | type[TanhGaussian] = Gaussian) -> bool:
+    """A policy that draws in this way, of which NumPy can compute so many rows."""
+    return isinstance(policy.distribution, kind) and is_small_network(policy, count)
+
+
+def is_small_network(policy: Actor, count: int) -> bool:
     """On the CPU, one flat input, no memory, no encoder, a plain trunk, and products that stay small."""
     perception, trunk = policy.perception, policy.trunk
     plain = perception.fixed and trunk.plain and trunk.flat.device.type == "cpu" and len(perception.inputs) == 1
@@ -31,7 +36,7 @@ def is_small(policy: Actor, count: int, kind: type[Gaussian] | type[TanhGaussian
     group = policy.spec.observation[entry.group]
     floats = group.dtype == "float32" and len(entry.shape) == 1 and entry.visible is None
     sizes = (layer.weight.numel() for layer in trunk.layers())
-    return plain and floats and isinstance(policy.distribution, kind) and count * max(sizes) <= LARGEST_PRODUCT
+    return plain and floats and count * max(sizes) <= LARGEST_PRODUCT
 
 
 @final

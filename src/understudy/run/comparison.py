@@ -117,7 +117,7 @@ def compare(runs: Sequence[RunDir], metric: str, path: Path) -> Picture:
         raise ConfigError("out", "no such kind of picture", got=path.name, expected=".png")
     switches: tuple[Switch, ...] = ()
     if len(runs) == 1:  # compared with others it is what it learned itself
-        told = lineage(runs[0])
+        told = lineage(runs[0], runs[0].config)
         logs, switches = {runs[0].path: (told.evaluations, told.metrics)}, told.switches
     else:
         logs = {run.path: (run.evaluations(), run.metrics()) for run in runs}

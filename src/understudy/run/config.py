@@ -28,7 +28,7 @@ from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
-from understudy.run.stages import stage_data
+from understudy.run.stages import InitRoles, stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
@@ -137,7 +137,7 @@ class RunConfig(Settings):
     """A run directory or a policy folder that this run starts from: BC first, then IQL; IQL first, then IQL online."""
     init_fingerprint: str = ""
     """sha256 of what is taken over, filled in when the run starts; a run never starts or resumes from another one."""
-    init_roles: Literal["auto", "all"] | tuple[str, ...] = "auto"
+    init_roles: InitRoles = "auto"
     """What is taken over: `all` that both runs have (policy, critics, values, targets, normalisers, multipliers), or
     roles: [policy, critic]. `auto`: from a run of the same algorithm all that fits, else the policy."""
     init_keys: dict[str, str] = Field(default_factory=dict)

@@ -86,7 +86,9 @@ def roles_in(origin: str) -> tuple[str, tuple[str, ...]]:
     run = RunDir(origin)
     if not run.config_file.exists():
         return "", ()
-    return run.config.algorithm, tuple(find_checkpoint(run, "last").facts[NETWORKS_FACT])
+    facts = find_checkpoint(run, "last").facts
+    algo = facts["settings"].get("algo")
+    return str(algo.get("name")) if isinstance(algo, dict) else "", tuple(facts[NETWORKS_FACT])
 
 
 def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import UnderstudyError
+from understudy.run.config import RunConfig
 from understudy.run.rundir import RunDir
 from understudy.run.stages import stage_folder
 
@@ -38,9 +39,8 @@ class Lineage:
     ended: Mapping[str, float] = field(default_factory=dict)
     """Where the counters stand."""
 
-    def followed_by(self, run: RunDir) -> "Lineage":
+    def followed_by(self, run: RunDir, config: RunConfig) -> "Lineage":
         """With a run that started where this ends."""
-        config = run.config
         evaluations, metrics = (self._counted_on(lines) for lines in (run.evaluations(), run.metrics()))
         ended = dict(self.ended)
         for line in (*evaluations, *metrics):
@@ -57,26 +57,27 @@ class Lineage:
         ]
 
 
-def lineage(run: RunDir) -> Lineage:
+def lineage(run: RunDir, config: RunConfig) -> Lineage:
     """Of a run and what it started from, as far as that can still be read."""
     told = Lineage()
-    for one in (*reversed(_before(run, LONGEST)), run):
-        told = told.followed_by(one)
+    for one, settings in (*reversed(_before(run, config, LONGEST)), (run, config)):
+        told = told.followed_by(one, settings)
     return told
 
 
-def _before(run: RunDir, most: int) -> list[RunDir]:
+def _before(run: RunDir, config: RunConfig, most: int) -> list[tuple[RunDir, RunConfig]]:
     """The runs before this one, the last first."""
-    config = run.config
     stages = [stage_folder(run.path, number, stage.algorithm) for number, stage in enumerate(config.stages, 1)]
     origin = [Path(config.init_from)] if config.init_from else []
-    found: list[RunDir] = []
+    found: list[tuple[RunDir, RunConfig]] = []
     for path in reversed([*origin, *stages]):
         try:
             earlier = RunDir.open(path)
-            found += [earlier, *(_before(earlier, most - 1 - len(found)) if path in origin and most > 1 else [])]
+            found.append((earlier, earlier.config))
         except UnderstudyError:  # a policy folder, or what is not there any more
             break
+        if path in origin and len(found) < most:
+            found += _before(*found[-1], most - len(found))
     return found[:most]
 
 

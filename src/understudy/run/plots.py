@@ -92,7 +92,8 @@ class SparinglyDrawn(AbstractContextManager[None]):
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png (held_out.png of one without an environment), losses.png and, where there are any,
     reward_terms.png of one run; returns what was drawn."""
-    config, told = run.config, lineage(run)
+    config = run.config
+    told = lineage(run, config)
     title, evaluated = run_title(config), "eval_returns.png" if config.env is not None else "held_out.png"
     metrics, switches = told.metrics, told.switches
     drawn = _draw_evaluations(told.evaluations, run.plots / evaluated, title, data_level(run), switches)

@@ -6,7 +6,10 @@ like any other (`stages/1-bc`), so it has its logs and checkpoints, and a killed
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
@@ -27,6 +30,16 @@ OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""
 OF_THE_SWITCH = ("critic_warmup",)
 """Settings of an algorithm that are about starting from somebody else."""
+
+
+def _words_or_roles(value: object) -> object:
+    if value in ("auto", "all") or isinstance(value, (list, tuple)):
+        return value
+    raise PydanticCustomError("init_roles", "Input should be auto, all or a list of roles such as [policy, critic]")
+
+
+InitRoles = Annotated[Literal["auto", "all"] | tuple[str, ...], BeforeValidator(_words_or_roles)]
+"""What a run takes over from the one it starts from."""
 
 
 def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ class OfflineSource:
     def feedback(self, rows: Mapping[str, Tensor]) -> None:
         """Rows may be drawn by what is thought of them."""
         if isinstance(self.sampler, PrioritySampler):
-            self.sampler.learn(rows)
+            self.sampler.priorities.learn(rows)
 
     def envs_moved(self) -> None:
         """There are none."""
@@ -87,7 +87,7 @@ class OfflineSource:
     def metrics(self) -> Metrics:
         told = {name: value for weights in self.weighing for name, value in weights.facts.items()}
         if isinstance(self.sampler, PrioritySampler):
-            told |= self.sampler.metrics()
+            told |= self.sampler.priorities.metrics(self.sampler.drawn)
         return told
 
     def describe(self) -> dict[str, Any]:

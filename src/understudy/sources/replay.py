@@ -35,6 +35,7 @@ from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.sampling.blocks import batches_at_once
 from understudy.sources.sampling.draws import uniform_rows
+from understudy.sources.sampling.priorities import Priorities, PrioritySettings, check_told
 
 YIELDS = Transitions
 INTERVALS = {"eval_every": 10_000, "save_every": 10_000}
@@ -69,6 +70,8 @@ class Config(Settings):
     """Chance of a uniformly random action at each step."""
     data_share: Schedule = Schedule(kind="constant", start=0.0, end=0.0)
     """Part of every batch that comes from the run's dataset: a number, or a group {start, end, over}."""
+    priority: PrioritySettings = PrioritySettings()
+    """Draw own rows oftener that values were wrong about: see docs/priorities.md."""
     scale_rewards: float = Field(1.0, gt=0)
     """Own rewards are learned from as r·scale + shift. With a data_share they are changed as the dataset's are."""
     shift_rewards: float = 0.0
@@ -142,6 +145,8 @@ class ReplaySource:
     log: EpisodeLog
     returns: tuple[RingReturns, ...]
     """What was earned from each own step on, where the algorithm asks for it."""
+    priorities: tuple[Priorities, ...]
+    """Of own rows, where these are drawn by them; then every batch is a block of its own."""
     block: Tensor
     """What is drawn already: slots of own rows, then rows of the dataset [batches, batch_size]."""
     block_first: int = 0
@@ -206,7 +211,10 @@ class ReplaySource:
         self.gathered = (-1, [])
 
     def _own_slots(self, count: int) -> Tensor:
-        """Slots of valid rows [count], each as likely as any other."""
+        """Slots of valid rows [count], each as likely as any other, or as its priority says."""
+        for priorities in self.priorities:
+            priorities.follow(self.ring)
+            return priorities.draw(count, self.drawn, self.draws)
         slots = uniform_rows(count, len(self.ring), self.draws)
         while self.ring.barriers and bool((wrong := ~self.ring.valid(slots)).any()):
             slots[wrong] = uniform_rows(int(wrong.sum()), len(self.ring), self.draws)
@@ -218,9 +226,11 @@ class ReplaySource:
         parts = [self._own_rows(chosen[:, :own].reshape(-1)).split(own)] if own else []
         for data in self.data if own < chosen.shape[1] else ():
             parts.append(data.rows(chosen[:, own:].reshape(-1), self.demand).split(chosen.shape[1] - own))
-        if not self.data:
-            return parts[0]
-        return [Transitions.joined(batch) for batch in zip(*parts, strict=True)]  # always: a graph knows one layout
+        # Joined wherever there is a dataset, also where a share is 0: a compiled update knows one layout.
+        mixed = [Transitions.joined(batch) for batch in zip(*parts, strict=True)] if self.data else parts[0]
+        for priorities in self.priorities:
+            return [priorities.weigh(batch) for batch in mixed]
+        return mixed
 
     def _own_rows(self, slots: Tensor) -> Transitions:
         rows = self.ring.transitions(slots, self._ring_demand, self.reward)
@@ -240,7 +250,7 @@ class ReplaySource:
             if not self._in_place(explored):
                 self._follow()
             action = self._act(policy)
-            step = self.envs.step(action)
+            step = self.envs.step(action).cpu()
         except BaseException as error:
             self.explore.set_state(explored)
             self.cut = True
@@ -342,14 +352,19 @@ class ReplaySource:
         self._displace()
 
     def feedback(self, rows: Mapping[str, Tensor]) -> None:
-        """Every row is as likely as any other, whatever is thought of it."""
+        """Rows may be drawn by what is thought of them."""
+        for priorities in self.priorities:
+            priorities.learn(rows)
 
     def counters(self) -> dict[str, int]:
         return {"env_steps": self.env_steps}
 
     def metrics(self) -> Metrics:
         """Episodes that ended since this was last asked, those of the last hundred, and how full the ring is."""
-        return {**self.log.metrics(), "replay/rows": torch.tensor(len(self.ring))}
+        told = {**self.log.metrics(), "replay/rows": torch.tensor(len(self.ring))}
+        for priorities in self.priorities:
+            told |= priorities.metrics(self.drawn)
+        return told
 
     def describe(self) -> dict[str, Any]:
         return {"replay": {"num_envs": self.envs.count, "buffer_size": self.ring.rows.capacity, **self.reward.told()}}
@@ -392,7 +407,9 @@ def build(config: Config, inputs: SourceInputs) -> ReplaySource:
     earned = (RingReturns.of(ring, inputs.demand.gamma, reward),) if RETURN_TO_GO in inputs.demand.columns else ()
     batch_bytes = config.batch_size * ring.rows.row_bytes
     check_room("source.batch_size", f"a batch of {config.batch_size:,} rows", batch_bytes, "Use a smaller one.")
-    batches = min(batches_at_once(batch_bytes), max(1, int(config.utd_ratio * envs.count)))
+    check_told(config.priority, inputs.demand)
+    priorities = (Priorities.over(config.priority, ring.rows.capacity),) if config.priority.exponent else ()
+    batches = 1 if priorities else min(batches_at_once(batch_bytes), max(1, int(config.utd_ratio * envs.count)))
     obs = envs.reset(derived_seed(inputs.seed, "replay"))
     source = ReplaySource(
         config,
@@ -410,6 +427,7 @@ def build(config: Config, inputs: SourceInputs) -> ReplaySource:
         envs.save() if isinstance(envs, Resumable) else {},
         EpisodeLog.empty(envs.count),
         earned,
+        priorities,
         torch.zeros(batches, config.batch_size, dtype=torch.int64),
     )
     source.envs_at = (0, source.explore.get_state())

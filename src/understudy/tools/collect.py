@@ -21,6 +21,7 @@ from understudy.core.arguments import as_count, as_number, as_path
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import derived_seed, own_global_generators
 from understudy.core.settings import Count, Settings
+from understudy.core.siblings import sibling, sweep
 from understudy.core.spec import Spec, recordable
 from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
@@ -28,7 +29,7 @@ from understudy.data.episode import Episode
 from understudy.data.formats.d4rl_writer import write_d4rl
 from understudy.data.formats.minari.writer import write_minari
 from understudy.data.formats.npz_writer import write_npz
-from understudy.data.recipes import split_by_shares
+from understudy.data.recipes import COLLECTED, split_by_shares
 from understudy.data.stores.journal import is_unfinished, open_unfinished, read_journal_card
 from understudy.data.stores.recorder import Recorder, settle
 from understudy.data.stores.store import is_store, open_store, store_recipe
@@ -214,7 +215,7 @@ class Collection:
         settings, wishes = self.world.settings, self._wishes
         filters = {"only": wishes.only, "min_return": wishes.min_return}
         return {
-            "kind": "collect",
+            "kind": COLLECTED,
             "env": settings.id,
             "simulator": settings.simulator,
             **({"settings": settings.settings} if settings.settings else {}),
@@ -343,19 +344,29 @@ def _written(collection: Collection, out: Path | None, minari_id: str) -> Datase
     space, name = collection.world.spec.action, collection.world.settings.id
     if out is None:
         return Dataset.from_episodes(collection.episodes(Position()), space, name=f"collected in {name}", env=name)
-    kind = "store" if not minari_id and out.suffix == "" else target_kind(out, minari_id)
-    if kind == "store":
+    if not minari_id and out.suffix == "":
         return _recorded(collection, out)
     store = out.with_name(f"{out.name}{'.' if minari_id else ''}{minari_id.replace('/', '.')}.unfinished")
+    kind = ""
+    if is_store(store) and (out / minari_id).exists():  # killed when only the store was left to go
+        sweep(out.parent)
+    else:
+        kind = target_kind(out, minari_id)
     dataset = _recorded(collection, store)
+    if kind:
+        _write(dataset, kind, out, minari_id)
+    dataset.name = str(out)
+    aside = store.rename(sibling(store, "old"))
+    shutil.rmtree(aside, ignore_errors=True)  # what is mapped of it stays until it is let go
+    return dataset
+
+
+def _write(dataset: Dataset, kind: str, out: Path, minari_id: str) -> None:
     if kind == "minari":
         write_minari(dataset, minari_id, out)
     else:
         writers: dict[str, Callable[[Dataset, Path], None]] = {"npz": write_npz, "d4rl": write_d4rl}
         writers[kind](dataset, out)
-    dataset.name = str(out)
-    shutil.rmtree(store, ignore_errors=True)  # what is mapped of it stays until it is let go
-    return dataset
 
 
 def _recorded(collection: Collection, path: Path) -> Dataset:

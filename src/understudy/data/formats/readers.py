@@ -26,6 +26,7 @@ from understudy.data.formats.npz import open_npz, read_observation_arrays
 from understudy.data.formats.parquet_file import open_parquet, read_parquet
 from understudy.data.formats.robomimic import is_robomimic, open_robomimic
 from understudy.data.ladders import find_level, suggested_level
+from understudy.data.recipes import collection_notes
 from understudy.data.recording import Recording, open_at_once
 from understudy.data.stores.journal import is_unfinished, open_unfinished
 from understudy.data.stores.store import is_store, open_store, store_recipe
@@ -115,7 +116,7 @@ def _open_folder(path: Path, reading: Reading) -> Recording:
         raise DataError(f"dataset '{path}'", "its columns have names already", do="Leave columns out.")
     if is_store(path):
         recording, recipe = open_store(path).recording(), store_recipe(path)
-        notes = tuple(record.sentence() for record in corruptions_in(recipe))
+        notes = (*collection_notes(recipe), *(record.sentence() for record in corruptions_in(recipe)))
         return replace(recording, notes=notes, facts={**recording.facts, **corruption_facts(recipe)})
     if is_unfinished(path):
         dataset = open_unfinished(path)

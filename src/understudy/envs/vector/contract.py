@@ -71,6 +71,14 @@ class Step:
     extras: Mapping[str, Tensor]
     """Numbers the environment told of this step, such as reward terms [N]; NaN where it told none."""
 
+    def cpu(self) -> "Step":
+        """The same in main memory, extras left out; itself where it lies there already."""
+        if self.reward.is_cpu:
+            return self
+        obs, final = ({name: values.cpu() for name, values in group.items()} for group in (self.obs, self.final_obs))
+        flags = (self.terminated.cpu(), self.truncated.cpu(), self.valid.cpu())
+        return Step(obs, final, self.reward.cpu(), *flags, {})
+
 
 @runtime_checkable
 class VectorEnv(Protocol):

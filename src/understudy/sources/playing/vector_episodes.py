@@ -20,7 +20,7 @@ from understudy.core.rng import derived_seed, simulator_seed
 from understudy.core.spec import ACTION_MASK, as_actions
 from understudy.data.episode import Episode
 from understudy.envs.played_env import LONGEST_EPISODE, endless_episode
-from understudy.envs.vector.contract import Step
+from understudy.envs.vector.contract import Block, Step
 from understudy.envs.vector.step_timeout import TimedVectorEnv
 from understudy.sources.playing.players import Player
 
@@ -82,9 +82,13 @@ class Round:
             steps.put(obs, actions)
             step = world.step(torch.from_numpy(actions))
             steps.answer(step)
-            obs, ended = step.obs, (step.terminated | step.truncated).numpy(force=True)
-            valid = step.valid.numpy(force=True)
-            if ended.any():
+            obs, terminated, truncated = step.obs, step.terminated.numpy(force=True), step.truncated.numpy(force=True)
+            valid, over = step.valid.numpy(force=True), True in terminated.tobytes() or True in truncated.tobytes()
+            if not over and False not in valid.tobytes():  # a tenth of the time of any() and all()
+                steps.advance()
+                continue
+            ended = terminated | truncated
+            if over:
                 for slot in np.flatnonzero(ended).tolist():
                     if end is None or numbers[slot] < end:
                         waiting[numbers[slot]] = steps.take(slot, step, numbers[slot])
@@ -97,9 +101,8 @@ class Round:
                 if first == end:
                     return
             fresh = np.flatnonzero(ended | ~valid).tolist()
-            if fresh:
-                steps.skip(fresh)
-                player.begin({slot: self._episode_seed(numbers[slot]) for slot in fresh})
+            steps.skip(fresh)
+            player.begin({slot: self._episode_seed(numbers[slot]) for slot in fresh})
             steps.advance()
 
     def _begin(self, numbers: Sequence[int], first: int) -> Obs:
@@ -129,7 +132,7 @@ class StepBlocks:
     """Steps of N environments side by side [BLOCK, N, …]; an environment's episode is cut out when it is whole."""
 
     def __init__(self, obs: Obs, info: Sequence[str], masked: bool) -> None:
-        self._info, self._masked = info, masked
+        self._info, self._masked = tuple(info), masked
         self._count = len(next(iter(obs.values())))
         self._time = 0
         self._start = [0] * self._count
@@ -139,7 +142,7 @@ class StepBlocks:
         }
         self._groups = tuple(obs)
         self._columns[".reward"] = np.empty((BLOCK, self._count), np.float32)
-        self._columns |= {f".info {name}": np.empty((BLOCK, self._count)) for name in info}
+        self._columns[".info"] = np.empty((BLOCK, self._count, len(info)))
 
     def put(self, obs: Obs, actions: NDArray[Any]) -> None:
         """What was seen and done, before the step is taken: afterwards the observations are others."""
@@ -151,9 +154,12 @@ class StepBlocks:
 
     def answer(self, step: Step) -> None:
         self._columns[".reward"][self._time] = step.reward.numpy(force=True)
-        for name in self._info:
-            told = step.extras[name].numpy(force=True) if name in step.extras else np.nan
-            self._columns[f".info {name}"][self._time] = told
+        told, extras = self._columns[".info"][self._time], step.extras
+        if isinstance(extras, Block) and extras.names == self._info:
+            told[:] = extras.rows.T.numpy(force=True)
+            return
+        for place, name in enumerate(self._info):
+            told[:, place] = extras[name].numpy(force=True) if name in extras else np.nan
 
     def take(self, slot: int, step: Step, number: int) -> PlayedEpisode:
         """The episode that this step ended."""
@@ -164,7 +170,7 @@ class StepBlocks:
         terminated = bool(step.terminated[slot])
         mask = seen.pop(ACTION_MASK, None) if self._masked else None
         episode = Episode(seen, whole[".action"], whole[".reward"], terminated, not terminated, mask=mask)
-        return PlayedEpisode(number, episode, {name: whole[f".info {name}"] for name in self._info})
+        return PlayedEpisode(number, episode, dict(zip(self._info, whole[".info"].T, strict=True)))
 
     def skip(self, slots: Sequence[int]) -> None:
         """What these did until now is of no episode that lasts."""

@@ -27,6 +27,7 @@ from understudy.core.rng import stream
 from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
 from understudy.core.state import Static
+from understudy.data.replay_ring import ReplayRing
 from understudy.sources.sampling.sum_tree import SumTree
 
 Rows = NDArray[np.int64]
@@ -91,6 +92,12 @@ class Priorities:
     """N: how many can be drawn."""
     largest: float = 1.0
     """What new rows begin with: the largest priority there was."""
+    admitted: int = 0
+    """Rows ever given to the ring that it follows, of which it knows."""
+    last: Static[Tensor] = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """The rows of the last batch, which are told of before another is drawn."""
+    weights: Static[Tensor] = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    """(N·P)^−β of these."""
 
     @classmethod
     def over(cls, settings: PrioritySettings, capacity: int) -> "Priorities":
@@ -102,15 +109,37 @@ class Priorities:
         self.rows += int(drawable.sum()) - int((self.tree.weights(rows) > 0).sum())
         self.tree.set(rows, np.where(drawable, self.largest, 0.0))
 
-    def draw(self, size: int, beta_at: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Rows [size], and what each counts before the largest of a batch is 1 [size]; β is that of so many updates."""
+    def follow(self, ring: ReplayRing) -> None:
+        """Admit the rows that a ring was given since, in the places that they took."""
+        capacity, written = ring.rows.capacity, ring.rows.written
+        added = min(written - self.admitted, capacity)
+        if added:
+            rows = (written - added + np.arange(added)) % capacity
+            self.admit(rows, ring.valid(torch.from_numpy(rows)).numpy())
+            self.admitted = written
+
+    def draw(self, size: int, updates: int, rng: torch.Generator) -> Tensor:
+        """Rows by number [size]; β is that after so many updates."""
         fractions = torch.rand(size, dtype=torch.float64, generator=rng).numpy()
         rows, probability = self.tree.draw(fractions)
-        weights = sample_weights(probability, self.rows, self.beta(beta_at))
-        return torch.from_numpy(rows), torch.from_numpy(weights)
+        weights = sample_weights(probability, self.rows, self.beta(updates))
+        self.last, self.weights = torch.from_numpy(rows), torch.from_numpy(weights)
+        return self.last
 
-    def learn(self, rows: Tensor, size: Tensor) -> None:
-        """How wrong a learner was about rows [B] that can be drawn; one that came twice is what it was at last."""
+    def weigh(self, batch: Transitions) -> Transitions:
+        """The batch that begins with the rows drawn last, and what its rows count; any beside them are drawn alike."""
+        beside = torch.ones(len(batch.reward) - len(self.weights), dtype=torch.float64)
+        weights = torch.cat([self.weights, beside])
+        column = (weights / weights.amax()).to(batch.reward.device, torch.float32)
+        return replace(batch, extra={**batch.extra, SAMPLE_WEIGHT: column})
+
+    def learn(self, feedback: Mapping[str, Tensor]) -> None:
+        """How wrong a learner was about the rows drawn last; one that came twice is what it was at last."""
+        if len(self.last):
+            self.set(self.last, feedback[PRIORITY][: len(self.last)])
+
+    def set(self, rows: Tensor, size: Tensor) -> None:
+        """The sizes of errors [B] of rows [B] that can be drawn."""
         weights = priority(size.double().cpu().numpy(), self.settings, self.largest)
         self.tree.set(rows.numpy(), weights)
         self.largest = max(self.largest, float(weights.max()))
@@ -127,11 +156,6 @@ class Priorities:
         return {f"priority/{name}": torch.tensor(value, dtype=torch.float64) for name, value in told.items()}
 
 
-def as_column(weights: Tensor, device: torch.device) -> Tensor:
-    """What rows of a batch count [B], the largest 1, as a column of it."""
-    return (weights / weights.amax()).to(device, torch.float32)
-
-
 @final
 @dataclass
 class PrioritySampler:
@@ -144,22 +168,11 @@ class PrioritySampler:
     priorities: Priorities
     drawn: int = 0
     """Batches handed out so far."""
-    rows: Static[Tensor] = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    """The last batch, which is told of before anybody asks for another."""
 
     def next(self) -> Transitions:
-        rng = stream(self.seed, f"sample/{self.drawn}")
-        self.rows, weights = self.priorities.draw(self.batch_size, self.drawn, rng)
+        rows = self.priorities.draw(self.batch_size, self.drawn, stream(self.seed, f"sample/{self.drawn}"))
         self.drawn += 1
-        batch = self.gather(self.rows)
-        return replace(batch, extra={**batch.extra, SAMPLE_WEIGHT: as_column(weights, batch.reward.device)})
-
-    def learn(self, feedback: Mapping[str, Tensor]) -> None:
-        """What the learner said of the rows of the last batch."""
-        self.priorities.learn(self.rows, feedback[PRIORITY])
-
-    def metrics(self) -> Metrics:
-        return self.priorities.metrics(self.drawn)
+        return self.priorities.weigh(self.gather(rows))
 
 
 def check_told(settings: PrioritySettings, demand: Demand) -> None:

@@ -68,7 +68,7 @@ class SumTree:
         """
         *walked, top = self._levels()
         running = np.cumsum(top, dtype=np.float64)
-        level = (np.arange(len(fractions)) + fractions) * (running[-1] / len(fractions))
+        level = (np.arange(len(fractions)) + fractions) * (running[-1] / max(len(fractions), 1))
         level = np.minimum(level, np.nextafter(running[-1], 0.0))
         node: NDArray[np.int64] = np.searchsorted(running, level, side="right")
         level -= np.where(node > 0, running[node - 1], 0.0)
