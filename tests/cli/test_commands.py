@@ -26,6 +26,7 @@ from understudy.run.suites import suites_of
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
+    **dict.fromkeys(("bc/hopper-ladder", "iql/hopper-ladder", "td3bc/hopper-ladder"), ("mujoco", "mujoco")),
     "ppo/go1-joystick": ("envpool", "envpool"),
     "ppo/gym": ("mujoco", "mujoco"),
     "ppo/halfcheetah": ("mujoco", "mujoco"),

@@ -71,7 +71,7 @@ def _source(data: Mapping[str, Any], needs: Needs, algorithm: str, place: str) -
 
 def planned_updates(data: Mapping[str, Any], parts: Parts, place: str = "") -> dict[str, int]:
     """`updates` where a run's budget is given in environment steps; nothing where it is not."""
-    given = str(whole_number(data.get("env_steps", 0)))
+    given = str(whole_number(data.get("env_steps", 0))).replace("_", "")  # a file says 1_000_000
     if not given.isdecimal() or len(given) > LONGEST or int(given) == 0:
         return {}  # what is wrong with it, the setting itself tells
     if "updates" in data:
