@@ -26,11 +26,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/discrete_cql_speed.py
 	$(BIN)/python benchmarks/iact_speed.py
 	$(BIN)/python benchmarks/ppo_speed.py --tasks cheetah
+	$(BIN)/python benchmarks/sac_speed.py
 	$(BIN)/python benchmarks/ratio_speed.py
 	$(BIN)/python benchmarks/sampling_speed.py
 	$(BIN)/python benchmarks/inspect_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
 	$(BIN)/python benchmarks/convert_memory.py
+	$(BIN)/python benchmarks/replay_memory.py
 
 # Draws docs/pictures again from the numbers that are kept; says what is kept of none, and how long it takes to make.
 pictures: $(READY)
