@@ -158,6 +158,16 @@ def test_predict_prints_and_samples(run: Path, tmp_path: Path) -> None:
     assert best.out != printed.out
 
 
+def test_collect_rolls_out_who_is_named(tmp_path: Path) -> None:
+    target = str(tmp_path / "data.npz")
+    words = ["collect", "CartPole-v1", "-p", "scripted", "-p", "random:2", "-n", "3", "--out", target]
+    spoken = understudy(*words)
+    assert spoken.code == 0
+    assert spoken.out.startswith("3 episodes, ")
+    assert understudy("dataset", "inspect", tmp_path / "data.npz").code == 0
+    assert "data.npz: already exists." in understudy(*words).err
+
+
 def test_collect_makes_a_store_that_can_be_trained_on(tmp_path: Path) -> None:
     config = config_file(tmp_path / "c.yaml", tmp_path / "run", "bc")
     spoken = understudy("collect", config, "--out", tmp_path / "store")
