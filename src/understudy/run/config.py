@@ -209,7 +209,8 @@ class RunConfig(Settings):
             asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
             if asked and simulator != "gymnasium":
                 other = f"env.simulator={simulator}"
-                raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
+                way = ": gymnasium.register yours, and say env.id" if simulator == "custom" else ""
+                raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}{way}")
         return self
 
     @model_validator(mode="after")
