@@ -26,17 +26,20 @@ bench: $(READY)
 	$(BIN)/python benchmarks/discrete_cql_speed.py
 	$(BIN)/python benchmarks/iact_speed.py
 	$(BIN)/python benchmarks/ppo_speed.py --tasks cheetah
+	$(BIN)/python benchmarks/sac_speed.py
 	$(BIN)/python benchmarks/ratio_speed.py
 	$(BIN)/python benchmarks/sampling_speed.py
 	$(BIN)/python benchmarks/inspect_speed.py
 	$(BIN)/python benchmarks/dataset_memory.py
 	$(BIN)/python benchmarks/convert_memory.py
+	$(BIN)/python benchmarks/replay_memory.py
 
 # Draws docs/pictures again from the numbers that are kept; says what is kept of none, and how long it takes to make.
 pictures: $(READY)
 	$(BIN)/python benchmarks/reference_curves.py --draw
 	$(BIN)/python benchmarks/ppo_curves.py --draw docs/pictures/ppo_halfcheetah.png
 	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
+	@echo "hopper_ladder.png: understudy collect ladder hopper --steps 18000 --replay-steps 27000 (hours), its returns.png;"
 	@echo "ppo_go1_terms.png: understudy train ppo/go1-joystick (40 minutes), its plots/reward_terms.png"
 
 # torch first, at its pinned version, so that nothing else pulls another build of it.

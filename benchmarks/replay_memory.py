@@ -3,9 +3,10 @@
     python benchmarks/replay_memory.py            # 3.3 GB on disk, 2 GB of memory, two minutes
 
 Steps of HalfCheetah (17 observations, 6 actions). A ring in a file and one in memory, each in a process of its own:
-resident memory of the whole process while batches of 256 are drawn from all over it, which stays under 1 GB for the
-file; batches per second of both, in interleaved windows, the file's at most 1.5 times as long as the memory's. Then a
-million rows in memory: what a capture, which every log line takes for its guard, costs in time and in memory.
+memory while batches of 256 are drawn from all over it, that of the process itself under 1 GB for the file. Pages of the
+file that the kernel has mapped count as resident, too, but are its own, to be taken back at any time: both are told.
+Batches per second in interleaved windows, the file's at most 1.5 times as long as the memory's. Then a million rows in
+memory: what a capture, which every log line takes for its guard, costs in time and in memory.
 """
 
 import argparse
@@ -133,11 +134,11 @@ def main() -> None:
         print(f"  {kind:<18}{cells[0]:>12.1f}{cells[1]:>14.1f}{memory}")
         child.close()
     ratio = children["mapped"].best("seconds") / children["memory"].best("seconds")
-    largest = max(window["VmRSS"] for window in children["mapped"].windows)
+    largest = max(window["RssAnon"] for window in children["mapped"].windows)
     seconds, traced, grown = log_line(1_000_000)
     print(f"a capture of a million rows: {seconds * 1e3:.2f} ms, {traced / 1e3:.0f} kB of Python, {grown / 1e6:.1f} MB")
     passed = {
-        f"resident under {MEMORY_TARGET >> 20} MB": largest < MEMORY_TARGET,
+        f"its own memory under {MEMORY_TARGET >> 20} MB": largest < MEMORY_TARGET,
         f"at most {TIME_TARGET} times as long ({ratio:.2f})": ratio <= TIME_TARGET,
         "a capture copies nothing": grown < 4 << 20 and traced < 4 << 20,
     }

@@ -26,6 +26,7 @@ from understudy.run.suites import suites_of
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
+    **dict.fromkeys(("bc/hopper-ladder", "iql/hopper-ladder", "td3bc/hopper-ladder"), ("mujoco", "mujoco")),
     "ppo/go1-joystick": ("envpool", "envpool"),
     "ppo/gym": ("mujoco", "mujoco"),
     "ppo/halfcheetah": ("mujoco", "mujoco"),
@@ -155,6 +156,16 @@ def test_predict_prints_and_samples(run: Path, tmp_path: Path) -> None:
     assert understudy(*words).out == understudy(*words, "--seed", "0").out != understudy(*words, "--seed", "1").out
     best = understudy("predict", run, "--obs", tmp_path / "obs.npy", "--checkpoint", "10")
     assert best.out != printed.out
+
+
+def test_collect_rolls_out_who_is_named(tmp_path: Path) -> None:
+    target = str(tmp_path / "data.npz")
+    words = ["collect", "CartPole-v1", "-p", "scripted", "-p", "random:2", "-n", "3", "--out", target]
+    spoken = understudy(*words)
+    assert spoken.code == 0
+    assert spoken.out.startswith("3 episodes, ")
+    assert understudy("dataset", "inspect", tmp_path / "data.npz").code == 0
+    assert "data.npz: already exists." in understudy(*words).err
 
 
 def test_collect_makes_a_store_that_can_be_trained_on(tmp_path: Path) -> None:

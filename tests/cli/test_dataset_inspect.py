@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from command_line import complaint, understudy
 
+from understudy.data.ladders import LEVELS, shipped_ladders
 from worlds import SHARED_DATA, real_data
 
 RECORDINGS = sorted(path.name for path in SHARED_DATA.glob("*.npz"))
@@ -89,6 +90,16 @@ def test_list_marks_what_is_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     lines = understudy("dataset", "list").out.splitlines()
     assert [line.split(" (here)")[0] for line in lines if "(here)" in line] == ["D4RL/pen/human-v2", "mine/own-v0"]
     assert any("atari/" in line for line in lines)
+
+
+def test_list_begins_with_what_comes_with_the_library() -> None:
+    lines = understudy("dataset", "list").out.splitlines()
+    ladder = shipped_ladders()["hopper-ladder"]
+    assert [line.split()[0] for line in lines[:5]] == [f"hopper-ladder/{name}" for name in LEVELS]
+    for line, level in zip(lines, ladder.levels.values(), strict=False):
+        told = f"{level.steps:,} steps, {level.episodes} episodes, return {level.return_mean:.0f}, "
+        assert f"  {told}score {100 * (level.return_mean + 20.272305) / 3254.572305:.1f}, Hopper-v5" in line
+    assert "18,000 steps" in understudy("dataset", "inspect", "hopper-ladder/expert").out
 
 
 @pytest.mark.parametrize("command", ["inspect", "list"])

@@ -184,6 +184,11 @@ COMMANDS = {
     ("explain", "iqll"): (2, "explain: no setting or topic 'iqll'. Did you mean 'iql'?"),
     ("train", "absent.yaml"): (2, "absent.yaml: no such file."),
     ("train", "nothing/here"): (2, "config 'nothing/here': no config of this name."),
+    ("collect", "CartPole-v1"): (2, "environment 'CartPole-v1': nobody plays. Say who: --policy random, or a run."),
+    ("collect", "CartPole-v1", "-p", "random", "-n", "2", "--steps", "3"): (2, "episodes and steps were given"),
+    ("collect", "CartPole-v1", "-p", "random", "--only", "good"): (2, "only: wrong value: got 'good'"),
+    ("collect", "CartPole-v1", "-p", "random", "seed=3"): (2, "seed=3: is for a config, and --policy was given."),
+    ("collect", "small.yaml", "--steps", "3"): (2, "--steps: is for --policy."),
     ("collect", "small.yaml", "--out", "run"): (1, "run: already exists. Choose another name or remove it first."),
 }
 

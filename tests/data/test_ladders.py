@@ -1,6 +1,7 @@
 """Ladders on disk: levels by name, wherever a dataset is asked for; files are compared before they are read."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from understudy.core.files import sha256_file, write_json
 from understudy.data.dataset import Dataset
 from understudy.data.formats.packed import write_packed
 from understudy.data.formats.readers import check_origin, open_recording
-from understudy.data.ladders import CARD, find_level, shipped_ladders
+from understudy.data.ladders import CARD, LEVELS, find_level, shipped_ladders
 from understudy.run.build import settled_data
 from understudy.run.config import parse_config
 from understudy.run.loading import resolve_dataset
@@ -86,7 +87,7 @@ def test_mistakes_are_told(ladder: Path) -> None:
     for words, told in {
         f"{ladder}/medum": "has no level 'medum'. Did you mean 'medium'?",
         f"{ladder}": "is several datasets. Say which: .*mine/",
-        "hopper-lader/medium": "no such file.*understudy dataset list",
+        "hopping/medium": "no such file.*understudy dataset list",
     }.items():
         with pytest.raises(DataError, match=told):
             us.load_dataset(words)
@@ -128,10 +129,26 @@ def test_a_card_that_says_something_else_is_refused(ladder: Path) -> None:
 
 def test_shipped_ladders_are_whole() -> None:
     """Every level of every one that comes with the library is what its card says; all of them are small."""
+    assert "hopper-ladder" in shipped_ladders()
     for name, ladder in shipped_ladders().items():
         assert sum(file.stat().st_size for file in ladder.path.iterdir()) < 5_000_000
+        assert tuple(ladder.levels) == LEVELS
+        means = [facts.return_mean for facts in ladder.levels.values()]
+        assert means == sorted(means)
         for title, facts in ladder.levels.items():
             dataset = us.load_dataset(f"{name}/{title}")
             assert dataset.fingerprint == facts.fingerprint
             assert dataset.returns().mean() == pytest.approx(facts.return_mean)
             assert dataset.env == ladder.facts.env
+    with pytest.raises(DataError, match="Did you mean 'hopper-ladder/medium'"):
+        us.load_dataset("hoper-ladder/medium")
+
+
+def test_package_data_has_all_of_them() -> None:
+    """What an installation brings along is what the project says of it."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    package = Path(us.__file__).parent
+    patterns = project["tool"]["setuptools"]["package-data"]["understudy"]
+    packed = {file for pattern in patterns for file in package.glob(pattern)}
+    for ladder in shipped_ladders().values():
+        assert set(ladder.path.iterdir()) <= packed

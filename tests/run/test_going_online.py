@@ -17,7 +17,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.state import capture, restore
 from understudy.data.ring_returns import UNKNOWN
 from understudy.run.build import build_learner
-from understudy.run.config import RunConfig, parse_config
+from understudy.run.config import RunConfig, load_config, parse_config
 from understudy.run.handed_networks import parts_by_role
 from understudy.run.policies import find_checkpoint
 from understudy.run.progress import SILENT, Reporter
@@ -131,3 +131,10 @@ def test_own_steps_have_the_rewards_that_are_learned_from(tmp_path: Path) -> Non
     assert torch.allclose(steps[~unknown], steps[~unknown].round(), atol=1e-2), "Σγᵏ over whole numbers of steps"
     plain.close()
     moved.close()
+
+
+def test_a_share_becomes_a_schedule_on_the_command_line() -> None:
+    falling = load_config("iql/pendulum-online", ["source.data_share={start: 0.5, end: 0.1, over: 3000}"])
+    share = falling.source.model_dump()["data_share"]
+    assert share == {"kind": "linear", "start": 0.5, "end": 0.1, "after": 0, "over": 3000}
+    assert falling.stages[0].algo.model_dump() == load_config("iql/pendulum-online").algo.model_dump()

@@ -132,7 +132,7 @@ class Ladder:
 
 def shipped_ladders() -> Mapping[str, Ladder]:
     """Those that come with the library, by name."""
-    root = Path(str(files("understudy.data"))) / "ladders"
+    root = Path(str(files("understudy.data"))) / "shipped"
     folders = sorted(folder.parent for folder in root.glob(f"*/{CARD}"))
     return {name: Ladder(folder, name) for folder in folders for name in [f"{folder.name}-ladder"]}
 
