@@ -15,7 +15,8 @@ from understudy.core.files import read_json
 from understudy.core.state import capture
 from understudy.data.recipes import RunPolicy
 from understudy.run.config import parse_config, read_resolved
-from understudy.run.dataset_tiers import level_checkpoints, resolve_recipe
+from understudy.run.dataset_tiers import level_checkpoints, medium_checkpoint, resolve_recipe
+from understudy.run.rundir import RunDir
 
 RETURNS = {2: -100.0, 4: -90.0, 6: -68.0, 8: -10.0, 10: 0.0, 12: -5.0}
 """A third of the way from -100 to 0 is -66.7."""
@@ -71,6 +72,19 @@ def test_expert_is_the_policy_of_the_best_evaluation(trained: Path) -> None:
 def test_of_two_equally_near_the_earlier_is_medium(run: Path) -> None:
     write_returns(run, {2: 0.0, 4: 40.0, 6: 20.0, 8: 90.0})
     assert level_checkpoints(run, "medium") == [4]
+
+
+def test_a_medium_is_better_than_a_beginner(run: Path) -> None:
+    write_returns(run, {2: -90.0, 4: 10.0, 6: 60.0, 8: 0.0})
+    assert level_checkpoints(run, "medium") == [8]
+    write_returns(run, {2: -90.0, 4: 15.0, 6: 60.0})
+    with pytest.raises(CheckpointError, match=r"not near enough: got 15 at update 4, expected a return of about -40"):
+        level_checkpoints(run, "medium")
+    write_returns(run, {2: -90.0, 4: -40.0, 6: 20.0, 8: 60.0})
+    assert level_checkpoints(run, "medium") == [4]
+    assert medium_checkpoint(RunDir(run), -30.0) == 6  # where chance earns more than a beginner: a third from there
+    with pytest.raises(CheckpointError, match=r"no evaluation beats chance: got 60\.0, expected above 70"):
+        medium_checkpoint(RunDir(run), 70.0)
 
 
 def test_a_medium_that_was_not_kept_is_not_replaced_by_a_better_one(run: Path) -> None:

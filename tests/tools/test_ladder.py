@@ -14,9 +14,10 @@ from understudy.core.errors import CheckpointError, ConfigError, DataError, RunE
 from understudy.data.dataset import Dataset
 from understudy.data.ladders import LEVELS, Ladder
 from understudy.data.stores.store import store_recipe
+from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import parse_config
 from understudy.run.replay_data import replay_recording
-from understudy.tools.ladder import joined, ladder_folder, pack_ladder, thinned
+from understudy.tools.ladder import joined, ladder_folder, pack_ladder, thinned, trained_run
 from worlds import random_dataset, tiny_settings
 
 RETURNS = {5: -1500.0, 10: -1050.0, 15: -600.0, 20: -150.0}
@@ -174,6 +175,23 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
     assert "no such directory, and no task of its own. Did you mean 'hopper'?" in capsys.readouterr().err
     assert command(["dataset", "from-run", str(run), str(tmp_path / "buffer.npz"), "--checkpoint", "10"]) == 0
     assert made.levels["medium-replay"].fingerprint in capsys.readouterr().out
+
+
+def test_a_task_is_trained_once_where_its_run_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
+    words = ["updates=4e0", "source.learning_starts=300", "eval_every=2", "eval_max_steps=5", "eval_episodes=1"]
+    path = trained_run("pendulum", words)
+    assert path == Path("runs/sac/pendulum/0")
+    assert list_checkpoints(path / "checkpoints") == [2, 4]  # one for every evaluation, whatever the config saves
+    before = (path / "result.json").stat().st_mtime_ns
+    assert trained_run("pendulum", words) == path
+    assert (path / "result.json").stat().st_mtime_ns == before
+    with pytest.raises(RunError, match=r"was trained with other settings than algo\.gamma=0\.5"):
+        trained_run("pendulum", ["algo.gamma=0.5"])
+    (path / "result.json").unlink()  # as if it had been stopped at its end
+    assert trained_run("pendulum", []) == path
+    assert (path / "result.json").exists()
 
 
 @pytest.mark.slow

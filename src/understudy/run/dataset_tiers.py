@@ -3,12 +3,13 @@
 A run's own evaluations decide. With f the return of its first evaluation and b its best:
 
 expert          the policy of the best evaluation
-medium          the kept checkpoint whose evaluated return is nearest to f + (b − f)/3, and not further than (b − f)/3
-                from it; the earlier of two equal ones
+medium          the kept checkpoint whose evaluated return is above f and nearest to f + (b − f)/3, and not further than
+                (b − f)/3 from it; the earlier of two equal ones
 medium-replay   every kept checkpoint up to the medium one, in equal parts
 full-replay     every kept checkpoint, in equal parts
 """
 
+import math
 from pathlib import Path
 
 from understudy.core.errors import CheckpointError, DataError
@@ -77,25 +78,29 @@ def _lone_updates(folder: Path, level: str) -> int:
     return updates
 
 
-def medium_checkpoint(run: RunDir) -> int:
-    """Updates of the kept checkpoint a third of the way from the first evaluation to the best."""
+def medium_checkpoint(run: RunDir, floor: float = -math.inf) -> int:
+    """Updates of the kept checkpoint a third of the way from the first evaluation, or from a `floor` above it, to the
+    best."""
     where = f"run '{run.path}'"
     returns = {int(line["updates"]): float(line["eval/return_mean"]) for line in run.evaluations(SCORE)}
     first, best = (next(iter(returns.values())), max(returns.values())) if returns else (0.0, 0.0)
     if best <= first:
         raise CheckpointError(where, f"has no medium: none of {len(returns)} evaluations beats the first")
+    if best <= floor:
+        raise CheckpointError(where, "has no medium: no evaluation beats chance", got=best, expected=f"above {floor:g}")
+    first = max(first, floor)
     reach = (best - first) / 3
     kept = [updates for updates in list_checkpoints(run.checkpoints) if updates in returns]
     if not kept:
         raise CheckpointError(where, "has no medium: no checkpoint was kept where it was evaluated", do=KEEP)
-    nearest = min(kept, key=lambda updates: (abs(returns[updates] - first - reach), updates))
-    if abs(returns[nearest] - first - reach) > reach:
+    distance = {updates: abs(returns[updates] - first - reach) for updates in kept}
+    nearest = min(kept, key=lambda updates: (returns[updates] <= first, distance[updates], updates))
+    if returns[nearest] <= first or distance[nearest] > reach:
         raise CheckpointError(
             where,
             "has no medium: the nearest kept checkpoint is not near enough",
             got=f"{returns[nearest]:g} at update {nearest}",
-            expected=f"a return of about {first + reach:g}, between the first evaluation ({first:g}) and the best "
-            f"({best:g})",
+            expected=f"a return of about {first + reach:g}, between a beginner's ({first:g}) and the best ({best:g})",
             do=KEEP,
         )
     return nearest

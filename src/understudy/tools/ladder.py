@@ -2,7 +2,8 @@
 
 random          uniform actions
 medium-replay   the replay buffer of the run as it was at the medium checkpoint, all of it
-medium          the policy about a third of the way from the run's first evaluation to its best (run.dataset_tiers)
+medium          the policy about a third of the way from the run's first evaluation, or from chance if that is better,
+                to its best evaluation (run.dataset_tiers)
 medium-expert   medium and expert, one behind the other
 expert          the policy of the best evaluation
 
@@ -34,8 +35,7 @@ from understudy.data.scores import environment_scores, reference
 from understudy.data.stores.recorder import record, settle
 from understudy.data.stores.store import is_store, open_store, store_recipe
 from understudy.run.config import load_config
-from understudy.run.dataset_tiers import level_checkpoints
-from understudy.run.overrides import apply_override
+from understudy.run.dataset_tiers import level_checkpoints, medium_checkpoint
 from understudy.run.packaged import config_names
 from understudy.run.progress import SILENT, Reporter, reporter_for
 from understudy.run.replay_data import keeps_replay, replay_recording
@@ -47,6 +47,7 @@ from understudy.tools.dataset.plots import draw_levels
 ALGORITHM = "sac"
 """Whose configs `understudy collect ladder NAME` trains by."""
 PICTURE = "returns.png"
+CHANCE_EPISODES = 20
 KEEPING = 1000
 """Checkpoints that a run keeps whose levels are wanted."""
 
@@ -107,13 +108,19 @@ def trained_run(name: str, overrides: list[str], reporter: Reporter = SILENT) ->
     if not run.config_file.exists():
         reporter.say(f"{run.path}: {ALGORITHM}/{name} is trained first")
         return train(config.model_copy(update=keeping), reporter=reporter).path
-    there = run.config.model_dump(mode="json")
+    wanted, there = (one.model_dump(mode="json") for one in (config, run.config))
     for word in overrides:
-        before = repr(there)
-        apply_override(there, word)
-        if repr(there) != before:
+        key = word.partition("=")[0]
+        if key != "out" and _at(wanted, key) != _at(there, key):
             raise RunError(f"run '{run.path}'", f"was trained with other settings than {word}", do="Say out=… as well.")
     return run.path if run.finished else resume(run.path, reporter=reporter).path
+
+
+def _at(settings: Any, key: str) -> Any:
+    """The value of a dotted key; None where there is none."""
+    for part in key.split("."):
+        settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return settings
 
 
 @final
@@ -131,12 +138,15 @@ class History:
 
     @classmethod
     def of(cls, path: Path) -> "History":
-        """Everything is looked up before anything is played."""
+        """Everything is looked up before a level is played; a few episodes tell what chance earns."""
         run = RunDir.open(path)
         config = run.config
         if config.env is None or config.env.simulator == "custom":
             raise RunError(f"run '{path}'", "has no environment that can be made by its id, and nobody to play in it")
-        medium, expert = (level_checkpoints(path, level)[0] for level in ("medium", "expert"))
+        (expert,) = level_checkpoints(path, "expert")
+        world = config.env.model_dump(include={"id", "simulator", "settings"})
+        chance = collect(world, "random", episodes=CHANCE_EPISODES)
+        medium = medium_checkpoint(run, float(chance.returns().mean()))
         return cls(run, config.env.id, medium, expert, keeps_replay(path, medium))
 
     def told(self) -> str:
