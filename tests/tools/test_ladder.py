@@ -180,7 +180,7 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
 def test_a_task_is_trained_once_where_its_run_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
-    words = ["updates=4e0", "source.learning_starts=300", "eval_every=2", "eval_max_steps=5", "eval_episodes=1"]
+    words = ["env_steps=3.04e2", "source.learning_starts=300", "eval_every=2", "eval_max_steps=5", "eval_episodes=1"]
     path = trained_run("pendulum", words)
     assert path == Path("runs/sac/pendulum/0")
     assert list_checkpoints(path / "checkpoints") == [2, 4]  # one for every evaluation, whatever the config saves
