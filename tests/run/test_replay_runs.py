@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 from small import BATTLE, content, short_settings
@@ -12,7 +14,8 @@ from small import BATTLE, content, short_settings
 import understudy as us
 from allocations import tensor_bytes
 from understudy.core.batch import Transitions
-from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.errors import ConfigError, DataError, UnderstudyError
+from understudy.core.spec import ACTION_MASK
 from understudy.run.build import build_learner
 from understudy.run.config import load_config, parse_config
 from understudy.run.guard import Guard
@@ -114,10 +117,43 @@ def test_random_legal_choices_come_first(tmp_path: Path) -> None:
     source.close()
 
 
+class Stuck(gymnasium.Env[dict[str, Any], int]):
+    """A world with one legal action at first, and with none after two steps."""
+
+    action_space: Any = gymnasium.spaces.Discrete(3)
+    observation_space: Any = gymnasium.spaces.Dict(
+        {"place": gymnasium.spaces.Box(0, 9, (1,)), ACTION_MASK: gymnasium.spaces.MultiBinary(3)}
+    )
+    place = 0
+
+    def reset(self, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=settings.get("seed"))
+        self.place = 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self.place += 1
+        return self._seen(), 0.0, False, False, {}
+
+    def _seen(self) -> dict[str, Any]:
+        legal = np.array([self.place < 2, 0, 0], np.int8)
+        return {"place": np.full(1, self.place, np.float32), ACTION_MASK: legal}
+
+
+def test_where_no_action_is_legal_nobody_plays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = {"batch_size": 4, "learning_starts": 9, "buffer_size": 20}
+    with pytest.raises(DataError, match="no action is legal"):
+        us.train("discrete_sac", env=Stuck, out=tmp_path, updates=9, source=source, eval_every=0, progress=True)
+    assert "would try nothing new" not in capsys.readouterr().err  # one legal action is no sign of it
+    with pytest.raises(DataError, match="no action is legal"):
+        us.collect(Stuck, episodes=1)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     for wrong, told in (
         ({"utd_ratio": 0}, "source.utd_ratio"),
         ({"utd_ratio": -1}, "source.utd_ratio"),
+        ({"utd_ratio": 4e-7}, "source.utd_ratio"),
         ({"data_share": 1.5}, "data_share is a part of a batch: got 1.5"),
         ({"data_share": {"start": 0.5, "end": -1}}, "data_share is a part of a batch: got -1"),
         ({"workers": 2}, "2 workers for 1 environments"),
