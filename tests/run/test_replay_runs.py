@@ -102,18 +102,18 @@ def test_without_a_share_there_is_no_trace_of_the_data(tmp_path: Path) -> None:
 
 
 def test_rlpd_without_data_is_sac(tmp_path: Path) -> None:
-    """An ensemble of two, both asked, climbed by the smaller, at a ratio of 1, with a share of data that is none: SAC in
-    every tensor of the policy after a whole run."""
-    small: dict[str, Any] = {
-        "actor": {"hidden": [8], "normalize": False},
-        "critic": {"hidden": [8], "normalize": False},
-    }
+    """Two critics, both asked, climbed by the smaller, and a share of data that is none: SAC in every tensor of the
+    policy after a whole run."""
+    network = {"hidden": [8], "normalize": False}
     reduced = {"critics": 2, "target_subset": 2, "policy_delay": 1, "actor_values": "min"}
     none = {"data_share": {"start": 1e-9, "end": 0.0, "over": 1}}
-    sac = us.train(parse_config(settings(tmp_path / "sac", "sac", algo={"name": "sac", **small})))
-    algo = {"name": "redq", **small, **reduced}
-    rlpd = us.train(parse_config(settings(tmp_path / "rlpd", "redq", algo=algo, source=none)))
-    one, other = (load_file(run.path / "policy" / "final" / "policy.safetensors") for run in (sac, rlpd))
+    policies = []
+    for name, algo, source in (("sac", {}, {}), ("redq", reduced, none)):
+        given = settings(tmp_path / name, name, source=source)
+        given["algo"] = {"name": name, "actor": network, "critic": network, **algo}
+        run = us.train(parse_config(given))
+        policies.append(load_file(run.path / "policy" / "final" / "policy.safetensors"))
+    one, other = policies
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
 
