@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from small import BATTLE, content, short_settings
 
 import understudy as us
@@ -98,6 +99,23 @@ def test_without_a_share_there_is_no_trace_of_the_data(tmp_path: Path) -> None:
         assert torch.equal(one.obs["state"], other.obs["state"])
     mixed.close()
     alone.close()
+
+
+def test_rlpd_without_data_is_sac(tmp_path: Path) -> None:
+    """Two critics, both asked, climbed by the smaller, and a share of data that is none: SAC in every tensor of the
+    policy after a whole run."""
+    network = {"hidden": [8], "normalize": False}
+    reduced = {"critics": 2, "target_subset": 2, "policy_delay": 1, "actor_values": "min"}
+    none = {"data_share": {"start": 1e-9, "end": 0.0, "over": 1}}
+    policies = []
+    for name, algo, source in (("sac", {}, {}), ("redq", reduced, none)):
+        given = settings(tmp_path / name, name, source=source)
+        given["algo"] = {"name": name, "actor": network, "critic": network, **algo}
+        run = us.train(parse_config(given))
+        policies.append(load_file(run.path / "policy" / "final" / "policy.safetensors"))
+    one, other = policies
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_every_step_is_as_likely_as_any_other(tmp_path: Path) -> None:
