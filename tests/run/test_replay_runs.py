@@ -5,14 +5,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from small import BATTLE, content, short_settings
 
 import understudy as us
 from allocations import tensor_bytes
 from understudy.core.batch import Transitions
-from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.errors import ConfigError, DataError, UnderstudyError
+from understudy.core.spec import ACTION_MASK
 from understudy.run.build import build_learner
 from understudy.run.config import load_config, parse_config
 from understudy.run.guard import Guard
@@ -97,6 +101,23 @@ def test_without_a_share_there_is_no_trace_of_the_data(tmp_path: Path) -> None:
     alone.close()
 
 
+def test_rlpd_without_data_is_sac(tmp_path: Path) -> None:
+    """Two critics, both asked, climbed by the smaller, and a share of data that is none: SAC in every tensor of the
+    policy after a whole run."""
+    network = {"hidden": [8], "normalize": False}
+    reduced = {"critics": 2, "target_subset": 2, "policy_delay": 1, "actor_values": "min"}
+    none = {"data_share": {"start": 1e-9, "end": 0.0, "over": 1}}
+    policies = []
+    for name, algo, source in (("sac", {}, {}), ("redq", reduced, none)):
+        given = settings(tmp_path / name, name, source=source)
+        given["algo"] = {"name": name, "actor": network, "critic": network, **algo}
+        run = us.train(parse_config(given))
+        policies.append(load_file(run.path / "policy" / "final" / "policy.safetensors"))
+    one, other = policies
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_every_step_is_as_likely_as_any_other(tmp_path: Path) -> None:
     source, policy = source_of(tmp_path, source={"batch_size": 4000, "num_envs": 2}, updates=40)
     batch = batches(source, policy, 1)[0]
@@ -114,10 +135,43 @@ def test_random_legal_choices_come_first(tmp_path: Path) -> None:
     source.close()
 
 
+class Stuck(gymnasium.Env[dict[str, Any], int]):
+    """A world with one legal action at first, and with none after two steps."""
+
+    action_space: Any = gymnasium.spaces.Discrete(3)
+    observation_space: Any = gymnasium.spaces.Dict(
+        {"place": gymnasium.spaces.Box(0, 9, (1,)), ACTION_MASK: gymnasium.spaces.MultiBinary(3)}
+    )
+    place = 0
+
+    def reset(self, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        super().reset(seed=settings.get("seed"))
+        self.place = 0
+        return self._seen(), {}
+
+    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        self.place += 1
+        return self._seen(), 0.0, False, False, {}
+
+    def _seen(self) -> dict[str, Any]:
+        legal = np.array([self.place < 2, 0, 0], np.int8)
+        return {"place": np.full(1, self.place, np.float32), ACTION_MASK: legal}
+
+
+def test_where_no_action_is_legal_nobody_plays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = {"batch_size": 4, "learning_starts": 9, "buffer_size": 20}
+    with pytest.raises(DataError, match="no action is legal"):
+        us.train("discrete_sac", env=Stuck, out=tmp_path, updates=9, source=source, eval_every=0, progress=True)
+    assert "would try nothing new" not in capsys.readouterr().err  # one legal action is no sign of it
+    with pytest.raises(DataError, match="no action is legal"):
+        us.collect(Stuck, episodes=1)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     for wrong, told in (
         ({"utd_ratio": 0}, "source.utd_ratio"),
         ({"utd_ratio": -1}, "source.utd_ratio"),
+        ({"utd_ratio": 4e-7}, "source.utd_ratio"),
         ({"data_share": 1.5}, "data_share is a part of a batch: got 1.5"),
         ({"data_share": {"start": 0.5, "end": -1}}, "data_share is a part of a batch: got -1"),
         ({"workers": 2}, "2 workers for 1 environments"),

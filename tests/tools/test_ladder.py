@@ -1,6 +1,7 @@
 """The ladder of a run: five datasets by its own history, made once, and again to the byte."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -180,15 +181,17 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
 def test_a_task_is_trained_once_where_its_run_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
-    words = ["updates=4e0", "source.learning_starts=300", "eval_every=2", "eval_max_steps=5", "eval_episodes=1"]
+    words = ["env_steps=304", "source.learning_starts=300", "eval_every=2", "eval_max_steps=5", "eval_episodes=1"]
+    words.append("save_every=3")
     path = trained_run("pendulum", words)
     assert path == Path("runs/sac/pendulum/0")
     assert list_checkpoints(path / "checkpoints") == [2, 4]  # one for every evaluation, whatever the config saves
     before = (path / "result.json").stat().st_mtime_ns
     assert trained_run("pendulum", words) == path
     assert (path / "result.json").stat().st_mtime_ns == before
-    with pytest.raises(RunError, match=r"was trained with other settings than algo\.gamma=0\.5"):
-        trained_run("pendulum", ["algo.gamma=0.5"])
+    for word in ("algo.gamma=0.5", "env_steps=1400", "updates=5"):
+        with pytest.raises(RunError, match=f"was trained with other settings than {re.escape(word)}"):
+            trained_run("pendulum", [word])
     (path / "result.json").unlink()  # as if it had been stopped at its end
     assert trained_run("pendulum", []) == path
     assert (path / "result.json").exists()
@@ -203,8 +206,8 @@ def test_levels_of_a_pendulum_s_run_are_of_graded_quality(
     assert command(["collect", "ladder", "pendulum", "--steps", "10000", "-q"]) == 0
     made = Ladder(Path("ladders/pendulum"), "pendulum")
     means = {name: level.return_mean for name, level in made.levels.items()}
-    assert means["random"] < means["medium-replay"] < means["medium-expert"] < means["expert"]
-    assert means["random"] < means["medium"] < means["medium-expert"]
+    assert means["random"] < means["medium"] < means["medium-expert"] < means["expert"]
+    assert means["medium-replay"] < means["medium"]  # a young pendulum earns less than chance: so may its buffer
     assert means["expert"] > -250
     capsys.readouterr()
     assert command(["collect", "ladder", "pendulum", "--steps", "10000"]) == 0

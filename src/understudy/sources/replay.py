@@ -21,7 +21,7 @@ from understudy.core.protocols import MAIN, Demand, EnvRequest, Metrics, Policy,
 from understudy.core.rng import derived_seed, stream
 from understudy.core.schedule import Schedule
 from understudy.core.settings import Count, Settings
-from understudy.core.spec import ACTION_MASK, Box, Discrete
+from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience, into_policy_space
 from understudy.data.replay_ring import VALID, ReplayRing, row_flags
@@ -30,6 +30,7 @@ from understudy.data.ring_returns import COLUMN as RETURN_TO_GO
 from understudy.data.ring_returns import RingReturns
 from understudy.envs.vector.contract import Resumable, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
+from understudy.nn.actor import legal_actions
 from understudy.nn.small_policy import explorer
 from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
@@ -39,6 +40,8 @@ from understudy.sources.sampling.priorities import Priorities, PrioritySettings,
 
 YIELDS = Transitions
 INTERVALS = {"eval_every": 10_000, "save_every": 10_000}
+FINEST_RATIO = 1_000_000
+"""Environment steps of one update, at most."""
 SOME_DRAWS = 16
 """After so many equal actions a policy does not draw them."""
 STEPS_UNASKED = 64
@@ -58,7 +61,7 @@ class Config(Settings):
     """Rows per gradient step."""
     buffer_size: int = Field(1_000_000, ge=1)
     """Own steps that are kept, the newest; more than a quarter of the memory lie in a file."""
-    utd_ratio: float = Field(1.0, gt=0, le=1000)
+    utd_ratio: float = Field(1.0, ge=1 / FINEST_RATIO, le=1000)
     """Updates for every environment step (update-to-data ratio), all environments counted: 0.25, 1, 20."""
     learning_starts: int = Field(5000, ge=0)
     """Environment steps before the first update."""
@@ -107,7 +110,7 @@ class Config(Settings):
     @property
     def updates_per_step(self) -> Fraction:
         """The ratio as it is counted with."""
-        return Fraction(self.utd_ratio).limit_denominator(1_000_000)
+        return Fraction(self.utd_ratio).limit_denominator(FINEST_RATIO)
 
     @property
     def mixes(self) -> bool:
@@ -288,7 +291,9 @@ class ReplaySource:
 
     @torch.no_grad()
     def cautions(self, policy: Policy) -> list[str]:
-        """Whoever does not draw actions, and is given no noise, does nothing new."""
+        """Whoever does not draw actions, and is given no noise, does nothing new. Choices are always drawn."""
+        if not isinstance(self.envs.spec.action, Box):
+            return []
         rng, noise = torch.Generator().manual_seed(0), (self.config.exploration_noise, self.config.exploration_epsilon)
         greedy = policy.act(self.obs, (), greedy=True)[0]
         draws = (policy.act(self.obs, (), greedy=False, rng=rng)[0] for _ in range(SOME_DRAWS))
@@ -303,7 +308,7 @@ class ReplaySource:
             low, high = self._bounds
             return low + (high - low) * torch.rand(count, space.size, generator=self.explore)
         assert isinstance(space, Discrete)
-        legal = self.obs[ACTION_MASK].float() if self.envs.spec.masked else torch.ones(count, space.count)
+        legal = legal_actions(self.obs).float() if self.envs.spec.masked else torch.ones(count, space.count)
         return torch.multinomial(legal, 1, generator=self.explore).squeeze(1)
 
     @cached_property

@@ -103,14 +103,15 @@ def trained_run(name: str, overrides: list[str], reporter: Reporter = SILENT) ->
     if name not in known:
         raise ConfigError(f"run '{name}'", "no such directory, and no task of its own", do=did_you_mean(name, known))
     config = load_config(known[name], overrides)
-    keeping = {"save_every": config.eval_every, "keep_checkpoints": KEEPING} if config.eval_every else {}
+    if config.eval_every:
+        config = config.model_copy(update={"save_every": config.eval_every, "keep_checkpoints": KEEPING})
     run = RunDir(config.out)
     if not run.config_file.exists():
         reporter.say(f"{run.path}: {ALGORITHM}/{name} is trained first")
-        return train(config.model_copy(update=keeping), reporter=reporter).path
+        return train(config, reporter=reporter).path
     wanted, there = (one.model_dump(mode="json") for one in (config, run.config))
     for word in overrides:
-        key = word.partition("=")[0]
+        key = word.partition("=")[0].replace("env_steps", "updates")  # which a config says in the place of both
         if key != "out" and _at(wanted, key) != _at(there, key):
             raise RunError(f"run '{run.path}'", f"was trained with other settings than {word}", do="Say out=… as well.")
     return run.path if run.finished else resume(run.path, reporter=reporter).path

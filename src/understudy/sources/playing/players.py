@@ -84,7 +84,7 @@ def uniform_actions(chances: Rows, space: ActionSpace, obs: Obs) -> Rows:
         return inside
     if ACTION_MASK not in obs:
         return (chances[:, 0] * known.count).astype(np.int64)
-    legal = obs[ACTION_MASK].cpu().numpy()
+    legal = legal_actions(obs).cpu().numpy()
     place = (chances[:, 0] * legal.sum(1)).astype(np.int64)
     chosen: Rows = (legal.cumsum(1) > place[:, None]).argmax(1)
     return chosen
