@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
@@ -413,9 +414,12 @@ def test_masks_that_nobody_reads_are_told() -> None:
         def observation(self, observation: Any) -> Any:
             return {"state": observation, "action_mask": np.array([1, 0, 1], np.int8)}
 
-    for kind in (Doors, ByMethod):
-        world = LocalVectorEnv("Doors", 1, make=lambda _, kind=kind: kind())
+    def shown(env: gymnasium.Env[Any, Any], _: str) -> gymnasium.Env[Any, Any]:
+        return env
+
+    for env in (Doors(), ByMethod()):
+        world = LocalVectorEnv("Doors", 1, make=partial(shown, env))
         with pytest.warns(UserWarning, match="environment 'Doors': which actions are legal is not heeded"):
             world.reset(0)
-        wrapped = LocalVectorEnv("Doors", 1, make=lambda _, kind=kind: Wrapped(kind()))
+        wrapped = LocalVectorEnv("Doors", 1, make=partial(shown, Wrapped(env)))
         assert wrapped.reset(0)["action_mask"].tolist() == [[True, False, True]]
