@@ -208,9 +208,8 @@ class RunConfig(Settings):
             staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
             asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
             if asked and simulator != "gymnasium":
-                other = f"env.simulator={simulator}"
-                way = ": gymnasium.register yours, and say env.id" if simulator == "custom" else ""
-                raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}{way}")
+                other = f"env.simulator={simulator}" + ": gymnasium.register yours" * (simulator == "custom")
+                raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
 
     @model_validator(mode="after")
