@@ -178,6 +178,19 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
     assert made.levels["medium-replay"].fingerprint in capsys.readouterr().out
 
 
+def test_the_buffer_of_the_best_checkpoint_is_not_that_of_the_last(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    us.save_policy(us.load_policy(run, 10), copy / "policy" / "best", {"updates": 10})
+    assert replay_recording(copy).name.endswith("at update 20")
+    assert replay_recording(copy, "best").name.endswith("at update 10")
+    shutil.rmtree(copy / "checkpoints" / f"{10:09d}")
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        replay_recording(copy, "best")
+    shutil.rmtree(copy / "policy" / "best")
+    with pytest.raises(CheckpointError, match="has no best policy yet"):
+        replay_recording(copy, "best")
+
+
 def test_a_task_is_trained_once_where_its_run_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("understudy.run.loop.draw_run", lambda run: None)
