@@ -305,6 +305,12 @@ def with_packed(**changes: Array) -> Spoil:
     return spoil
 
 
+def of_a_later_format(path: Path) -> None:
+    with np.load(path, allow_pickle=False) as file:
+        about = json.loads(str(file["about"]))
+    with_packed(about=np.array(json.dumps({**about, "format": about["format"] + 1})))(path)
+
+
 def read_npz(path: Path) -> str:
     return Dataset.from_episodes(open_npz(path).episodes(), BOX, name=path.name).fingerprint
 
@@ -642,7 +648,10 @@ FORMATS: dict[str, Format] = {
             "other kinds of flags": with_packed(terminated=np.zeros(3)),
             "rows of another shape": with_packed(action=np.zeros((15, 3), np.float32)),
             "a column nobody knows": with_packed(other=np.zeros(15, np.float32)),
-            "a spec of something else": with_packed(about=np.array('{"layout": "packed store", "spec": [1]}')),
+            "a spec of something else": with_packed(
+                about=np.array('{"format": 1, "layout": "packed store", "spec": [1]}')
+            ),
+            "a later format": of_a_later_format,
         },
         names=named_member,
         without={**ONE_FILE, **dict.fromkeys(("no_files", "lengthened"), SAME_FILES)},

@@ -109,14 +109,14 @@ def test_changed_files_are_not_read(ladder: Path) -> None:
 def test_a_card_that_says_something_else_is_refused(ladder: Path) -> None:
     card = json.loads((ladder / CARD).read_text())
     medium, others = card["levels"]["medium"], {"levels": {"medium": {**card["levels"]["medium"], "steps": 7}}}
-    outside = {"levels": {"medium": {**medium, "parts": [{"file": "..", "sha256": medium["fingerprint"]}]}}}
+    outside = [{"file": name, "sha256": medium["fingerprint"]} for name in ("..", "../medium.npz", "a" * 300)]
     changes: list[dict[str, Any]] = [
         {"format": 2},
         {"levels": 3},
         {"levels": {"medium": {}}},
         {"reference": [1.0]},
         others,
-        outside,
+        *({"levels": {"medium": {**medium, "parts": [part]}}} for part in outside),
     ]
     for change in changes:
         write_json(ladder / CARD, {**card, **change})

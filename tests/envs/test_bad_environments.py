@@ -6,7 +6,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -385,3 +386,40 @@ def test_whoever_displaces_our_handler_is_still_watched() -> None:
     finally:
         step_timeout.close()
         signal.signal(signal.SIGALRM, before)
+
+
+def test_masks_that_nobody_reads_are_told() -> None:
+    """Of what is legal only the observation tells: info, or sb3-contrib's method, would be passed over in silence."""
+
+    class Doors(gymnasium.Env[Any, Any]):
+        observation_space: Any = spaces.Box(0, 1, (1,))
+        action_space: Any = spaces.Discrete(3)
+        info: ClassVar[dict[str, Any]] = {"action_mask": np.array([1, 0, 1])}
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return self.observation_space.low, self.info
+
+    class ByMethod(Doors):
+        info: ClassVar[dict[str, Any]] = {}
+
+        def action_masks(self) -> Any:
+            return np.array([True, False, True])
+
+    class Wrapped(gymnasium.ObservationWrapper[Any, Any, Any]):
+        def __init__(self, env: Any) -> None:
+            super().__init__(env)
+            parts = {"state": env.observation_space, "action_mask": spaces.MultiBinary(3)}
+            self.observation_space = spaces.Dict(parts)
+
+        def observation(self, observation: Any) -> Any:
+            return {"state": observation, "action_mask": np.array([1, 0, 1], np.int8)}
+
+    def shown(env: gymnasium.Env[Any, Any], _: str) -> gymnasium.Env[Any, Any]:
+        return env
+
+    for env in (Doors(), ByMethod()):
+        world = LocalVectorEnv("Doors", 1, make=partial(shown, env))
+        with pytest.warns(UserWarning, match="environment 'Doors': which actions are legal is not heeded"):
+            world.reset(0)
+        wrapped = LocalVectorEnv("Doors", 1, make=partial(shown, Wrapped(env)))
+        assert wrapped.reset(0)["action_mask"].tolist() == [[True, False, True]]

@@ -139,8 +139,14 @@ SUGGESTED = {
     ("iql", "buffer_size=9"): "CORL's buffer_size is not needed: data are read whole",
     ("iql", "algo.cql_alpha=5"): "Known: actor, ",
     ("sac", "total_timesteps=5"): "Did you mean 'env_steps' (Stable-Baselines3's total_timesteps)?",
-    ("sac", "algo.ent_coef=0.2"): "Did you mean 'algo.entropy_weight' (Stable-Baselines3's ent_coef)?",
-    ("sac", "algo.tau=0.1"): "Did you mean 'algo.polyak' (d3rlpy's tau)?",
+    (
+        "sac",
+        "algo.ent_coef=0.2",
+    ): "Did you mean 'algo.entropy_weight' (Stable-Baselines3's ent_coef)? It differs: where "
+    "it starts, as auto_1, and a fixed one is with algo.entropy_learning_rate=0.",
+    ("sac", "algo.tau=0.1"): "Did you mean 'algo.polyak' (Stable-Baselines3's tau)?",
+    ("sac", "algo.buffer_size=9"): "Did you mean 'source.buffer_size' (Stable-Baselines3's buffer_size)?",
+    ("td3", "algo.buffer_size=9"): "only source.kind=replay has a buffer",
     ("sac", "source.gradient_steps=2"): "Did you mean 'source.utd_ratio' (Stable-Baselines3's gradient_steps)? It diff",
     ("sac", "source.memory_size=2"): "Did you mean 'source.buffer_size' (skrl's memory_size)?",
     ("sac", "train_freq=2"): "Did you mean 'source.utd_ratio' (Stable-Baselines3's train_freq)?",

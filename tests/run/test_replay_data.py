@@ -138,6 +138,11 @@ def test_a_ring_that_went_round_holds_the_newest(tmp_path: Path) -> None:
     newest = {step[:4] for steps in written if steps for step in steps[-5:]}
     assert {step[:4] for steps in steps_in(as_dataset(tmp_path / "run")) for step in steps} == newest
     assert len(newest) == 15
+    words = (tmp_path / "run" / "config.yaml").read_text()
+    for count in (1, 5, 15):  # each of which divides the ring
+        (tmp_path / "run" / "config.yaml").write_text(words.replace("num_envs: 3", f"num_envs: {count}"))
+        with pytest.raises(CheckpointError, match=f"another number of environments: got 3, expected {count}, as"):
+            replay_recording(tmp_path / "run")
 
 
 def test_other_runs_have_none(tmp_path: Path) -> None:

@@ -203,7 +203,10 @@ def test_a_budget_of_environment_steps(tmp_path: Path) -> None:
     ppo = load_config("ppo/pendulum", ["env_steps=1e5", "source.num_envs=10", "source.rollout_length=30"])
     assert ppo.updates == 333
     for words, told in (
-        (["env_steps=15"], "env_steps: ends before the first update: got 15, expected at least 16"),
+        (
+            ["env_steps=15"],
+            "env_steps: ends before the first update: got 15, expected at least 16. The first 15 only fill",
+        ),
         (["env_steps=-1"], "env_steps"),
         (["env_steps=many"], "env_steps"),
     ):
@@ -232,6 +235,10 @@ def test_a_run_cannot_go_on_with_another_ring(tmp_path: Path) -> None:
     with pytest.raises(UnderstudyError, match=r"source.buffer_size.*40.*80|source.buffer_size.*80.*40"):
         us.resume(run.path)
     assert all(path.read_bytes() == content for path, content in before.items()), "nothing is lost"
+    file.write_text(file.read_text().replace("buffer_size: 80", "buffer_size: 40"))
+    with pytest.raises(ConfigError, match="env_steps: is another word for updates"):
+        us.resume(run, updates=8, env_steps=23)
+    assert us.resume(run, env_steps=23).result["updates"] == 8, "its budget in steps, of which 15 are the warm-up"
 
 
 def test_a_check_copies_none_of_a_million_rows(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def resume(
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
-    updates, reporter = _updates(run, overrides or []), Reporter(quiet=quiet)
+    (updates, env_steps), reporter = _budget(overrides or []), Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", lambda: _way_on(run)):
-        done = go_on(run, updates=updates, reporter=reporter, accept_versions=accept_versions)
+        done = go_on(run, updates=updates, env_steps=env_steps, reporter=reporter, accept_versions=accept_versions)
     _summarise(done.path, done.result, quiet)
 
 
@@ -193,11 +193,11 @@ def _way_on(run: Path) -> str:
     return f"What was saved before is whole. Go on with: understudy resume {run}"
 
 
-def _updates(run: Path, overrides: list[str]) -> int | None:
-    """What a run is to reach, if that is said."""
+def _budget(overrides: list[str]) -> tuple[int | None, int | None]:
+    """The updates or the environment steps that a run is to reach, if that is said; the last word counts."""
     from understudy.core.settings import whole_number
 
-    updates = None
+    updates, env_steps = None, None
     for override in overrides:
         key, _, value = override.partition("=")
         if key not in ("updates", "env_steps"):
@@ -206,17 +206,8 @@ def _updates(run: Path, overrides: list[str]) -> int | None:
         whole = str(whole_number(value))
         if not whole.isdecimal() or len(whole) > LONGEST_NUMBER:
             raise ConfigError(key, "wrong value", got=repr(value), expected="a whole number")
-        updates = int(whole) if key == "updates" else _updates_within(run, int(whole))
-    return updates
-
-
-def _updates_within(run: Path, env_steps: int) -> int:
-    from understudy.run.config import read_resolved
-    from understudy.run.parts import updates_within
-    from understudy.run.rundir import RunDir
-
-    config = read_resolved(RunDir.open(run).config_file)
-    return updates_within(env_steps, config.source_needs, config.source_kind)
+        updates, env_steps = (int(whole), None) if key == "updates" else (None, int(whole))
+    return updates, env_steps
 
 
 def _summarise(path: Path, result: dict[str, Any], quiet: bool) -> None:

@@ -32,7 +32,7 @@ class OtherName(NamedTuple):
 
 OTHER_UNITS = (
     *("updates", "algo.minibatches", "algo.actor.distribution.initial_std"),
-    *("source.utd_ratio", "algo.entropy_target", "source.exploration_noise"),
+    *("source.utd_ratio", "algo.entropy_target", "algo.entropy_weight", "source.exploration_noise"),
 )
 """Settings whose number cannot be copied."""
 Row = OtherName
@@ -219,7 +219,9 @@ FROM_DATA = (
     Row("compile", d3rlpy="compile_graph"),
     Row("out", d3rlpy="experiment_name", corl="checkpoints_path"),
     Row("init_from", corl="load_model"),
-    Row("", d3rlpy="limit", corl="buffer_size", differs="data are read whole, and no buffer is filled"),
+    Row(
+        "", d3rlpy="limit", corl="buffer_size", differs="data are read whole, and only source.kind=replay has a buffer"
+    ),
 )
 
 
@@ -248,7 +250,7 @@ FROM_REPLAY = (
         sb3="ent_coef",
         skrl="initial_entropy_value",
         d3rlpy="initial_temperature",
-        differs="where it starts, as auto_1; a fixed one is with algo.entropy_learning_rate=0",
+        differs="where it starts, as auto_1, and a fixed one is with algo.entropy_learning_rate=0",
     ),
     Row(
         "algo.entropy_target",

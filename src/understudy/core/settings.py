@@ -179,6 +179,8 @@ def _learning(model: type[BaseModel]) -> Learning:
     """How somebody with these settings learns, by what only they have."""
     if not model.model_fields.keys().isdisjoint(("gae_lambda", "rollout_length")):
         return "rollouts"
+    if "entropy_target" in model.model_fields and "penalty_weight" not in model.model_fields:
+        return "replay"  # SAC and its kin
     return "replay" if "buffer_size" in model.model_fields else "data"
 
 

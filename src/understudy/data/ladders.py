@@ -20,7 +20,7 @@ from understudy.core.facts import Facts, Whole
 from understudy.core.files import read_json, sha256_file
 from understudy.data.episode import Episode
 from understudy.data.formats.npz import open_npz
-from understudy.data.recording import Recording
+from understudy.data.recording import Recording, environment_name
 from understudy.data.scores import normalized_score
 
 CARD = "ladder.json"
@@ -32,7 +32,7 @@ LEVELS = ("random", "medium-replay", "medium", "medium-expert", "expert")
 class PartFacts(Facts):
     """A packed file of a ladder."""
 
-    file: str
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -118,10 +118,10 @@ class Ladder:
         steps = sum(part.steps for part in parts)
         if steps != level.steps:
             raise DataError(where, f"holds other steps than {CARD} says", got=steps, expected=level.steps)
-        return Recording(f"{self.name}/{name}", steps, play, parts[0].space, "ladder", self.facts.env)
+        return Recording(f"{self.name}/{name}", steps, play, parts[0].space, "ladder", environment_name(self.facts.env))
 
     def _part(self, part: PartFacts, where: str) -> Recording:
-        path = self.path / Path(part.file).name
+        path = self.path / part.file
         if not path.is_file():
             raise DataError(where, f"its file '{path.name}' is missing")
         if (found := sha256_file(path)) != part.sha256:

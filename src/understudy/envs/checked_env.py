@@ -7,6 +7,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 
 from understudy.core.errors import RunError
+from understudy.core.spec import ACTION_MASK
 from understudy.envs.failures import describe_exception, interrupts, raise_failure
 from understudy.envs.gym import Env
 
@@ -42,6 +43,8 @@ class CheckedEnv:
             raise_failure(self.where, f"{self.label} failed when it began an episode", error, self.env)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2 or not isinstance(answer[1], Mapping):
             self._refuse("does not give what a reset gives", answer, "an observation and an info")
+        if ACTION_MASK in answer[1] or "action_masks" in dir(self.env.unwrapped):
+            self._tell_of_masks()
         return answer[0]
 
     def step(self, action: Any) -> Outcome:
@@ -60,6 +63,14 @@ class CheckedEnv:
         if not isinstance(info, Mapping):
             raise self._wrong(f"the info of {self.label} is none", info, "a dictionary")
         return raw, self._number(reward), *flags, info
+
+    def _tell_of_masks(self) -> None:
+        """Of legal actions only the observation tells."""
+        space = self.env.observation_space
+        if not isinstance(space, Mapping) or ACTION_MASK not in tuple(space):  # `in space` asks for observations
+            told = "which actions are legal is not heeded where info or action_masks() says it"
+            do = f"Make it a part of the observation, '{ACTION_MASK}': docs/worlds.md#masks."
+            warnings.warn(f"{self.where}: {told}. {do}", stacklevel=2)
 
     def _number(self, reward: Any) -> float:
         values = _plain(reward)

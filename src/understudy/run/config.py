@@ -208,7 +208,7 @@ class RunConfig(Settings):
             staggers = request.stagger_episodes and simulator != "custom"  # which is asked when it is there
             asked = "workers" if request.workers > 1 else "stagger_episodes" if staggers else ""
             if asked and simulator != "gymnasium":
-                other = f"env.simulator={simulator}"
+                other = f"env.simulator={simulator}" + ": gymnasium.register yours" * (simulator == "custom")
                 raise ValueError(f"source.{asked} is for environments of Gymnasium's registry, not for {other}")
         return self
 

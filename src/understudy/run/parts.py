@@ -87,7 +87,12 @@ def updates_within(env_steps: int, needs: SourceNeeds, kind: str, place: str = "
     if updates < 1:
         first = needs.first_steps + -(-1 // needs.updates_per_step)
         raise ConfigError(
-            f"{place}env_steps", "ends before the first update", got=env_steps, expected=f"at least {first}"
+            f"{place}env_steps",
+            "ends before the first update",
+            got=env_steps,
+            expected=f"at least {first}",
+            do=f"The first {needs.first_steps:,} only fill the buffer (source.learning_starts)."
+            * (needs.first_steps > 0),
         )
     return updates
 

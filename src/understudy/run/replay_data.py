@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from torch import Tensor
+
 from understudy.core.errors import CheckpointError
 from understudy.core.large_state import StoredRows
 from understudy.core.segments import Rows
@@ -16,8 +18,8 @@ from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
 from understudy.sources.replay import Config as ReplaySettings
 
-RING = "source.ring.rows"
-"""Where a checkpoint keeps it."""
+RING, PLAYED = "source.ring.rows", "source.log.running_return"
+"""Where a checkpoint keeps it, and a number of every environment that it was played in."""
 
 
 def replay_recording(path: Path | str, checkpoint: str | int = "last") -> Recording:
@@ -59,5 +61,10 @@ def _stored(run: RunDir, checkpoint: Checkpoint) -> tuple[StoredRows, ReplayRing
     if not isinstance(stored, StoredRows) or not isinstance(source, ReplaySettings):
         do = "Only a run with source.kind=replay does."
         raise CheckpointError(where, "keeps no replay buffer", got=f"source.kind={run.config.source_kind}", do=do)
+    played = checkpoint.state.get(PLAYED)
+    count = len(played) if isinstance(played, Tensor) and played.ndim == 1 else 0
+    if count != source.num_envs or stored.written % count:
+        what = "its replay buffer is of another number of environments"
+        raise CheckpointError(where, what, got=count, expected=f"{source.num_envs}, as {run.config_file} says")
     spec = Spec.from_json(where, checkpoint.facts[CARD_FACT]["spec"])
     return stored, ReplayRing.empty(spec, source.buffer_size, source.num_envs)

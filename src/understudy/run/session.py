@@ -33,6 +33,7 @@ from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.loop import NOBODY, InterruptedRunError, Loop
 from understudy.run.overrides import plain_data
+from understudy.run.parts import updates_within
 from understudy.run.policies import find_checkpoint
 from understudy.run.preflight import preflight, shared_data, stage_runs
 from understudy.run.progress import Reporter, reporter_for
@@ -254,6 +255,7 @@ def resume(
     path: str | Path | Run,
     *,
     updates: int | None = None,
+    env_steps: int | None = None,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
     progress: bool = True,
@@ -264,11 +266,17 @@ def resume(
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
+    `env_steps` says the same in environment steps from the start, where the policy plays while it learns.
     An `env` of your own is handed over again, or comes with the `Run` that `train` gave. `callbacks` and `loggers`, as
     in `train`, hear of what is still to come.
     """
     run = RunDir.open(as_path(path, "resume"))
+    if updates is not None and env_steps is not None:
+        raise ConfigError("env_steps", "is another word for updates", do="Give one of the two.")
     updates = None if updates is None else as_count(updates, "updates")
+    if env_steps is not None:
+        config = run.config
+        updates = updates_within(as_count(env_steps, "env_steps"), config.source_needs, config.source_kind)
     if isinstance(path, Run) and env is None and make_envs is None:
         env, make_envs = path.env, path.make_envs
     worlds = worlds_of(run.config, env, make_envs)

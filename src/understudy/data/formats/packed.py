@@ -28,7 +28,7 @@ from understudy.data.stores.store import INDEX, check_columns, check_layout, che
 
 ABOUT = "about"
 """A member of our own files: JSON text, of flat ones with the action space and the environment's name."""
-LAYOUT = "packed store"
+LAYOUT, FORMAT = "packed store", 1
 LEVEL = 9
 """Of compression: such a file is written once and carried about."""
 
@@ -39,7 +39,7 @@ def write_packed(dataset: Dataset, path: Path) -> None:
         raise DataError(str(path), "already exists", do="Choose another name or remove it first.")
     check_names([*dataset.spec.observation, *dataset.extra], f"dataset '{dataset.name}'")
     rewards = {} if dataset.has_rewards else NO_REWARDS
-    facts = {"format": 1, "layout": LAYOUT, "spec": dataset.spec.to_json(), "env": dataset.env, **rewards}
+    facts = {"format": FORMAT, "layout": LAYOUT, "spec": dataset.spec.to_json(), "env": dataset.env, **rewards}
     with new_file(path) as draft, draft.open("wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
             for name, column in dataset.columns().items():
@@ -67,6 +67,8 @@ def is_packed(about: Mapping[str, Any]) -> bool:
 def packed_recording(columns: Mapping[str, FileColumn], about: Mapping[str, Any], name: str) -> Recording:
     """The episodes in the columns of a packed file; they are read as they are needed."""
     where = f"dataset '{name}'"
+    if about.get("format") != FORMAT:
+        raise DataError(where, "written in another format", got=about.get("format"), expected=FORMAT)
     spec = Spec.from_json(where, about.get("spec"))
     check_columns(spec, columns, where)
     for part, column in columns.items():
