@@ -164,6 +164,7 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:6]] == list(LEVELS)
     assert lines[3].split()[1:3] == ["500", "3"]
+    assert lines[-1].endswith(f"packed: {tmp_path / 'packed'}")
     assert us.load_dataset(tmp_path / "packed" / "expert").fingerprint == made.levels["expert"].fingerprint
     for more, told in {
         ("--packed", str(tmp_path / "packed")): "already exists",
