@@ -51,7 +51,8 @@ def test_a_method_that_is_settings_of_another_leads_there() -> None:
 
 def test_a_source_has_a_page() -> None:
     told = understudy("explain", "replay").out
-    assert told.startswith("Replay: the policy plays") and "\n  source.learning_starts=5_000\n" in told
+    assert told.startswith("Replay: the policy plays")
+    assert "\n  source.learning_starts=5_000\n" in told
     assert "source.rollout_length" not in told
 
 
