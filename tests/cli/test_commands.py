@@ -166,6 +166,9 @@ def test_collect_rolls_out_who_is_named(tmp_path: Path) -> None:
     assert spoken.out.startswith("3 episodes, ")
     assert understudy("dataset", "inspect", tmp_path / "data.npz").code == 0
     assert "data.npz: already exists." in understudy(*words).err
+    told = understudy(*words[:-1], str(tmp_path / "minari"), "--minari", "cart/mixed-v0").out
+    written = told.split("written to ")[1].split(", fingerprint")[0]
+    assert us.load_dataset(written).episodes == 3  # what is told can be given on
 
 
 def test_collect_makes_a_store_that_can_be_trained_on(tmp_path: Path) -> None:

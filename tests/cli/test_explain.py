@@ -49,6 +49,13 @@ def test_a_method_that_is_settings_of_another_leads_there() -> None:
     assert "Did you mean 'td3" in understudy("explain", "td33").err
 
 
+def test_a_source_has_a_page() -> None:
+    told = understudy("explain", "replay").out
+    assert told.startswith("Replay: the policy plays")
+    assert "\n  source.learning_starts=5_000\n" in told
+    assert "source.rollout_length" not in told
+
+
 def test_names_of_ones_own_are_passed_over() -> None:
     told = understudy("explain", "algo.actor.encoders.camera.pooling").out
     assert "algo.actor.encoders.<name>.pooling=none  (kind=conv, every algorithm)" in told

@@ -181,6 +181,7 @@ COMMANDS = {
     ("resume", "run", f"updates={DIGITS}"): (2, "updates: wrong value: got '9999"),
     ("evaluate", "run", "--checkpoint", DIGITS): (1, "expected last, best or a number of updates."),
     ("evaluate", "run", "--episodes", "1000000000"): (2, "episodes: too many to play side by side: got 1000000000"),
+    ("explain", "ent_coef"): (2, "'algo.entropy_weight' (Stable-Baselines3's ent_coef)? It differs: where it starts"),
     ("explain", "iqll"): (2, "explain: no setting or topic 'iqll'. Did you mean 'iql'?"),
     ("train", "absent.yaml"): (2, "absent.yaml: no such file."),
     ("train", "nothing/here"): (2, "config 'nothing/here': no config of this name."),

@@ -191,7 +191,7 @@ def test_episodes_must_agree() -> None:
 
 
 def test_actions_must_fit_the_space() -> None:
-    with pytest.raises(DataError, match="actions have the wrong size: got 2, expected 1"):
+    with pytest.raises(DataError, match=r"actions have the wrong size: got 2, expected 1, as in .* environment's"):
         build(random_episodes(1), Box((-1.0,), (1.0,)))
     wild = random_episodes(2)
     wild[0].actions[3] = 8.0

@@ -19,6 +19,7 @@ from understudy.cli.commands import app
 from understudy.cli.explain import Setting, all_settings, find_settings, preset_methods
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites
+from understudy.sources import source_names
 from worlds import random_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +144,6 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
                 assert value in {task.id for suite in suites() for task in suite.tasks}, f"no task '{value}'"
     if command.name == "explain":
         topic = given.params["topic"]
-        assert topic in (*config_names(), *preset_methods(), "algo", "run") or find_settings(topic, settings), (
-            f"nothing to explain: {topic}"
-        )
+        assert topic in (*config_names(), *preset_methods(), *source_names(), "algo", "run") or find_settings(
+            topic, settings
+        ), f"nothing to explain: {topic}"

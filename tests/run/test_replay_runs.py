@@ -183,6 +183,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     without.pop("data")
     with pytest.raises(ConfigError, match="data: is required"):
         parse_config(without)
+    unread = settings(tmp_path, source={"data_share": 0.5})
+    unread["source"]["data_share"] = 0.0
+    with pytest.raises(ConfigError, match=r"reads no dataset\. Give source\.data_share=0\.5 to learn from it, too"):
+        parse_config(unread)
 
 
 def test_a_budget_of_environment_steps(tmp_path: Path) -> None:

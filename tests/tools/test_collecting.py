@@ -170,7 +170,9 @@ def test_filters_keep_what_they_say_and_tell_who_was_kept(monkeypatch: pytest.Mo
     with pytest.raises(DataError, match=r"tells nothing of success, and only failed episodes are wanted"):
         us.collect(Silent, episodes=1, only="failed")
     monkeypatch.setattr("understudy.tools.collect.HOPELESS", 40)
-    with pytest.raises(DataError, match=r"filter: none of the last 40 episodes passed it"):
+    with pytest.raises(
+        DataError, match=r"none of the last 40 episodes passed it: got returns up to \S+, expected 1e\+06"
+    ):
         us.collect(ENV, episodes=1, min_return=1e6)
 
 
@@ -228,7 +230,7 @@ def test_another_dataset_is_not_touched(tmp_path: Path) -> None:
         us.collect(ENV, episodes=4, out=tmp_path / "half")
 
 
-def test_wishes_that_cannot_be_met_are_told_before_the_first_step() -> None:
+def test_wishes_that_cannot_be_met_are_told_before_the_first_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"episodes and steps were given"):
         us.collect(ENV, episodes=1, steps=1)
     with pytest.raises(ConfigError, match=r"no environment 'CollectWalk-v1'"):
@@ -237,6 +239,8 @@ def test_wishes_that_cannot_be_met_are_told_before_the_first_step() -> None:
         us.collect(ENV, ["random:0"])
     with pytest.raises(ConfigError, match=r"policy 'runs/none': no such run, folder or file"):
         us.collect(ENV, "runs/none")
+    with pytest.raises(ConfigError, match=r"has no level 'mediun'\. Did you mean 'medium'\?"):
+        us.collect(ENV, f"{tmp_path}@mediun")
     with pytest.raises(ConfigError, match=r"'CollectWalk-v0': has no scripted controller"):
         us.collect(ENV, "scripted")
     with pytest.raises(ConfigError, match=r"noise: is for continuous actions, 'CartPole-v1' has none. Use epsilon."):

@@ -164,6 +164,7 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:6]] == list(LEVELS)
     assert lines[3].split()[1:3] == ["500", "3"]
+    assert lines[-1].endswith(f"packed: {tmp_path / 'packed'}")
     assert us.load_dataset(tmp_path / "packed" / "expert").fingerprint == made.levels["expert"].fingerprint
     for more, told in {
         ("--packed", str(tmp_path / "packed")): "already exists",
@@ -176,6 +177,19 @@ def test_the_command_tells_the_levels_from_the_worst_to_the_best(
     assert "no such directory, and no task of its own. Did you mean 'hopper'?" in capsys.readouterr().err
     assert command(["dataset", "from-run", str(run), str(tmp_path / "buffer.npz"), "--checkpoint", "10"]) == 0
     assert made.levels["medium-replay"].fingerprint in capsys.readouterr().out
+
+
+def test_the_buffer_of_the_best_checkpoint_is_not_that_of_the_last(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "copy")
+    us.save_policy(us.load_policy(run, 10), copy / "policy" / "best", {"updates": 10})
+    assert replay_recording(copy).name.endswith("at update 20")
+    assert replay_recording(copy, "best").name.endswith("at update 10")
+    shutil.rmtree(copy / "checkpoints" / f"{10:09d}")
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        replay_recording(copy, "best")
+    shutil.rmtree(copy / "policy" / "best")
+    with pytest.raises(CheckpointError, match="has no best policy yet"):
+        replay_recording(copy, "best")
 
 
 def test_a_task_is_trained_once_where_its_run_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def collect(
     if not quiet:
         size = f"{counted(dataset.episodes, 'episode')}, {counted(dataset.steps, 'step')}"
         print(f"{size}, mean return {dataset.returns().mean():.1f}")
-        print(f"written to {out}, fingerprint {dataset.fingerprint}")
+        print(f"written to {out / (minari or '')}, fingerprint {dataset.fingerprint}")
 
 
 def ladder(
@@ -158,7 +158,7 @@ def ladder(
             pack_ladder(made, packed)
     if not quiet:
         print(_table(made))
-        print(f"written to {made.path}  picture: {made.path / PICTURE}")
+        print(f"written to {made.path}  picture: {made.path / PICTURE}" + (f"  packed: {packed}" if packed else ""))
 
 
 def _table(made: "Ladder") -> str:

@@ -221,7 +221,7 @@ def convert(
 def from_run(
     run: RunPath,
     target: Target,
-    checkpoint: Annotated[str, typer.Option("--checkpoint", "-c", help="last, or a number of updates.")] = "last",
+    checkpoint: Annotated[str, typer.Option("--checkpoint", "-c", help="last, best, or a number of updates.")] = "last",
     minari: MinariId = "",
     quiet: Quiet = False,
 ) -> None:

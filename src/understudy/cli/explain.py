@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.other_names import TABLES, called_here
 from understudy.core.wording import folded
 
 PAGE_WIDTH = 80
@@ -65,14 +66,22 @@ def register(app: typer.Typer) -> None:
 
 def explain(
     topic: Annotated[
-        str, typer.Argument(help="An algorithm (iql), a group (algo, data, env, source, run) or a setting (algo.beta).")
+        str,
+        typer.Argument(
+            help="An algorithm (iql), a source (replay), a group (algo, data, env, source, run), a setting (algo.beta)."
+        ),
     ] = "",
 ) -> None:
     """What a setting means: of an algorithm with its equations, of a group, or of any key."""
     from understudy.algorithms import algorithm_names, find_algorithm
+    from understudy.sources import find_source, source_names
 
     if not topic:
         _print_topics()
+    elif topic in source_names():
+        _print_page(inspect.cleandoc(find_source(topic).__doc__ or "").strip())
+        print("\nSettings (change one with key=value):\n")
+        _print_settings(settings_of(find_source(topic).Config, "source", deep=False))
     elif topic not in algorithm_names() and (algorithm := preset_methods().get(topic)):
         print(f"{topic}: settings of {algorithm}, as the configs {topic}… have them (understudy list configs).\n")
         explain(algorithm)
@@ -124,8 +133,13 @@ def _print_found(topic: str) -> None:
 
 def _near(topic: str, everything: list[Setting], leaves: set[str]) -> str:
     from understudy.algorithms import algorithm_names
+    from understudy.sources import source_names
 
-    known = {*algorithm_names(), *preset_methods(), *TOPICS, *(setting.key for setting in everything), *leaves}
+    keys = {setting.key for setting in everything}
+    named = (called_here(topic.rpartition(".")[2], keys.__contains__, learning) for learning in TABLES)
+    if theirs := [told for told in dict.fromkeys(named) if told]:
+        return " ".join(theirs)  # for rollouts it may be another one than for replay
+    known = {*algorithm_names(), *source_names(), *preset_methods(), *TOPICS, *keys, *leaves}
     told = did_you_mean(topic, known)
     return told if told.startswith("Did") else f"There are {', '.join(TOPICS)}, every algorithm, and every key of them."
 

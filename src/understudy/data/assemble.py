@@ -40,7 +40,13 @@ def check_action_bounds(actions: Array, space: ActionSpace, where: str) -> None:
     if not isinstance(space, Box):
         return
     if actions.shape[1:] != (space.size,):
-        raise DataError(where, "actions have the wrong size", got=actions.shape[1], expected=space.size)
+        raise DataError(
+            where,
+            "actions have the wrong size",
+            got=actions.shape[1],
+            expected=f"{space.size}, as in the action space {space.describe()}",
+            do="It is the environment's, where one is named: is the data of another?",
+        )
     outside = outside_box(actions, space)
     if outside.any():
         raise DataError(

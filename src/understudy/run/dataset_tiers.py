@@ -81,13 +81,14 @@ def _lone_updates(folder: Path, level: str) -> int:
 def medium_checkpoint(run: RunDir, floor: float = -math.inf) -> int:
     """Updates of the kept checkpoint a third of the way from the first evaluation, or from a `floor` above it, to the
     best."""
-    where = f"run '{run.path}'"
+    where, longer = f"run '{run.path}'", f"Train it longer: understudy resume {run.path} updates=N."
     returns = {int(line["updates"]): float(line["eval/return_mean"]) for line in run.evaluations(SCORE)}
     first, best = (next(iter(returns.values())), max(returns.values())) if returns else (0.0, 0.0)
     if best <= first:
-        raise CheckpointError(where, f"has no medium: none of {len(returns)} evaluations beats the first")
+        raise CheckpointError(where, f"has no medium: none of {len(returns)} evaluations beats the first", do=longer)
     if best <= floor:
-        raise CheckpointError(where, "has no medium: no evaluation beats chance", got=best, expected=f"above {floor:g}")
+        what = "has no medium: no evaluation beats chance"
+        raise CheckpointError(where, what, got=best, expected=f"above {floor:g}", do=longer)
     first = max(first, floor)
     reach = (best - first) / 3
     kept = [updates for updates in list_checkpoints(run.checkpoints) if updates in returns]

@@ -120,7 +120,9 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         raise ConfigError(f"{place}data", "is required")
     if MAIN not in roles.data and data.get("data"):
         what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
-        raise ConfigError(f"{place}data", what, do="Leave data out.")
+        share = f"{place}source.data_share"
+        do = f"Give {share}=0.5 to learn from it, too, or leave data out." if parts.learning == "replay" else ""
+        raise ConfigError(f"{place}data", what, do=do or "Leave data out.")
     for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
         for role in sorted(asked - set(given)):

@@ -60,8 +60,10 @@ def _is_kept(run: RunDir, updates: int) -> bool:
 
 
 def find_checkpoint(run: RunDir, name: str) -> Checkpoint:
-    """`last` is the newest whole checkpoint; a number must be there and whole."""
-    updates = updates_named(name)
+    """`last` is the newest whole checkpoint; `best` that of the best policy, and a number, must be there and whole."""
+    updates = updates_of(run.policies / "best") if name == "best" else updates_named(name)
+    if name == "best" and updates is None:
+        raise CheckpointError(f"run '{run.path}'", "has no best policy yet", do="Use --checkpoint last.")
     if updates is None:
         found, broken = newest_checkpoint(run.checkpoints, large=False)
         if found is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.arguments import as_number, kind_of
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.protocols import Policy
 from understudy.core.spec import Box, Spec
 from understudy.data.recipes import LEVELS
@@ -154,6 +154,9 @@ def _of_run(word: str, share: float, env: str, spec: Spec, manner: Manner) -> It
     named = None if Path(word).exists() else CHECKPOINT.fullmatch(word)
     path, name = (named[1], named[2]) if named else (word, "last")
     if not Path(path).exists():
+        before, _, level = word.rpartition("@")
+        if before and Path(before).is_dir():
+            raise ConfigError(f"policy '{before}'", f"has no level '{level}'", do=did_you_mean(level, LEVELS))
         raise ConfigError(f"policy '{word}'", "no such run, folder or file", expected=EXPECTED)
     checkpoints: list[int] | list[str] = [name]
     if not name.isdecimal() and (name != "last" or not (Path(path) / CARD).is_file()):

@@ -251,7 +251,8 @@ class Collection:
 
     def _part(self, at: Position) -> Iterator[Episode]:
         """What is kept of one policy's episodes."""
-        quota, wishes, hopeless = self._quotas[at.part], self._wishes, 0
+        quota, wishes = self._quotas[at.part], self._wishes
+        refused: list[float] = []
         if self._amount(at) >= quota:
             return
         seed = derived_seed(wishes.seed, "collect", at.part)
@@ -263,9 +264,10 @@ class Collection:
                 self._played[0] += 1
                 self._played[1] += len(played.episode)
                 if not self._keeps(played, self._told):
-                    hopeless = self._hoping(hopeless + 1)
+                    refused.append(_earned(played))
+                    self._check_hope(refused)
                     continue
-                hopeless = 0
+                refused.clear()
                 episode = self._cut(played.episode, quota - at.steps)
                 columns = self._columns(played, at.part, len(episode))
                 at = replace(at, episodes=at.episodes + 1, steps=at.steps + len(episode), number=played.number + 1)
@@ -287,15 +289,17 @@ class Collection:
 
     def _keeps(self, played: PlayedEpisode, told: tuple[str, ...]) -> bool:
         wishes = self._wishes
-        earned = float(np.sum(played.episode.rewards, dtype=np.float64))
-        if wishes.min_return is not None and earned < wishes.min_return:
+        if wishes.min_return is not None and _earned(played) < wishes.min_return:
             return False
         return wishes.only is None or succeeded(played.info, told) == (wishes.only == "successful")
 
-    def _hoping(self, count: int) -> int:
-        if count >= HOPELESS:
-            raise DataError("filter", f"none of the last {count:,} episodes passed it", do="What was kept is kept.")
-        return count
+    def _check_hope(self, refused: list[float]) -> None:
+        """A filter that nothing passes is told, with the best return that did not."""
+        if len(refused) < HOPELESS:
+            return
+        what, least = f"none of the last {len(refused):,} episodes passed it", self._wishes.min_return
+        got, expected = (f"returns up to {max(refused):g}", f"{least:g} or more") if least is not None else (None, None)
+        raise DataError("filter", what, got=got, expected=expected, do="What was kept is kept.")
 
     def _cut(self, episode: Episode, left: int) -> Episode:
         """The last episode is cut where steps are counted, unless a filter has judged it as a whole."""
@@ -408,3 +412,7 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         return
     for key, part in parts:
         yield from _flat(part, f"{name}.{key}" if name else str(key))
+
+
+def _earned(played: PlayedEpisode) -> float:
+    return float(np.sum(played.episode.rewards, dtype=np.float64))
