@@ -225,7 +225,9 @@ def _outcome(path: Path, result: dict[str, Any]) -> str:
         from understudy.run.rundir import RunDir
 
         before = "".join(f"{level:.2f} (data) → " for level in data_level(RunDir(path)).values())
-        words = [f"mean return {before}{result['eval/return_mean']:.2f} over {len(result['returns'])} episodes"]
+        words = [
+            f"mean return {before}{result['eval/return_mean']:.2f} over {counted(len(result['returns']), 'episode')}"
+        ]
         about = " (an approximation)" if "eval/approximate" in result else ""
         words += [f"score {result['eval/score']:.1f}{about}"] if "eval/score" in result else []
         words += [f"success rate {result['eval/success_rate']:.0%}"] if "eval/success_rate" in result else []

@@ -151,7 +151,7 @@ class RunConfig(Settings):
     updates: int = Field(1_000_000, ge=1)
     """Updates: gradient steps, or whole rollouts; also the horizon of schedules."""
     env_steps: int = Field(0, ge=0)
-    """Instead of updates: as many as fit into so many environment steps, those before the first one included."""
+    """Instead of updates: as many as fit into so many environment steps, warm-up included. Of both, the last counts."""
     log_every: int = Field(1000, ge=1)
     """Updates between lines of metrics.jsonl."""
     eval_every: int = Field(5000, ge=0)
