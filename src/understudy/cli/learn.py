@@ -8,6 +8,7 @@ import typer
 
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
+from understudy.core.wording import counted
 
 LONGEST_NUMBER = 18
 """Digits of a number of updates."""
