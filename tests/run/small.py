@@ -99,3 +99,14 @@ def content(run: Path) -> dict[str, str]:
 def leftovers(run: Path) -> list[str]:
     """Drafts and doomed folders that a dead process left and nobody cleared away."""
     return sorted(str(path.relative_to(run)) for path in run.rglob(".*") if path.name != ".lock")
+
+
+class StoppedAt:
+    """Stops a run at an update that is saved."""
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def on_checkpoint(self, updates: int, path: Path) -> None:
+        if updates >= self.updates:
+            raise KeyboardInterrupt

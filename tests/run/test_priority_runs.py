@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import content, short_settings
+from small import StoppedAt, content, short_settings
 
 import understudy as us
 from understudy.core.batch import SAMPLE_WEIGHT, Transitions
@@ -16,17 +16,6 @@ from understudy.run.config import parse_config
 from understudy.sources.replay import ReplaySource
 
 pytestmark = pytest.mark.usefixtures("no_plots")
-
-
-class Ending:
-    """Stops a run at an update that is saved."""
-
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-
-    def on_checkpoint(self, updates: int, path: Path) -> None:
-        if updates >= self.updates:
-            raise KeyboardInterrupt
 
 
 BY_PRIORITY = {"exponent": 0.7, "correction": {"over": 15}}
@@ -47,7 +36,7 @@ def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path) -> None:
         whole = us.train(parse_config(config))
         killed = tmp_path / f"{number}-killed"
         with pytest.raises(KeyboardInterrupt):
-            us.train(parse_config({**config, "out": str(killed)}), callbacks=[Ending(8)])
+            us.train(parse_config({**config, "out": str(killed)}), callbacks=[StoppedAt(8)])
         us.resume(killed)
         assert content(killed) == content(whole.path), source
 

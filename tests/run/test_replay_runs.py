@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from small import BATTLE, content, short_settings
+from small import BATTLE, StoppedAt, content, short_settings
 
 import understudy as us
 from allocations import tensor_bytes
@@ -72,7 +72,7 @@ def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path) -> None:
         for stop in (4, 8):
             path = tmp_path / f"{number}-{stop}"
             with pytest.raises(KeyboardInterrupt):
-                us.train(parse_config(settings(path, source=source, updates=40)), callbacks=[Ending(stop)])
+                us.train(parse_config(settings(path, source=source, updates=40)), callbacks=[StoppedAt(stop)])
             us.resume(path)
             assert content(path) == content(whole.path), (source, stop)
 
@@ -250,14 +250,3 @@ def test_a_check_copies_none_of_a_million_rows(tmp_path: Path) -> None:
     assert of_million == of_forty > 0
     learner.close()
     small.close()
-
-
-class Ending:
-    """Stops a run at an update that is saved."""
-
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-
-    def on_checkpoint(self, updates: int, path: Path) -> None:
-        if updates >= self.updates:
-            raise KeyboardInterrupt
