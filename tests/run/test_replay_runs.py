@@ -68,13 +68,13 @@ def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path) -> None:
         {"data_share": {"start": 0.5, "end": 0.0, "over": 20}, "utd_ratio": 4},
     ]
     for number, source in enumerate(cases):
-        whole = us.train(parse_config(settings(tmp_path / f"{number}-whole", source=source, updates=40)))
-        for stop in (4, 8):
-            path = tmp_path / f"{number}-{stop}"
-            with pytest.raises(KeyboardInterrupt):
-                us.train(parse_config(settings(path, source=source, updates=40)), callbacks=[StoppedAt(stop)])
-            us.resume(path)
-            assert content(path) == content(whole.path), (source, stop)
+        rare = {"source": source, "updates": 40, "log_every": 8, "eval_every": 20}
+        whole = us.train(parse_config(settings(tmp_path / f"{number}-whole", **rare)))
+        path, stop = tmp_path / f"{number}-stopped", (4, 8)[number % 2]
+        with pytest.raises(KeyboardInterrupt):
+            us.train(parse_config(settings(path, **rare)), callbacks=[StoppedAt(stop)])
+        us.resume(path)
+        assert content(path) == content(whole.path), (source, stop)
 
 
 def test_shares_of_a_batch(tmp_path: Path) -> None:
