@@ -68,7 +68,7 @@ def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path) -> None:
         {"data_share": {"start": 0.5, "end": 0.0, "over": 20}, "utd_ratio": 4},
     ]
     for number, source in enumerate(cases):
-        rare = {"source": source, "updates": 40, "log_every": 8, "eval_every": 20}
+        rare: dict[str, Any] = {"source": source, "updates": 40, "log_every": 8, "eval_every": 20}
         whole = us.train(parse_config(settings(tmp_path / f"{number}-whole", **rare)))
         path, stop = tmp_path / f"{number}-stopped", (4, 8)[number % 2]
         with pytest.raises(KeyboardInterrupt):
