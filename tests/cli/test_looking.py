@@ -104,8 +104,8 @@ def test_runs_are_compared(folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert picture.path == tmp_path / "all.png"
     assert list(drawn["curves"]) == ["bc", "iql (2 seeds)"]
     assert drawn["curves"]["bc"].low == (), "a band is the seeds' range in this picture"
-    axis, levels, title, label = drawn["told"]
-    assert (axis, title) == ("updates", "Pendulum-v1")
+    axis, levels, title, label, switches = drawn["told"]
+    assert (axis, title, list(switches)) == ("updates", "Pendulum-v1", [])
     assert levels["mean of the data"] < 0
     assert "range of seeds" in label
     iql = [us.Run(folder / "iql" / seed).evaluations() for seed in ("0", "1")]

@@ -37,6 +37,11 @@ def test_a_simulator_of_less_than_forty_lines_is_trained_evaluated_and_exported(
 def test_a_simulator_that_saves_everything_goes_on_to_the_bit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(BLOCKS) == 2
     played(BLOCKS[1], tmp_path)
     assert capsys.readouterr().out.strip().endswith("True")
+
+
+def test_masks_of_one_s_own_are_heeded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(BLOCKS) == 3
+    played(BLOCKS[2], tmp_path)
+    assert capsys.readouterr().out.strip()[-1] in "013", "what the last line's mask allows"

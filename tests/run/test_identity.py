@@ -230,7 +230,6 @@ def test_a_checkpoint_that_does_not_say_what_it_is_of_is_passed_over(tmp_path: P
 
 def test_only_steps_can_change_on_resume(tmp_path: Path) -> None:
     run = stopped(tmp_path)
-    assert (
-        refusal(run, "seed=1") == "seed: cannot change on resume. Only updates=N can; start a new run for the rest.\n"
-    )
+    told = "seed: cannot change on resume. Only updates=N or env_steps=N can; start a new run for the rest.\n"
+    assert refusal(run, "seed=1") == told
     assert refusal(run, "updates=many") == "updates: wrong value: got 'many', expected a whole number.\n"
