@@ -49,7 +49,17 @@ def test_while_data_are_collected(tmp_path: Path) -> None:
 
 
 def test_in_the_first_rollout(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
+    """Asked twice, also where somebody else listens to Ctrl-C around us."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        check_first_rollout(tmp_path / "heard")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    check_first_rollout(tmp_path)
+
+
+def check_first_rollout(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir(parents=True)
     words = [
         "train",
         "ppo/pendulum",

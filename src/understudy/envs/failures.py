@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import gymnasium
 
 from understudy.core.errors import RunError, UnderstudyError
+from understudy.core.stopping import StopSignal
 
 LONGEST_WORDS = 300
 """Of what an exception says."""
@@ -32,6 +33,8 @@ def interrupts(error: BaseException) -> bool:
     """Whether somebody stops this process; it may have been raised inside a simulator, but not by it."""
     if isinstance(error, Exception):
         return False
+    if isinstance(error, StopSignal):  # whose handler may be gone already: each hears one signal
+        return True
     if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         return True
     handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
