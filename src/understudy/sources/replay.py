@@ -266,8 +266,7 @@ class ReplaySource:
         for returns in self.returns:
             returns.follow(self.ring, flags)
         self.log.add_step(step.reward, step.valid, step.terminated | step.truncated)
-        for name, values in step.obs.items():
-            self.obs[name].copy_(values)
+        self._see(step.obs)
         self.steps += self.envs.count
         self.env_steps += int((flags >= VALID).sum())
         self.envs_at = (self.steps, self.explore.get_state())
