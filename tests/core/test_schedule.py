@@ -1,6 +1,7 @@
 """Schedules at known points (oracles O-31 and O-35), before their start and after their end."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def test_co_teachings_own_rate() -> None:
 
 def test_the_seeds_schedules_can_be_written() -> None:
     """GET_PROB_FUNC of scale 50 in its words: linear and exp to the number, tanh stretched to its ends."""
-    seeds = {
+    seeds: dict[str, Callable[[float], float]] = {
         "linear": lambda x: max(0.0, 1 - x / 50),
         "exp": lambda x: (1 - 1 / 50) ** x,
         "tanh": lambda x: 0.5 * (1 - math.tanh(x / 50 - 1)),
