@@ -17,7 +17,8 @@ from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, Spec
 from understudy.core.state import capture
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee, CommitteeCriticSettings, CommitteeSettings
-from understudy.nn.deployed import KINDS, Deployed
+from understudy.nn.deployed import Deployed
+from understudy.nn.policy_kinds import KINDS
 from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.run.checkpoint import load_checkpoint, save_checkpoint
 from understudy.run.policies import load_policy, policy_of

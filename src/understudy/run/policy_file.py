@@ -15,7 +15,8 @@ from understudy.core.files import discard, replace_directory, seal, sha256_bytes
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, check_fits, footprint, restore
-from understudy.nn.deployed import KINDS, Deployed, blank_policy
+from understudy.nn.deployed import Deployed
+from understudy.nn.policy_kinds import KINDS, blank_policy
 from understudy.run.tensor_file import read_tensors
 
 FORMAT = 2
