@@ -1,10 +1,13 @@
 """Schedules at known points (oracles O-31 and O-35), before their start and after their end."""
 
+import math
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from understudy.core.errors import ConfigError
-from understudy.core.schedule import Schedule, ScheduleKind
+from understudy.core.schedule import Schedule, ScheduledShare, ScheduledWeight, ScheduleKind
 from understudy.parts.cloning import CloningSettings
 from understudy.parts.co_teaching import KeepSchedule, TeachingSettings
 
@@ -13,6 +16,7 @@ AT = {
     "linear": [0.8, 0.7, 0.6, 0.5, 0.4],
     "cosine": [0.8, 0.741421, 0.6, 0.458579, 0.4],
     "exponential": [0.8, 0.672717, 0.565685, 0.475683, 0.4],
+    "tanh": [0.8, 0.721355, 0.6, 0.478645, 0.4],
     "exp5": [0.8, 0.514602, 0.432834, 0.409407, 0.402695],
 }
 
@@ -40,6 +44,36 @@ def test_co_teachings_own_rate() -> None:
     assert [at(keep, updates) for updates in range(12)] == pytest.approx(
         [1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.86, 0.84, 0.82, 0.8, 0.8]
     )
+
+
+def test_the_seeds_schedules_can_be_written() -> None:
+    """GET_PROB_FUNC of scale 50 in its words: linear and exp to the number, tanh stretched to its ends."""
+    seeds: dict[str, Callable[[float], float]] = {
+        "linear": lambda x: max(0.0, 1 - x / 50),
+        "exp": lambda x: (1 - 1 / 50) ** x,
+        "tanh": lambda x: 0.5 * (1 - math.tanh(x / 50 - 1)),
+    }
+    ours = {
+        "linear": Schedule(kind="linear", start=1, end=0, over=50),
+        "exp": Schedule(kind="exponential", start=1, end=(1 - 1 / 50) ** 200, over=200),
+        "tanh": Schedule(kind="tanh", start=1, end=0, over=100),
+    }
+    first, last = seeds["tanh"](0), seeds["tanh"](100)
+    for updates in (0, 1, 25, 50, 77, 100):
+        assert at(ours["linear"], updates) == pytest.approx(seeds["linear"](updates))
+        assert at(ours["exp"], updates) == pytest.approx(seeds["exp"](updates))
+        assert at(ours["tanh"], updates) == pytest.approx((seeds["tanh"](updates) - last) / (first - last), abs=1e-12)
+    assert ours["tanh"].at(0) == 1.0
+
+
+def test_a_number_is_a_constant_and_a_share_stays_a_share() -> None:
+    assert Schedule.parse(0.3) == Schedule(kind="constant", start=0.3, end=0.3)
+    assert Schedule.parse("0.3").at(7) == 0.3
+    for kind, wrong in ((ScheduledShare, 1.5), (ScheduledShare, {"start": 1, "end": -0.1}), (ScheduledWeight, -1)):
+        with pytest.raises(ConfigError, match="than or equal to"):
+            kind.parse(wrong)
+    with pytest.raises(ConfigError, match="number"):
+        Schedule.parse("often")
 
 
 def test_rising_schedules_rise() -> None:

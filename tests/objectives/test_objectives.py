@@ -88,6 +88,60 @@ def test_what_weighs_nothing_changes_nothing_to_the_bit(shape: int, monkeypatch:
     assert differences(alone, of_ppo(weighed)) != []
 
 
+def test_only_the_critic_learns_while_it_warms_up() -> None:
+    """Not even the policy's normaliser moves; afterwards everything does. 0 is PPO to the bit."""
+    for shape in (SHAPES[0], SHAPES[2]):
+        algorithm, source = learner(**shape, critic_warmup=2, entropy_coef=0.1)
+        first = capture(algorithm)
+        for update in range(3):
+            metrics = algorithm.update(source.next(algorithm.policy)).metrics
+            moved = {path.split(".")[0] for path in differences(first, capture(algorithm))}
+            assert ("policy" in moved) == ("loss/policy" in metrics) == (update == 2)
+            assert "value" in moved
+    assert differences(learned(critic_warmup=0), learned()) == []
+    shared = {**MEMORY, "share_memory": True}
+    with pytest.raises(ConfigError, match=r"critic_warmup.*shares parameters"):
+        learner(actor=MEMORY, critic=shared, critic_warmup=1)
+
+
+def test_ppos_own_weight_falls_to_nothing_but_the_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0 neither surrogate nor entropy nor advantages move the policy, whatever the ratios; 1 is PPO to the bit."""
+    through_the_graph(monkeypatch)
+    assert differences(learned(policy_coef=1.0), learned()) == []
+    near: dict[str, Any] = {"objectives": {"mirror": {"mirrored": False, "idle": 0.0}}, "schedule": "constant"}
+    states = []
+    for entropy_coef, scale in ((0.0, 1.0), (0.5, 1e30)):
+        algorithm, source = learner(**near, policy_coef=0.0, entropy_coef=entropy_coef, normalize_advantage=False)
+        rollout = source.next(algorithm.policy)
+        metrics = algorithm.update(replace(rollout, log_prob=rollout.log_prob * scale, reward=rollout.reward * scale))
+        assert all(bool(number.isfinite()) for name, number in metrics.metrics.items() if "policy" in name)
+        states.append(capture(algorithm.policy))
+    assert differences(*states) == []
+    falls = {"start": 1.0, "end": 0.0, "over": 2}
+    algorithm, source = learner(policy_coef=falls, **near)
+    assert [algorithm.policy_coef for _ in range(3) if algorithm.update(source.next(algorithm.policy))] == [0.5, 0, 0]
+    assert differences(learned(3, policy_coef=falls, **near), learned(3, **near)) != []
+    with pytest.raises(ConfigError, match=r"policy_coef: nothing would move the policy"):
+        learner(policy_coef=0.0)
+
+
+def test_an_evaluation_has_what_each_encoder_says() -> None:
+    role = {"hidden": [8], "encoders": {"state": {"kind": "mlp", "size": 5}}}
+    algorithm, source = learner(actor=role, objectives={"mirror": {"mirrored": False}}, epochs=1, minibatches=1)
+    rollout = source.next(algorithm.policy)
+    algorithm.update(rollout)
+    mirror = algorithm.objectives.members["mirror"]
+    assert isinstance(mirror, Mirror)
+    batch, evaluation = mirror.calls[-1][1]
+    latents = evaluation.policy.encoder_latents(batch.policy_obs)
+    assert list(latents) == ["state"]
+    assert latents["state"].shape == (COUNT * STEPS, 5)
+    assert latents["state"].requires_grad
+    assert torch.equal(latents["state"], algorithm.policy.perception.look(batch.policy_obs)), "the only input"
+    plain, _ = learner()
+    assert plain.policy.encoder_latents(rollout.obs) == {}
+
+
 def test_the_order_in_which_objectives_are_written_is_nothing() -> None:
     orders: list[dict[str, Any]] = [
         {"mirror": {}, "novelty": {"weight": 0.3}},

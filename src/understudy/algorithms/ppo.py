@@ -2,7 +2,7 @@
 
     δ    = r + γ·V(s′) − V(s), where V(s′) counts unless s′ is terminal; then
     A    = δ + γλ·A′ within an episode                              → losses.returns.generalised_advantages
-    L(π) = mean max(−A·ρ, −A·clip(ρ, 1 ± ε)) − η·mean H(π),  ρ = π(a|s)/π_old(a|s)
+    L(π) = mean max(−A·ρ, −A·clip(ρ, 1 ± ε)) − η·mean H(π),  ρ = π(a|s)/π_old(a|s), times policy_coef
                                                                     → losses.surrogate.clipped_surrogate
     L(V) = mean (V(s) − y)²,  y = A + V_old(s); or, with value_clip, the larger of it and the clipped one
                                                                     → losses.surrogate.clipped_value_error
@@ -10,9 +10,9 @@
 in some epochs of minibatches that are drawn anew in each, none left out. With memory a minibatch is some environments'
 whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1 up to rounding.
 
-Roles: the actor and the critic each say which observation groups or segments they see, so a critic may see what the
-actor cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may
-add rewards, losses and lessons of their own; see understudy.objectives.
+Roles: actor and critic each say which observation groups or segments they see, so a critic may see what the actor
+cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may add
+rewards, losses and lessons; see understudy.objectives.
 
 Differs from the paper in: advantages are standardised, as a rule over the rollout; gradients are cut per network, not
 jointly; the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the
@@ -29,7 +29,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import POLICY_WEIGHT, Rollout
-from understudy.core.errors import ConfigError
 from understudy.core.protocols import BuildContext, Carry, Demand, Metrics, Needs, Recorder, Update
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, MultiDiscrete
@@ -45,7 +44,7 @@ from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally,
 from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
 from understudy.parts.ppo.reward_normalizer import RewardNormalizer
-from understudy.parts.ppo.settings import PPOSettings
+from understudy.parts.ppo.settings import PPOSettings, check_possible
 
 
 class Config(PPOSettings):
@@ -97,7 +96,8 @@ class PPO:
             return Update({})
         config, tally = self.config, Tally()
         batch, metrics = self._prepare(data)
-        plain = self.objectives or POLICY_WEIGHT in batch.extra or config.early_stop_kl is not None
+        asked = self.objectives or self.warming or self.policy_coef != 1.0 or config.early_stop_kl is not None
+        plain = asked or POLICY_WEIGHT in batch.extra
         if not plain and (fused := fused_steps_for(self, batch)):  # the same steps, compiled and side by side
             epochs = range(config.epochs)
             fused.take([rows for _ in epochs for rows in batch.minibatches(config.minibatches, self.shuffle)], tally)
@@ -112,6 +112,16 @@ class PPO:
     def clip(self) -> float:
         """ε now."""
         return self.config.clip * (self._left() if self.config.clip_schedule == "linear" else 1.0)
+
+    @property
+    def policy_coef(self) -> float:
+        """Of L(π) now."""
+        return self.config.policy_coef.at(self.updates)
+
+    @property
+    def warming(self) -> bool:
+        """Only the critic learns now."""
+        return self.updates < self.config.critic_warmup
 
     def _left(self) -> float:
         """Update u of n, counted from 0, has the share 1 − u/n of what falls; none is left beyond n."""
@@ -148,20 +158,19 @@ class PPO:
         return (batch if batch.sequential else batch.flattened()), metrics
 
     def _take_steps(self, batch: PPOBatch, tally: Tally) -> None:
-        """One step for each minibatch of each epoch, in plain autograd."""
-        config = self.config
+        """One step for each minibatch of each epoch, in plain autograd; only of the value while that warms up."""
+        config, warming = self.config, self.warming
         for _epoch in range(config.epochs):
             for rows in batch.minibatches(config.minibatches, self.shuffle):
                 minibatch = self.minibatch(batch, rows)
-                policy_loss = self.policy_loss(minibatch, tally)
+                losses = {} if warming else {"policy": self.policy_loss(minibatch, tally)}
                 if config.early_stop_kl is not None and tally.moved_beyond(config.early_stop_kl):
                     return
-                value_loss = config.value_coef * self.value_loss(minibatch, tally)
+                losses["value"] = config.value_coef * self.value_loss(minibatch, tally)
                 if "all" in self.optimizers:
-                    self.step("all", policy_loss + value_loss, self.rates["policy"])
-                else:
-                    self.step("policy", policy_loss, self.rates["policy"])
-                    self.step("value", value_loss, self.rates["value" if "value" in self.rates else "policy"])
+                    losses = {"all": losses["policy"] + losses["value"]}
+                for network, loss in losses.items():
+                    self.step(network, loss, self.rates.get(network, self.rates["policy"]))
 
     def minibatch(self, batch: PPOBatch, rows: Tensor) -> PPOBatch:
         """Rows [b], or sequences [T, b], that a step is taken for."""
@@ -178,13 +187,15 @@ class PPO:
         surrogate = clipped_surrogate(judged.log_prob, minibatch.log_prob, minibatch.advantage, self.clip)
         entropy = minibatch.counted(judged.entropy).mean()
         loss = minibatch.counted(minibatch.weighed(surrogate)).mean() - config.entropy_coef * entropy
+        coef = self.policy_coef
+        loss = coef * loss if coef else 0.0 * entropy  # where nothing keeps the policy near, a ratio may be infinite
         tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
         if config.schedule == "adaptive":
             kl = minibatch.counted(policy.distribution.kl(extra[FEATURES], judged.features.detach())).mean()
             tally.note("policy/kl", kl)
             if tally.moved:  # until a step was taken that KL is rounding
                 self.rates["policy"].copy_(adapted_rate(self.rates["policy"], kl, config.target_kl))
-        evaluation = Evaluation(*judged, policy.distribution, latent)
+        evaluation = Evaluation(*judged, policy.distribution, latent, policy)
         return self.objectives.add_losses(minibatch, evaluation, loss, tally)
 
     def value_loss(self, minibatch: PPOBatch, tally: Tally) -> Tensor:
@@ -212,30 +223,23 @@ class PPO:
         """What changes once all is learned: the critic's memory, the normalisers, and how many updates there were."""
         carry = self.value.after(rollout.obs, self.value_carry, rollout.resets)
         self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
-        self.policy.observe(rollout.obs, rollout.valid)
-        self.value.observe(rollout.obs, rollout.valid)
+        for network in (self.value,) if self.warming else (self.policy, self.value):
+            network.observe(rollout.obs, rollout.valid)
         self.updates += 1
 
 
 def needs(config: Config) -> Needs:
     roles, modules = objective_roles(config.objectives), objective_modules(config.objectives)
-    actions, sources = (Box, Discrete, MultiDiscrete), ("rollout",)
-    return Needs(Rollout, actions, sources, roles.data, roles.policies, modules, compiles=False)
+    actions = (Box, Discrete, MultiDiscrete)
+    return Needs(Rollout, actions, ("rollout",), roles.data, roles.policies, modules, compiles=False)
 
 
 def build(config: Config, context: BuildContext) -> PPO:
     policy, value = build_networks(config.actor, config.critic, context)
     count = context.num_envs
-    if (policy.initial(1) or value.initial(1)) and config.minibatches > count:
-        raise ConfigError(
-            "algo.minibatches",
-            "with memory a minibatch is whole environments",
-            got=config.minibatches,
-            expected=f"at most {count}",
-        )
-    shared = {id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()}
-    if shared and config.critic_learning_rate is not None:
-        raise ConfigError("algo.critic_learning_rate", "the critic shares parameters with the actor, and one optimiser")
+    shared = bool({id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()})
+    memory = bool(policy.initial(1) or value.initial(1))
+    check_possible(config, shared=shared, memory=memory, environments=count, objectives=bool(config.objectives))
     networks = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
     settings = OptimizerSettings(kind="adamw" if config.weight_decay else "adam", weight_decay=config.weight_decay)
     optimizers = {name: Adam.over(network.parameters(), settings) for name, network in networks.items()}
@@ -243,5 +247,4 @@ def build(config: Config, context: BuildContext) -> PPO:
     carry = tuple(part.detach().clone() for part in value.initial(count))
     normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
     objectives, shuffle = Objectives.build(config.objectives, context), stream(context.seed, "shuffle")
-    own = optimizers, shuffle, rates, carry, normalizer, context.updates
-    return PPO(config, policy, value, objectives, *own)
+    return PPO(config, policy, value, objectives, optimizers, shuffle, rates, carry, normalizer, context.updates)

@@ -1,10 +1,18 @@
-"""Numbers that change with the count of updates: constant, linear, cosine, exponential.
+"""Numbers that change with the count of updates: constant, linear, cosine, exponential, tanh.
 
 p           = (t − after)/over, cut to [0, 1]
 linear        start + (end − start)·p
 cosine        end + (start − end)·½(1 + cos πp)
 exponential   start·(end/start)^p
+tanh          end + (start − end)·½(1 − tanh(2p − 1)/tanh 1)
 exp5          end + (start − end)·e^(−5p), which stops short of its end: others' form
+
+Who knows st_rl's GET_PROB_FUNC(name, s) writes
+
+linear        max(0, 1 − x/s)           as {kind: linear, start: 1, end: 0, over: s}
+exp           (1 − 1/s)^x               as {kind: exponential, start: 1, end: (1 − 1/s)^n, over: n} for n updates
+tanh          ½(1 − tanh((x − s)/s))    as {kind: tanh, start: 1, end: 0, over: 2s}, the same curve stretched to its
+                                        ends: that one begins at 0.88 and still has 0.12 after 2s updates
 """
 
 import math
@@ -16,14 +24,15 @@ from torch import Tensor
 
 from understudy.core.settings import Settings
 
-ScheduleKind = Literal["constant", "linear", "cosine", "exponential", "exp5"]
+ScheduleKind = Literal["constant", "linear", "cosine", "exponential", "tanh", "exp5"]
 
 
 class Schedule(Settings):
-    """From `start` to `end` over some updates; constant before and after."""
+    """From `start` to `end` over some updates; constant before and after. A number is constant."""
 
     kind: ScheduleKind = "constant"
-    """`constant` (start throughout), `linear`, `cosine`, `exponential`, or `exp5` (ends 0.7 % short of its end)."""
+    """`constant` (start throughout), `linear`, `cosine`, `exponential`, `tanh`, or `exp5` (ends 0.7 % short of its
+    end)."""
     start: float
     """Its value at first."""
     end: float
@@ -36,7 +45,9 @@ class Schedule(Settings):
     @model_validator(mode="before")
     @classmethod
     def _an_end_is_meant(cls, data: object) -> object:
-        """Whoever says where it ends, and not how, means a straight line."""
+        """Whoever says where it ends, and not how, means a straight line; whoever says one number means it for good."""
+        if isinstance(data, (int, float, str)) and not isinstance(data, bool):
+            return {"kind": "constant", "start": data, "end": data}
         ends = isinstance(data, dict) and "kind" not in data and {"end", "after", "over"} & data.keys()
         return {"kind": "linear", **data} if ends and isinstance(data, dict) else data
 
@@ -50,12 +61,34 @@ class Schedule(Settings):
         """It never leaves this value, and says so in its settings."""
         return self.kind == "constant" and self.start == value
 
+    def at(self, updates: int) -> float:
+        """The number for the update that follows so many."""
+        return float(self.value(torch.tensor(updates)))
+
     def value(self, updates: Tensor) -> Tensor:
         """The number [] for the update that follows so many [], in float64."""
         if self.kind == "constant":
             return torch.full_like(updates, self.start, dtype=torch.float64)
         progress = ((updates.double() - self.after) / self.over).clamp(0.0, 1.0)
         return scheduled(self.kind, self.start, self.end, progress)
+
+
+class ScheduledWeight(Schedule):
+    """What something counts, which is never less than nothing. A number is constant."""
+
+    start: float = Field(ge=0)
+    """Its value at first."""
+    end: float = Field(ge=0)
+    """Its value at last."""
+
+
+class ScheduledShare(Schedule):
+    """A share or a probability. A number is constant."""
+
+    start: float = Field(ge=0, le=1)
+    """Its value at first."""
+    end: float = Field(ge=0, le=1)
+    """Its value at last."""
 
 
 def scheduled(kind: ScheduleKind, start: float, end: float, progress: Tensor) -> Tensor:
@@ -68,4 +101,6 @@ def scheduled(kind: ScheduleKind, start: float, end: float, progress: Tensor) ->
         return end + (start - end) * 0.5 * (1.0 + torch.cos(math.pi * progress))
     if kind == "exponential":
         return start * torch.exp(math.log(end / start) * progress)
+    if kind == "tanh":
+        return end + (start - end) * 0.5 * (1.0 - torch.tanh(2.0 * progress - 1.0) / math.tanh(1.0))
     return end + (start - end) * torch.exp(-5.0 * progress)

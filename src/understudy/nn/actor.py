@@ -130,6 +130,10 @@ class Actor(nn.Module):
         """log π(a|s) [B] of actions in policy space, or of legal choices, from what `perception` gave."""
         return self.distribution.log_likelihood(self.trunk(state), action, mask)
 
+    def encoder_latents(self, obs: Obs) -> dict[str, Tensor]:
+        """What each of its encoders says of observations [..., size], by the name of what it encodes, with gradient."""
+        return self.perception.latents(obs)
+
     def evaluate(self, obs: Obs, carry: Carry, resets: Tensor | None, action: Tensor) -> ActionEvaluation:
         """What the policy thinks now of actions [T, N, …] that were drawn from `carry` on, with gradient.
 

@@ -138,6 +138,10 @@ class Perception(nn.Module):
         parts = [self._see(entry, obs) for entry in self.inputs]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
+    def latents(self, obs: Obs) -> dict[str, Tensor]:
+        """What each encoder makes of its input [..., size], by the input's name."""
+        return {entry.name: self._see(entry, obs) for entry in self.inputs if self.keys[entry.name] in self.encoders}
+
     def _see(self, entry: Input, obs: Obs) -> Tensor:
         values, key = entry.of(obs), self.keys[entry.name]
         itself = key in self.encoders and key not in self.normalizers  # an encoder knows how, piece by piece

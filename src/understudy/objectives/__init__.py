@@ -13,6 +13,8 @@ checkpoint. It offers any of these, and what it does not offer costs nothing:
     learn(rollout) → metrics                after the policy's steps
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
+They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
+While only the critic learns (`algo.critic_warmup`) nobody is asked for losses; rewards and lessons go on.
 Objectives come in the order of their names, whatever the order they are written in. None imports another.
 """
 
@@ -29,6 +31,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.plugins import Plugins
 from understudy.core.protocols import BuildContext, Metrics, Recorder, Roles
 from understudy.core.settings import Settings
+from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
 from understudy.parts.ppo.batch import PPOBatch, Tally
 
@@ -54,6 +57,8 @@ class Evaluation:
     """What to do with features: `mode`, `log_prob`, `kl`."""
     latent: Tensor
     """What its perception (normalisers, encoders, memory) gave the trunk [..., size]."""
+    policy: Actor
+    """Who thinks so: `encoder_latents(batch.policy_obs)` has what each encoder said."""
 
 
 @runtime_checkable

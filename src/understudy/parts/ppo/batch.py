@@ -22,6 +22,9 @@ FEATURES, VALID, RESETS = "<features>", "<valid>", "<resets>"
 """In `PPOBatch.extra`, beside the rollout's: the density that drew the actions, where somebody asks how far the policy
 has moved from it; which rows count, where not all do; and where a memory starts anew, where there is one."""
 
+LARGEST_LOG_RATIO = 60.0
+"""What is told of ratios stays finite where PPO does not keep the policy near (`policy_coef` 0)."""
+
 
 @final
 @dataclass(frozen=True)
@@ -133,10 +136,12 @@ class Tally:
 
     def metrics(self, clip: float) -> Metrics:
         """Means of what was noted, in an order that does not depend on which network was faster. Where nobody computed
-        KL(before‖now) it is estimated from the ratios."""
-        log_ratio = torch.cat(self.log_ratios)
-        outside = clip_fraction(log_ratio, torch.zeros_like(log_ratio), clip)
+        KL(before‖now) it is estimated from the ratios, if the policy learned at all."""
         means = {name: torch.stack(numbers).mean() for name, numbers in sorted(self.scalars.items())}
+        if not self.log_ratios:
+            return means
+        log_ratio = torch.cat(self.log_ratios).clamp(max=LARGEST_LOG_RATIO)
+        outside = clip_fraction(log_ratio, torch.zeros_like(log_ratio), clip)
         return {"policy/kl": estimated_kl(log_ratio), **means, "policy/clip_fraction": outside}
 
 

@@ -4,6 +4,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from understudy.core.errors import ConfigError
+from understudy.core.schedule import ScheduledWeight
 from understudy.core.settings import Settings
 from understudy.losses.surrogate import LARGEST_RATE, SMALLEST_RATE
 
@@ -30,8 +32,14 @@ class PPOSettings(Settings):
     """Values move at most so far in one update, in units of reward; none: freely."""
     entropy_coef: float = Field(0.0, ge=0)
     """η: what entropy is worth."""
+    policy_coef: ScheduledWeight = ScheduledWeight(start=1.0, end=1.0)
+    """What L(π), entropy included, counts beside the losses of objectives: a number, or a group {start, end, over} in
+    updates. At 0 they alone move the policy."""
     value_coef: float = Field(1.0, gt=0)
     """Of L_V, where policy and value share parameters; elsewhere each has its own optimiser, and it changes little."""
+    critic_warmup: int = Field(0, ge=0)
+    """Updates at first in which only the critic learns; the policy and its normaliser stand still. For a policy that
+    was taken over, beside a critic that was not."""
     epochs: int = Field(5, ge=1)
     """Passes over a rollout."""
     minibatches: int = Field(4, ge=1)
@@ -82,3 +90,31 @@ class PPOSettings(Settings):
         """Step sizes at the start: of `policy`, and of `value` where it has its own."""
         own = self.critic_learning_rate
         return {"policy": self.learning_rate} | ({} if own is None else {"value": own})
+
+
+def check_possible(settings: PPOSettings, *, shared: bool, memory: bool, environments: int, objectives: bool) -> None:
+    """Settings that suit the networks: whether those share parameters, whether one has memory; and whether anything
+    beside PPO moves the policy."""
+    if memory and settings.minibatches > environments:
+        raise ConfigError(
+            "algo.minibatches",
+            "with memory a minibatch is whole environments",
+            got=settings.minibatches,
+            expected=f"at most {environments}",
+        )
+    if shared and settings.critic_learning_rate is not None:
+        raise ConfigError("algo.critic_learning_rate", "the critic shares parameters with the actor, and one optimiser")
+    if shared and settings.critic_warmup:
+        raise ConfigError(
+            "algo.critic_warmup",
+            "the critic shares parameters with the actor, and cannot learn without it",
+            got=settings.critic_warmup,
+            expected=0,
+        )
+    if settings.policy_coef.constant_at(0.0) and not objectives:
+        raise ConfigError(
+            "algo.policy_coef",
+            "nothing would move the policy: there are no objectives",
+            got=0,
+            do="Say what it learns from instead: algo.objectives.",
+        )
