@@ -43,9 +43,8 @@ class ObservationChange(nn.Module):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A segment that is overridden by draws: which columns of the set's draws they are, and between what."""
+    """A segment that is overridden by draws, between what and how often."""
 
-    first: int
     low: Tensor
     high: Tensor
     redraw: str
@@ -77,47 +76,44 @@ class Skill(nn.Module):
             self.register_buffer(f"action_{side}", values)
         self.joined = _joined(policy, changes, spec, where)
         self.groups = _own_groups(policy, self.joined, spec, where)
-        self.changed: dict[str, list[Input]] = {}
         self.drawn: list[Drawn] = []
-        total = first_draw + _count_draws(changes, spec, where)
-        self.changes = nn.ModuleList()
-        self._change(changes, mixing, env / own, spec, first_draw, total)
+        changed = self._changed(changes, mixing, env / own, spec, first_draw)
+        self.changed = sorted(changed)
+        self.changes = nn.ModuleList(changed[group] for group in self.changed)
 
-    def _change(
-        self, changes: SkillChanges, mixing: MixingSettings, ratio: Tensor, spec: Spec, first: int, total: int
-    ) -> None:
-        made: dict[str, ObservationChange] = {}
+    def _changed(
+        self, changes: SkillChanges, mixing: MixingSettings, ratio: Tensor, spec: Spec, first: int
+    ) -> dict[str, ObservationChange]:
+        """By group."""
         where = f"skills.{self.name}"
+        draws = first + _count_draws(changes, spec, f"{where}.overrides")
+        found: dict[str, ObservationChange] = {}
 
         def place(name: str, setting: str) -> tuple[Input, ObservationChange]:
             entry = find_segment(name, spec, setting)
-            self.changed.setdefault(entry.group, []).append(entry)
-            if entry.group not in made:
-                made[entry.group] = ObservationChange(spec.observation[entry.group].size, total)
-            return entry, made[entry.group]
+            if entry.group not in found:
+                found[entry.group] = ObservationChange(spec.observation[entry.group].size, draws)
+            return entry, found[entry.group]
 
         for name in mixing.last_action:
             entry, change = place(name, "last_action")
-            change.scale[entry.picked] *= _sized(ratio, entry.size, "last_action", f"{name} and an action")
+            change.scale[entry.picked] *= _sized(ratio, entry.size, "last_action", f"columns of '{name}' and actions")
         for name, factor in sorted(changes.observation_scale.items()):
             entry, change = place(name, f"{where}.observation_scale")
             change.scale[entry.picked] *= as_columns(factor, entry.size, f"{where}.observation_scale.{name}")
-        find_inputs(
-            sorted(changes.overrides) or [*spec.observation][:1], spec, f"{where}.overrides"
-        )  # each column once
+        if changes.overrides:
+            find_inputs(sorted(changes.overrides), spec, f"{where}.overrides")  # which names each column once
         for name, override in sorted(changes.overrides.items()):
-            setting = f"{where}.overrides.{name}"
             entry, change = place(name, f"{where}.overrides")
             change.overridden[entry.picked] = True
             if override.value is not None:
-                change.value[entry.picked] = as_columns(override.value, entry.size, setting)
+                change.value[entry.picked] = as_columns(override.value, entry.size, f"{where}.overrides.{name}")
                 continue
-            low, high = _limits(override, entry.size, setting)
+            low, high = _limits(override, entry.size, f"{where}.overrides.{name}")
             change.place[first : first + entry.size, entry.picked].fill_diagonal_(1.0)
-            self.drawn.append(Drawn(first, low, high, override.redraw))
+            self.drawn.append(Drawn(low, high, override.redraw))
             first += entry.size
-        self.changed = {group: self.changed[group] for group in sorted(made)}
-        self.changes = nn.ModuleList(made[group] for group in self.changed)
+        return found
 
     @property
     def inputs(self) -> list[Input]:
@@ -198,7 +194,7 @@ def _limits(override: OverrideSettings, size: int, where: str) -> tuple[Tensor, 
 
 def _count_draws(changes: SkillChanges, spec: Spec, where: str) -> int:
     drawn = [name for name, override in changes.overrides.items() if override.drawn]
-    return sum(find_segment(name, spec, f"{where}.overrides").size for name in drawn)
+    return sum(find_segment(name, spec, where).size for name in drawn)
 
 
 def _scales(changes: SkillChanges, mixing: MixingSettings, mine: Spec, spec: Spec, where: str) -> tuple[Tensor, Tensor]:

@@ -52,6 +52,9 @@ class Choice(Protocol):
     def check(self, obs: Obs, chosen: Tensor) -> None:
         """An error where nothing was chosen."""
 
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """Write choices into observations that were made up [N, …]."""
+
 
 class FixedChoice(nn.Module):
     """Always the same."""
@@ -75,6 +78,9 @@ class FixedChoice(nn.Module):
 
     def check(self, obs: Obs, chosen: Tensor) -> None:
         """Something always is."""
+
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """None are in there."""
 
 
 class ObservationChoice(nn.Module):
@@ -145,6 +151,12 @@ class ObservationChoice(nn.Module):
                 do="Name a skill for this case: selector.fallback.",
             )
 
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """Any of the choices there are."""
+        values = obs[self.entry.group]
+        number = torch.randint(len(self.meaning), (len(values),), generator=rng)
+        values[:, self.entry.picked] = torch.eye(len(self.meaning))[number] if self.one_hot else number[:, None].float()
+
 
 class GateChoice(nn.Module):
     """What a policy with one action for each skill chooses."""
@@ -181,6 +193,9 @@ class GateChoice(nn.Module):
     def check(self, obs: Obs, chosen: Tensor) -> None:
         """Something always is."""
 
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """None are in there."""
+
 
 class CallableChoice(nn.Module):
     """What a function says."""
@@ -216,6 +231,9 @@ class CallableChoice(nn.Module):
                 got=int(chosen[row]),
                 expected=f"0 to {self.count - 1}",
             )
+
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """Nobody knows what a function looks at."""
 
 
 def hot_column(values: Tensor) -> tuple[Tensor, Tensor]:

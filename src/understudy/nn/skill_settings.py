@@ -9,7 +9,7 @@ from understudy.core.settings import Settings
 
 Numbers = float | tuple[float, ...]
 """One for all, or one for each."""
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(ge=1e-6, le=1e6)]
 Scale = Positive | tuple[Positive, ...] | dict[str, Positive]
 """Of actions: one number, one for each dimension, or some dimensions by name."""
 SkillName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=64)]
@@ -33,7 +33,7 @@ class OverrideSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _numbers_alone(cls, data: Any) -> Any:
-        plain = isinstance(data, (int, float, list, tuple)) and not isinstance(data, bool)
+        plain = isinstance(data, (int, float, str, list, tuple)) and not isinstance(data, bool)
         return {"value": data} if plain else data
 
     @model_validator(mode="after")
