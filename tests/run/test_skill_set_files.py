@@ -16,7 +16,8 @@ from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.skill_set import SkillSet
-from understudy.run.skill_sets import load_skill_set
+from understudy.run.packaged import read_packaged, skill_set_names
+from understudy.run.skill_sets import load_skill_set, load_skill_set_config
 from understudy.run.warm_start import policy_fingerprint
 from understudy.tools.onnx_policy import OnnxPolicy
 
@@ -147,3 +148,13 @@ def test_another_policy_is_no_skill_set(tmp_path: Path) -> None:
     us.save_policy(actors()["walk"], tmp_path / "walk")
     with pytest.raises(CheckpointError, match="is no skill set: got policy, expected skill_set"):
         load_skill_set(tmp_path / "walk")
+
+
+def test_packaged_sets_are_read_and_open_with_their_command() -> None:
+    assert skill_set_names()
+    for name in skill_set_names():
+        settings = load_skill_set_config(f"skills/{name}")
+        assert all(skill.path for skill in settings.skills.values()), name
+        assert read_packaged(f"skills/{name}").startswith(f"# understudy skills skills/{name} --out ")
+        with pytest.raises(ConfigError, match=rf"skills\.{next(iter(settings.skills))}\.path: no such run or policy"):
+            us.skill_set(f"skills/{name}")

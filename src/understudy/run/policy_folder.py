@@ -4,6 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import torch
+
 from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import own_global_generators
@@ -42,6 +44,7 @@ def evaluate_folder(
     count = as_count(EPISODES if episodes is None else episodes, "episodes")
     if count > MOST_EPISODES:
         raise ConfigError("episodes", "too many to play side by side", got=count, expected=f"at most {MOST_EPISODES}")
+    torch.set_num_threads(1)  # as a run's own evaluation has it: small networks are faster so
     (policy, _), world = load_policy_file(path), world_of(path, env)
     if world is None:
         raise ConfigError(f"policy '{path}'", "nobody said where it acts", do="Give an environment: --env ID.")
