@@ -11,14 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-<<<<<<< HEAD
-from understudy.core.spec import Spec
 from understudy.data.success import SUCCESS
-from understudy.envs.vector.contract import Step
-from understudy.run.task_metrics import TaskMetrics
 
-=======
->>>>>>> main
 Summary = Literal["final", "mean", "max", "min", "sum"]
 
 
