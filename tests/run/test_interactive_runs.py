@@ -113,7 +113,10 @@ def test_images_stay_bytes(tmp_path: Path) -> None:
         assert frames.dtype == np.uint8
         return (frames.reshape(len(frames), -1).sum(1) % 2).astype(np.int64)
 
-    eyes = {"hidden": [4], "encoders": {"pixels": {"kind": "conv", "layers": [{"channels": 2, "kernel": 8, "stride": 4}], "size": 4}}}
+    eyes = {
+        "hidden": [4],
+        "encoders": {"pixels": {"kind": "conv", "layers": [{"channels": 2, "kernel": 8, "stride": 4}], "size": 4}},
+    }
     source = {"teacher": "callable", "controller": "", "num_envs": 2, "buffer_size": 64}
     given = settings(tmp_path / "run", actor=eyes, world="UnderstudyCartPolePixels-v0", source=source)
     run = us.train({**given, "eval_every": 0, "updates": 6}, teacher=lean, progress=False)
