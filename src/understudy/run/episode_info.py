@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from understudy.core.spec import Spec
+from understudy.data.success import SUCCESS
 from understudy.envs.vector.contract import Step
 from understudy.run.task_metrics import TaskMetrics
 
 Summary = Literal["final", "mean", "max", "min", "sum"]
-SUCCESS: dict[str, Summary] = {"is_success": "final", "success": "max"}
-"""Looked for in every environment, and how each is summed up."""
 
 
 def wanted_info(asked: Mapping[str, Summary]) -> dict[str, Summary]:
