@@ -7,6 +7,7 @@ Such a module offers `Config` (its settings), `needs(config)` (the datasets and 
 checkpoint. It offers any of these, and what it does not offer costs nothing:
 
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
+    annotate(rollout) → {fact: [T, N, …]}   before anything moves; in minibatches beside what was recorded
     rewards(rollout) → {term: [T, N]}       before advantages: r + Σ w·term
     augment(batch) → batch                  on a minibatch, after advantages, before both losses
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
@@ -19,7 +20,7 @@ Objectives come in the order of their names, whatever the order they are written
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol, cast, final, runtime_checkable
 
 import torch
@@ -34,6 +35,7 @@ from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
 from understudy.parts.ppo.batch import PPOBatch, Tally
+from understudy.parts.ppo.settings import PPOSettings
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class AnnotateHook(Protocol):
+    def annotate(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
+
+
+@runtime_checkable
 class RewardHook(Protocol):
     def rewards(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
 
@@ -89,8 +96,18 @@ class LearnHook(Protocol):
     def learn(self, rollout: Rollout) -> Metrics: ...
 
 
+@runtime_checkable
+class ReusesRollouts(Protocol):
+    """An objective that may learn from rollouts of older policies, which PPO cannot."""
+
+    @property
+    def reuses_rollouts(self) -> str:
+        """The setting by which it does; empty where it does not."""
+
+
 HOOKS: dict[str, type] = {
     "record": Recorder,
+    "annotate": AnnotateHook,
     "rewards": RewardHook,
     "augment": AugmentHook,
     "loss": LossHook,
@@ -160,11 +177,16 @@ class Objectives:
     members: dict[str, Objective]
 
     @classmethod
-    def build(cls, settings: Mapping[str, Settings], context: BuildContext) -> "Objectives":
-        """One that offers nothing, or weighs what it does not offer, is refused."""
+    def build(
+        cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor, ppo: PPOSettings
+    ) -> "Objectives":
+        """Beside a policy that learns by PPO. One that offers nothing, or weighs what it does not offer, is refused."""
+        context = replace(context, learner=(policy,))
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
+            if isinstance(objective, ReusesRollouts) and objective.reuses_rollouts:
+                _check_policy_off(f"algo.objectives.{name}.{objective.reuses_rollouts}", ppo)
         return cls(members)
 
     def __bool__(self) -> bool:
@@ -173,6 +195,15 @@ class Objectives:
     def recorders(self) -> dict[str, Recorder]:
         """Who says something of every step while the policy plays."""
         return {name: objective for name, objective in self.members.items() if isinstance(objective, Recorder)}
+
+    @torch.no_grad()
+    def annotate(self, rollout: Rollout) -> dict[str, Tensor]:
+        """A rollout's facts, and what objectives say of it as a whole, by `objective/fact`."""
+        facts = dict(rollout.extra)
+        for name, objective in self.members.items():
+            if isinstance(objective, AnnotateHook):
+                facts |= {f"{name}/{fact}": values for fact, values in objective.annotate(rollout).items()}
+        return facts
 
     @torch.no_grad()
     def add_rewards(self, rollout: Rollout, reward: Tensor) -> tuple[Tensor, Metrics]:
@@ -224,6 +255,17 @@ def _check_offers(where: str, objective: object) -> None:
     for hook, weights in (("rewards", objective.weights.rewards), ("loss", objective.weights.losses)):
         if weights and not isinstance(objective, HOOKS[hook]):
             raise ConfigError(where, f"weights of {sorted(weights)} are unused: it offers no `{hook}`")
+
+
+def _check_policy_off(where: str, ppo: PPOSettings) -> None:
+    if not ppo.policy_coef.constant_at(0.0):
+        raise ConfigError(
+            where,
+            "old rollouts are of older policies, and PPO learns only from what the policy itself just did",
+            got=f"algo.policy_coef from {ppo.policy_coef.start:g} to {ppo.policy_coef.end:g}",
+            expected="algo.policy_coef=0",
+            do="Say algo.policy_coef=0, or leave the older rollouts out.",
+        )
 
 
 def _checked(
