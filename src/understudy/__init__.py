@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from understudy.nn.actor import Actor
     from understudy.nn.own_encoder import register_network
     from understudy.nn.prediction import predict
+    from understudy.nn.running_statistics import RunningMeanStd
     from understudy.run.callbacks import Callback
     from understudy.run.comparison import plot
     from understudy.run.config import RunConfig, load_config
@@ -54,6 +55,7 @@ HOMES = {
     "understudy.nn.actor": "Actor",
     "understudy.nn.own_encoder": "register_network",
     "understudy.nn.prediction": "predict",
+    "understudy.nn.running_statistics": "RunningMeanStd",
     "understudy.run.comparison": "plot",
     "understudy.run.config": "RunConfig load_config",
     "understudy.run.loading": "load_dataset make_dataset",
@@ -89,6 +91,7 @@ __all__ = [
     "Recorder",
     "Run",
     "RunConfig",
+    "RunningMeanStd",
     "Spec",
     "Step",
     "TensorVectorEnv",

@@ -17,6 +17,7 @@ import understudy as us
 from understudy.cli.collect import Collect
 from understudy.cli.commands import app
 from understudy.cli.explain import Setting, all_settings, find_settings, preset_methods
+from understudy.objectives import PLUGINS
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites
 from understudy.sources import source_names
@@ -144,6 +145,5 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
                 assert value in {task.id for suite in suites() for task in suite.tasks}, f"no task '{value}'"
     if command.name == "explain":
         topic = given.params["topic"]
-        assert topic in (*config_names(), *preset_methods(), *source_names(), "algo", "run") or find_settings(
-            topic, settings
-        ), f"nothing to explain: {topic}"
+        known = {*config_names(), *preset_methods(), *source_names(), *PLUGINS.names(), "algo", "run"}
+        assert topic in known or find_settings(topic, settings), f"nothing to explain: {topic}"

@@ -96,6 +96,13 @@ def test_a_mask_decides(format: str, tmp_path: Path) -> None:
         {"norm": "group", "pooling": "max", "activation": "tanh"},
         {"norm": "layer", "pooling": "average"},
         {"channels_last": True, "shape": [8, 8, 3]},
+        {"norm": "batch", "l2_normalize": True, "hidden": [7]},
+        {
+            "layers": [
+                {"channels": 4, "kernel": [3, 2], "stride": [1, 2], "padding": [1, 0], "norm": "batch"},
+                {"channels": 3, "kernel": 2, "pooling": "average", "pool_size": [1, 2]},
+            ]
+        },
     ],
 )
 def test_images_in_bytes(encoder: dict[str, Any], format: str, tmp_path: Path) -> None:

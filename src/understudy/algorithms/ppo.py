@@ -189,9 +189,9 @@ class PPO:
         loss = minibatch.counted(minibatch.weighed(surrogate)).mean() - config.entropy_coef * entropy
         coef = self.policy_coef
         loss = coef * loss if coef else 0.0 * entropy  # where nothing keeps the policy near, a ratio may be infinite
-        tally.note_policy(loss, entropy, minibatch.counted(judged.log_prob - minibatch.log_prob))
+        tally.note_policy(loss, entropy, minibatch.played(judged.log_prob - minibatch.log_prob))
         if config.schedule == "adaptive":
-            kl = minibatch.counted(policy.distribution.kl(extra[FEATURES], judged.features.detach())).mean()
+            kl = minibatch.played(policy.distribution.kl(extra[FEATURES], judged.features.detach())).mean()
             tally.note("policy/kl", kl)
             if tally.moved:  # until a step was taken that KL is rounding
                 self.rates["policy"].copy_(adapted_rate(self.rates["policy"], kl, config.target_kl))

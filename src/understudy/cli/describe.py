@@ -16,6 +16,7 @@ NO_EDGE = 10_000
 
 class Kind(StrEnum):
     algorithms = "algorithms"
+    objectives = "objectives"
     configs = "configs"
     envs = "envs"
     datasets = "datasets"
@@ -32,7 +33,7 @@ def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     suite: Annotated[str, typer.Argument(help="Of tasks: one suite only, by name or by path to a .yaml file.")] = "",
 ) -> None:
-    """List algorithms, configs, environments, known dataset references, suites, or the tasks of suites."""
+    """List algorithms, objectives, configs, environments, known dataset references, suites, or the tasks of suites."""
     if suite and kind is not Kind.tasks:
         raise ConfigError(f"list {kind}", "takes no more words", got=f"'{suite}'")
     for line in _tasks(suite) if kind is Kind.tasks else _names(kind):
@@ -65,6 +66,10 @@ def _names(kind: Kind) -> list[str]:
         from understudy.algorithms import algorithm_names, find_algorithm
 
         return [f"{name:<12}  {_first_line(find_algorithm(name).__doc__)}" for name in sorted(algorithm_names())]
+    if kind is Kind.objectives:
+        from understudy.objectives import PLUGINS, find_objective
+
+        return [f"{name:<14}  {_first_line(find_objective(name).__doc__)}" for name in sorted(PLUGINS.names())]
     if kind is Kind.configs:
         from understudy.run.packaged import config_names, config_summary
 

@@ -19,7 +19,7 @@ PAGE_WIDTH = 80
 FEW = 4
 """So many settings are told with all that they may be."""
 TOPICS = {
-    "algo": "the algorithms; each has a page of its own: understudy explain iql",
+    "algo": "the algorithms and objectives; each has a page of its own: understudy explain iql",
     "data": "the dataset that is learned from, and what is changed on the way",
     "env": "where the policy is evaluated, and where rollouts are played",
     "source": "how data arrives",
@@ -68,12 +68,14 @@ def explain(
     topic: Annotated[
         str,
         typer.Argument(
-            help="An algorithm (iql), a source (replay), a group (algo, data, env, source, run), a setting (algo.beta)."
+            help="An algorithm (iql), a source (replay), an objective (rnd), a group (algo, data, env, source, run), a "
+            "setting (algo.beta)."
         ),
     ] = "",
 ) -> None:
     """What a setting means: of an algorithm with its equations, of a group, or of any key."""
     from understudy.algorithms import algorithm_names, find_algorithm
+    from understudy.objectives import PLUGINS, find_objective
     from understudy.sources import find_source, source_names
 
     if not topic:
@@ -82,6 +84,10 @@ def explain(
         _print_page(inspect.cleandoc(find_source(topic).__doc__ or "").strip())
         print("\nSettings (change one with key=value):\n")
         _print_settings(settings_of(find_source(topic).Config, "source", deep=False))
+    elif topic in PLUGINS.names() and topic not in algorithm_names():
+        _print_page(inspect.cleandoc(find_objective(topic).__doc__ or "").strip())
+        print("\nSettings (change one with key=value):\n")
+        _print_settings(settings_of(find_objective(topic).Config, f"algo.objectives.{topic}", deep=False))
     elif topic not in algorithm_names() and (algorithm := preset_methods().get(topic)):
         print(f"{topic}: settings of {algorithm}, as the configs {topic}… have them (understudy list configs).\n")
         explain(algorithm)
@@ -93,6 +99,9 @@ def explain(
     elif topic == "algo":
         for name in sorted(algorithm_names()):
             _print_page(f"{name}: {(find_algorithm(name).__doc__ or '').strip().splitlines()[0]}")
+        print("\nWhat can be added to ppo (algo.objectives):\n")
+        for name in sorted(PLUGINS.names()):
+            _print_page(f"{name}: {(find_objective(name).__doc__ or '').strip().splitlines()[0]}")
         print("\nOne of them with all its settings: understudy explain iql")
     elif topic == "run":
         _print_settings(setting for setting in _run_settings() if "." not in setting.key)
@@ -133,13 +142,14 @@ def _print_found(topic: str) -> None:
 
 def _near(topic: str, everything: list[Setting], leaves: set[str]) -> str:
     from understudy.algorithms import algorithm_names
+    from understudy.objectives import PLUGINS
     from understudy.sources import source_names
 
     keys = {setting.key for setting in everything}
     named = (called_here(topic.rpartition(".")[2], keys.__contains__, learning) for learning in TABLES)
     if theirs := [told for told in dict.fromkeys(named) if told]:
         return " ".join(theirs)  # for rollouts it may be another one than for replay
-    known = {*algorithm_names(), *source_names(), *preset_methods(), *TOPICS, *keys, *leaves}
+    known = {*algorithm_names(), *source_names(), *PLUGINS.names(), *preset_methods(), *TOPICS, *keys, *leaves}
     told = did_you_mean(topic, known)
     return told if told.startswith("Did") else f"There are {', '.join(TOPICS)}, every algorithm, and every key of them."
 

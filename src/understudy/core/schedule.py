@@ -63,7 +63,7 @@ class Schedule(Settings):
 
     def at(self, updates: int) -> float:
         """The number for the update that follows so many."""
-        return float(self.value(torch.tensor(updates)))
+        return float(self.value(torch.tensor(updates, device="cpu")))  # also in outlines, where tensors have no numbers
 
     def value(self, updates: Tensor) -> Tensor:
         """The number [] for the update that follows so many [], in float64."""

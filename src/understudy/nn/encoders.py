@@ -2,24 +2,25 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
 from torch import Tensor, nn
 
 from understudy.core.errors import ConfigError
 from understudy.core.settings import Count, Settings, Widths
 from understudy.nn.activations import Activation, activate
+from understudy.nn.batch_norm import BatchNorm, RunningMoments
 from understudy.nn.init import HIDDEN_GAIN, orthogonal
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.own_encoder import OwnEncoder, OwnEncoderSettings
 
-Norm = Literal["none", "group", "layer"]
+Norm = Literal["none", "group", "layer", "batch"]
 Pooling = Literal["none", "max", "average"]
-POOLED = 2
-"""Pooling halves an image."""
 LARGEST_SIDE, LARGEST_IMAGE = 1 << 12, 1 << 28
 """Of a kernel and its padding, and numbers of one image between layers: padding could make it grow without end."""
 
@@ -29,17 +30,46 @@ PIECE, FEWEST = 1 << 20, 64
 rollout's at once would be there a second time as floats, and all that layers make of them; very few round otherwise."""
 
 
+def _pair(sides: int | tuple[int, int]) -> tuple[int, int]:
+    """Height and width."""
+    return (sides, sides) if isinstance(sides, int) else sides
+
+
+def _sides(least: int) -> WrapValidator:
+    """One number for both sides, or one for each."""
+
+    def check(given: object, parse: ValidatorFunctionWrapHandler) -> int | tuple[int, int]:
+        with suppress(ValidationError):
+            sides: int | tuple[int, int] = parse(given)
+            if least <= min(_pair(sides)) <= max(_pair(sides)) <= LARGEST_SIDE:
+                return sides
+        told = "Input should be a whole number from {least} to {most}, or two of them: [height, width]"
+        raise PydanticCustomError("sides", told, {"least": least, "most": LARGEST_SIDE})
+
+    return WrapValidator(check)
+
+
+Sides = Annotated[int | tuple[int, int], _sides(1)]
+Margins = Annotated[int | tuple[int, int], _sides(0)]
+
+
 class ConvLayer(Settings):
     """One convolution."""
 
     channels: Count
     """Channels that come out."""
-    kernel: int = Field(ge=1, le=LARGEST_SIDE)
-    """Height and width of what one output sees."""
-    stride: int = Field(1, ge=1)
-    """Pixels from one output to the next."""
-    padding: int = Field(0, ge=0, le=LARGEST_SIDE)
-    """Zeros around the image."""
+    kernel: Sides
+    """Height and width of what one output sees: one number, or [height, width]."""
+    stride: Sides = 1
+    """Pixels from one output to the next: one number, or [down, across]."""
+    padding: Margins = 0
+    """Zeros around the image: one number, or [above and below, left and right]."""
+    norm: Norm | None = None
+    """Of this layer; null is the encoder's."""
+    pooling: Pooling | None = None
+    """Of this layer; null is the encoder's."""
+    pool_size: Sides = 2
+    """What pooling makes one pixel of: one number, or [height, width]. Instead of a stride: stride 1 and this."""
 
 
 class ConvEncoderSettings(Settings):
@@ -58,9 +88,12 @@ class ConvEncoderSettings(Settings):
     )
     """From the image inward; as Mnih et al. 2015 unless told."""
     norm: Norm = "none"
-    """After each convolution: `none`, `group` (up to 8 groups of channels) or `layer` (the whole image)."""
+    """After each convolution: `none`, `group` (up to 8 groups of channels), `layer` (the whole image) or `batch`, whose
+    statistics are those of rollouts that were learned from (PPO), and stand still while one is."""
+    batch_norm_momentum: float = Field(0.1, gt=0, le=1)
+    """Share of the newest rollout in batch norm's statistics; the first one is all of them."""
     pooling: Pooling = "none"
-    """After each activation: `none`, or halve the image by the `max` or the `average` of 2 × 2."""
+    """After each activation: `none`, or the `max` or the `average` of 2 × 2 pixels, or of a layer's `pool_size`."""
     final: Literal["flatten", "spatial_softmax"] = "flatten"
     """How the last image becomes a vector: all of it, or where each channel is brightest (Levine et al. 2016)."""
     activation: Activation = "relu"
@@ -69,10 +102,16 @@ class ConvEncoderSettings(Settings):
     """Units of each layer between the last image and the latent."""
     size: Count = 256
     """Of the latent."""
+    l2_normalize: bool = False
+    """The latent is divided by its length (L2)."""
     shape: tuple[Annotated[int, Field(ge=1)], ...] | None = None
     """The image inside a flat segment; null where the group has its shape already."""
     channels_last: bool = False
     """The image is [H, W, C]."""
+
+    @property
+    def has_batch_norm(self) -> bool:
+        return "batch" in {layer.norm or self.norm for layer in self.layers}
 
 
 class VectorEncoderSettings(Settings):
@@ -86,6 +125,8 @@ class VectorEncoderSettings(Settings):
     """Between layers and at the end, as of a trunk."""
     size: Count = 32
     """Of the latent."""
+    l2_normalize: bool = False
+    """The latent is divided by its length (L2)."""
 
 
 AnyEncoderSettings = ConvEncoderSettings | VectorEncoderSettings | OwnEncoderSettings
@@ -98,11 +139,12 @@ class VectorEncoder(nn.Module):
     def __init__(self, inputs: int, settings: VectorEncoderSettings, rng: torch.Generator) -> None:
         super().__init__()
         self.size = settings.size
-        self.activation = settings.activation
+        self.settings = settings
         self.mlp = MLP(inputs, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:
-        return activate(self.mlp(values.float().flatten(1)), self.activation)
+        latent = activate(self.mlp(values.float().flatten(1)), self.settings.activation)
+        return F.normalize(latent, dim=-1) if self.settings.l2_normalize else latent
 
 
 class ConvEncoder(nn.Module):
@@ -116,31 +158,67 @@ class ConvEncoder(nn.Module):
         *_, (channels, height, width) = shapes = inner_shapes(self.image, settings, where)
         pairs = zip(shapes, settings.layers, strict=False)
         self.layers = nn.ModuleList(_convolution(before[0], layer, rng) for before, layer in pairs)
-        norms = [_norm(settings.norm, layer.channels) for layer in settings.layers] if settings.norm != "none" else []
-        self.norms = nn.ModuleList(norms)
+        self.norms = nn.ModuleDict()
+        for number, layer in enumerate(settings.layers):
+            if (norm := layer.norm or settings.norm) != "none":
+                self.norms[str(number)] = _norm(norm, layer.channels, settings)
         joined = 2 * channels if settings.final == "spatial_softmax" else channels * height * width
         self.output = MLP(joined, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:
-        return activate(self.output(self._joined(values)), self.settings.activation)
+        latent = activate(self.output(self._joined(values)), self.settings.activation)
+        return F.normalize(latent, dim=-1) if self.settings.l2_normalize else latent
+
+    @torch.no_grad()
+    def observe(self, values: Tensor, valid: Tensor | None = None) -> None:
+        """Batch norm's statistics of images [B, …], except where `valid` [B] is False; without batch norm nothing.
+
+        Layer after layer: what a layer is given comes from layers whose statistics are the new ones already.
+        """
+        for number, norm in self.norms.items():
+            if isinstance(norm, BatchNorm):
+                seen = RunningMoments.zeros(norm.mean)
+                counted = [None] * len(values) if valid is None else self._pieces(valid)
+                for some, counts in zip(self._pieces(values), counted, strict=False):
+                    seen.take(self._before_norm(some if counts is None else some[counts], int(number)))
+                norm.update(seen)
 
     def _joined(self, values: Tensor) -> Tensor:
         """What the layers make of each image [B, joined], in pieces where no gradient needs all of them."""
         if torch.is_grad_enabled() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return self._convolved(values)
-        pieces = math.ceil(len(values) / max(FEWEST, PIECE // math.prod(self.image)))
-        if pieces < 2:
+        pieces = self._pieces(values)
+        if len(pieces) < 2:
             return self._convolved(values)
-        return torch.cat([self._convolved(some) for some in values.tensor_split(pieces)])
+        return torch.cat([self._convolved(some) for some in pieces])
+
+    def _pieces(self, values: Tensor) -> Sequence[Tensor]:
+        pieces = math.ceil(len(values) / max(FEWEST, PIECE // math.prod(self.image)))
+        return values.tensor_split(pieces) if pieces > 1 else (values,)
 
     def _convolved(self, values: Tensor) -> Tensor:
-        pixels = values.float() / 255.0 if values.dtype == torch.uint8 else values.float()
-        pixels = self._channels_first(pixels)
-        for number, layer in enumerate(self.layers):
-            pixels = layer(pixels)
-            pixels = activate(self.norms[number](pixels) if self.norms else pixels, self.settings.activation)
-            pixels = _pool(pixels, self.settings.pooling)
+        pixels = self._pixels(values)
+        for number in range(len(self.layers)):
+            pixels = self._activated(self.layers[number](pixels), number)
         return spatial_softmax(pixels) if self.settings.final == "spatial_softmax" else pixels.flatten(1)
+
+    def _before_norm(self, values: Tensor, layer: int) -> Tensor:
+        """What the norm of a layer is given [B, C, H, W]."""
+        pixels = self._pixels(values)
+        for number in range(layer):
+            pixels = self._activated(self.layers[number](pixels), number)
+        convolved: Tensor = self.layers[layer](pixels)
+        return convolved
+
+    def _activated(self, pixels: Tensor, number: int) -> Tensor:
+        """What a layer makes of what its convolution gave."""
+        settings, name = self.settings.layers[number], str(number)
+        pixels = activate(self.norms[name](pixels) if name in self.norms else pixels, self.settings.activation)
+        return _pool(pixels, settings.pooling or self.settings.pooling, settings.pool_size)
+
+    def _pixels(self, values: Tensor) -> Tensor:
+        pixels = values.float() / 255.0 if values.dtype == torch.uint8 else values.float()
+        return self._channels_first(pixels)
 
     def _channels_first(self, pixels: Tensor) -> Tensor:
         channels, height, width = self.image
@@ -189,14 +267,17 @@ def inner_shapes(image: tuple[int, int, int], settings: ConvEncoderSettings, whe
     shapes = [image]
     for number, layer in enumerate(settings.layers):
         _, *sides = shapes[-1]
-        after = [(side + 2 * layer.padding - layer.kernel) // layer.stride + 1 for side in sides]
-        after = after if settings.pooling == "none" else [side // POOLED for side in after]
+        kernel, pools = _pair(layer.kernel), (layer.pooling or settings.pooling) != "none"
+        fits = zip(sides, kernel, _pair(layer.stride), _pair(layer.padding), strict=True)
+        after = [(side + 2 * margin - width) // stride + 1 for side, width, stride, margin in fits]
+        if pools:
+            after = [side // pooled for side, pooled in zip(after, _pair(layer.pool_size), strict=True)]
         if min(after) < 1:
             raise ConfigError(
                 f"{where}.layers.{number}",
                 "the image is too small here",
                 got=f"{sides[0]} × {sides[1]} of {image[1]} × {image[2]}",
-                expected=f"at least the kernel's {layer.kernel}" + (" and room to pool" * (settings.pooling != "none")),
+                expected=f"at least the kernel's {kernel[0]} × {kernel[1]}" + " and room to pool" * pools,
                 do="Use fewer layers, smaller kernels and strides, or padding.",
             )
         shapes.append((layer.channels, after[0], after[1]))
@@ -218,8 +299,10 @@ def spatial_softmax(pixels: Tensor) -> Tensor:
 
 
 def _convolution(channels: int, layer: ConvLayer, rng: torch.Generator) -> nn.Conv2d:
-    sizes = (channels, layer.channels, layer.kernel, layer.stride, layer.padding)
-    blank = nn.Conv2d(*sizes, device="meta")  # draws nothing from torch's own stream
+    kernel, stride, padding = _pair(layer.kernel), _pair(layer.stride), _pair(layer.padding)
+    blank = nn.Conv2d(
+        channels, layer.channels, kernel, stride, padding, device="meta"
+    )  # draws nothing from torch's own stream
     convolution = blank.to_empty(device=torch.get_default_device())
     assert convolution.bias is not None
     orthogonal(convolution.weight, HIDDEN_GAIN, rng)
@@ -227,11 +310,13 @@ def _convolution(channels: int, layer: ConvLayer, rng: torch.Generator) -> nn.Co
     return convolution
 
 
-def _norm(norm: Norm, channels: int) -> nn.Module:
+def _norm(norm: Norm, channels: int, settings: ConvEncoderSettings) -> nn.Module:
+    if norm == "batch":
+        return BatchNorm(channels, settings.batch_norm_momentum)
     return nn.GroupNorm(math.gcd(channels, 8) if norm == "group" else 1, channels)
 
 
-def _pool(pixels: Tensor, pooling: Pooling) -> Tensor:
+def _pool(pixels: Tensor, pooling: Pooling, size: int | tuple[int, int]) -> Tensor:
     if pooling == "none":
         return pixels
-    return F.max_pool2d(pixels, POOLED) if pooling == "max" else F.avg_pool2d(pixels, POOLED)
+    return F.max_pool2d(pixels, size) if pooling == "max" else F.avg_pool2d(pixels, size)

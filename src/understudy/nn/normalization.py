@@ -16,6 +16,15 @@ from understudy.core.protocols import Moments
 from understudy.core.settings import Settings
 
 
+def merge_moments(
+    mean: Tensor, variance: Tensor, newer: Tensor, variance_of_newer: Tensor, share: Tensor | float
+) -> None:
+    """Chan's parallel rule, in place: mean and variance of a union from those of both parts; `share` of it is newer."""
+    apart = newer - mean
+    variance.add_(share * (variance_of_newer - variance + (1.0 - share) * apart.square()))
+    mean.add_(share * apart)
+
+
 class NormalizerSettings(Settings):
     """(s − μ)/(σ + ε), or (s − μ)/√(σ² + ε)."""
 
@@ -87,21 +96,23 @@ class Normalizer(nn.Module):
         counts = torch.ones(len(rows), device=rows.device) if mask is None else mask.reshape(-1)
         self._merge(rows, counts.bool())
 
-    def _merge(self, rows: Tensor, counts: Tensor) -> None:
-        """Chan's parallel rule: moments of the union from the moments of both parts."""
-        counted = counts.view(-1, *[1] * self.mean.dim())
-        new = counts.sum().double()
+    @torch.no_grad()
+    def update_from_moments(self, mean: Tensor, variance: Tensor, count: Tensor | float) -> None:
+        """Take in rows of which only mean [*shape], variance [*shape] and number are known."""
+        new = torch.as_tensor(count, dtype=torch.float64, device=self.count.device)
         if self.settings.until is not None:
             new = torch.where(self.count < self.settings.until, new, 0.0)
         total = (self.count + new).clamp_min(1.0)
+        merge_moments(self.mean, self.variance, mean, variance, new / total)
+        self.count.add_(new)
+        self.settle()
+
+    def _merge(self, rows: Tensor, counts: Tensor) -> None:
+        counted = counts.view(-1, *[1] * self.mean.dim())
         size = counts.sum().clamp_min(1)
         mean = torch.where(counted, rows, 0.0).sum(0) / size
         variance = torch.where(counted, rows - mean, 0.0).square().sum(0) / size
-        share, apart = new / total, mean - self.mean
-        self.variance.add_(share * (variance - self.variance + (1.0 - share) * apart.square()))
-        self.mean.add_(share * apart)
-        self.count.add_(new)
-        self.settle()
+        self.update_from_moments(mean, variance, counts.sum().double())
 
     @torch.no_grad()
     def settle(self) -> None:

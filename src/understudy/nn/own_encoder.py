@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -42,6 +43,8 @@ class OwnEncoderSettings(Settings):
     """Of the latent."""
     options: Options = Field(default_factory=dict)
     """Handed to who makes it."""
+    l2_normalize: bool = False
+    """The latent is divided by its length (L2)."""
 
 
 def register_network(name: str, make: MakeNetwork) -> None:
@@ -76,7 +79,7 @@ class OwnEncoder(nn.Module):
 
     def __init__(self, shape: tuple[int, ...], settings: OwnEncoderSettings, rng: torch.Generator, where: str) -> None:
         super().__init__()
-        self.size, self.shape = settings.size, shape
+        self.size, self.shape, self.l2_normalize = settings.size, shape, settings.l2_normalize
         make = find_network(settings.name, where)
         with torch.random.fork_rng(devices=()):  # its first numbers are the run's, and nobody else's are moved
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=rng, device="cpu")))
@@ -91,4 +94,4 @@ class OwnEncoder(nn.Module):
     def forward(self, values: Tensor) -> Tensor:
         numbers = values.float() / 255.0 if values.dtype == torch.uint8 else values.float()
         latent: Tensor = self.network(numbers)
-        return latent
+        return F.normalize(latent, dim=-1) if self.l2_normalize else latent

@@ -11,7 +11,7 @@ from understudy.core.batch import Obs, following_rows
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import Carry, Moments
 from understudy.core.spec import Spec
-from understudy.nn.encoders import EncoderSettings, make_encoder
+from understudy.nn.encoders import ConvEncoder, EncoderSettings, make_encoder
 from understudy.nn.memory import Memory, MemorySettings, Pieces
 from understudy.nn.mlp import NetworkSettings
 from understudy.nn.normalization import Normalizer, NormalizerSettings
@@ -192,6 +192,10 @@ class Perception(nn.Module):
         for entry in self.inputs:
             if _key(entry) in self.normalizers and entry.name not in self.borrowed:
                 self.normalizer_of(entry).update(entry.of(obs), valid)
+            encoder = self.encoders[_key(entry)] if entry.name in self.settings.encoders else None
+            if isinstance(encoder, ConvEncoder) and entry.name not in self.borrowed:
+                rows = entry.of(obs).reshape(-1, *entry.shape)
+                encoder.observe(rows, None if valid is None else valid.reshape(-1))
 
 
 def share_perception(

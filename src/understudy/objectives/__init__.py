@@ -9,7 +9,8 @@ checkpoint. It offers any of these, and what it does not offer costs nothing:
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
     annotate(rollout) → {fact: [T, N, …]}   before anything moves; in minibatches beside what was recorded
     rewards(rollout) → {term: [T, N]}       before advantages: r + Σ w·term
-    augment(batch) → batch                  on a minibatch, after advantages, before both losses
+    augment(batch) → batch                  on a minibatch, after advantages, before both losses; rows that were not
+                                            played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
 
@@ -226,13 +227,13 @@ class Objectives:
         return batch
 
     def add_losses(self, batch: PPOBatch, evaluation: Evaluation, loss: Tensor, tally: Tally) -> Tensor:
-        """L + Σ w·mean term [], over the rows that count."""
+        """L + Σ w·mean term [], over the rows that count and were played: facts of them are none of rows made up."""
         for name, objective in self.members.items():
             if isinstance(objective, LossHook):
                 weights = objective.weights.losses
                 terms = _checked(name, "loss", objective.loss(batch, evaluation), weights, evaluation.log_prob)
                 for term, weight in sorted(weights.items()):
-                    mean = batch.counted(terms[term]).mean()
+                    mean = batch.played(terms[term]).mean()
                     tally.note(f"loss/{name}.{term}", mean)
                     loss = loss + weight * mean if weight else loss
         return loss

@@ -16,6 +16,7 @@ from understudy.core.protocols import MAIN, BuildContext, Moments
 from understudy.core.rng import stream
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.critic import ActionValues, Critic, CriticSettings, QEnsemble, make_critic
+from understudy.nn.encoders import ConvEncoderSettings
 from understudy.nn.perception import Perception, RoleSettings, check_borrows, share_perception, trained_parameters
 from understudy.nn.value_network import ValueNetwork
 from understudy.parts.optim import Adam, OptimizerSettings
@@ -99,6 +100,15 @@ class NetworkBuilder:
                 expected="none",
                 do="bc and ppo learn with memory.",
             )
+        for entry, encoder in settings.encoders.items():
+            if isinstance(encoder, ConvEncoderSettings) and encoder.has_batch_norm:
+                raise ConfigError(
+                    f"algo.{name}.encoders.{entry}.norm",
+                    "batch norm has the statistics of rollouts, and this algorithm learns from single rows",
+                    got="batch",
+                    expected="group, layer or none",
+                    do="Only ppo has use for it.",
+                )
         main = self.context.data.get(MAIN)
         changes: dict[str, object] = {}
         if main is not None and main.hidden():

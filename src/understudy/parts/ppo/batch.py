@@ -22,6 +22,8 @@ FEATURES, VALID, RESETS = "<features>", "<valid>", "<resets>"
 """In `PPOBatch.extra`, beside the rollout's: the density that drew the actions, where somebody asks how far the policy
 has moved from it; which rows count, where not all do; and where a memory starts anew, where there is one."""
 
+PLAYED = "<played>"
+"""In `PPOBatch.extra`, where an objective made up rows: which ones were really played [B]."""
 LARGEST_LOG_RATIO = 60.0
 """What is told of ratios stays finite where PPO does not keep the policy near (`policy_coef` 0)."""
 
@@ -52,6 +54,12 @@ class PPOBatch:
     def counted(self, numbers: Tensor) -> Tensor:
         """Those of rows that count [n]."""
         return numbers[self.extra[VALID]] if VALID in self.extra else numbers
+
+    def played(self, numbers: Tensor) -> Tensor:
+        """Those of rows that count and were played [n]: of others nobody knows what the policy thought before."""
+        if PLAYED not in self.extra:
+            return self.counted(numbers)
+        return numbers[self.extra[PLAYED] & self.extra[VALID] if VALID in self.extra else self.extra[PLAYED]]
 
     def weighed(self, numbers: Tensor) -> Tensor:
         """Times what a row counts in the policy's loss, where that is not 1."""

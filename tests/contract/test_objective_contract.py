@@ -1,0 +1,182 @@
+"""Every objective of PPO that is found: settings, one update, its state, and nothing where it weighs nothing.
+
+An objective that must be told something, or reads data or frozen policies, has a row in `CASES`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_documents_contract import ROOT
+from test_settings_contract import undescribed
+
+from learners import CPU, META, differences
+from understudy.algorithms import ppo
+from understudy.core.errors import ConfigError
+from understudy.core.protocols import BuildContext, Experience, Policy
+from understudy.core.spec import Spec
+from understudy.core.state import capture, check_fits, nonfinite, restore
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.objectives import PLUGINS, find_objective
+from understudy.run.config import load_config, parse_config
+from understudy.run.packaged import config_names
+from understudy.run.yaml_text import parse_yaml
+from understudy.sources.rollout import RolloutSource
+from worlds import tiny_settings
+
+COUNT, STEPS, WORLD = 3, 16, "Pendulum-v1"
+NAMES = sorted(PLUGINS.names())
+MEMORY = {"hidden": [8], "memory": {"kind": "gru", "units": 4}}
+ROLES: list[dict[str, Any]] = [{"hidden": [8]}, MEMORY]
+"""Without and with memory: every objective serves both."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What an objective is tried with, in Pendulum-v1."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What it must be told."""
+    weightless: dict[str, Any] = field(default_factory=lambda: {"weight": 0.0})
+    """What is said besides so that nothing of it counts."""
+    data: Callable[[Spec], Mapping[str, Experience]] = lambda spec: {}
+    """Datasets by role."""
+    policies: Callable[[Spec], Mapping[str, Policy]] = lambda spec: {}
+    """Frozen policies by role."""
+    algo: dict[str, Any] = field(default_factory=dict)
+    """Settings of PPO beside it."""
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(name: str) -> Case:
+    return CASES.get(name, Case())
+
+
+@dataclass
+class Learner:
+    algorithm: ppo.PPO
+    source: RolloutSource
+
+    def update(self, times: int = 1) -> dict[str, torch.Tensor]:
+        metrics: dict[str, torch.Tensor] = {}
+        for _ in range(times):
+            metrics = self.algorithm.update(self.source.next(self.algorithm.policy)).metrics
+        return metrics
+
+
+def config_of(name: str, role: dict[str, Any], **changes: Any) -> ppo.Config:
+    """PPO with this objective, or without any where the name is empty."""
+    objectives = {name: {**case(name).settings, **changes}} if name else {}
+    shape = {"actor": role, "critic": role, "epochs": 2, "minibatches": 2, "schedule": "constant"}
+    return ppo.Config.parse({**shape, **case(name).algo, "objectives": objectives}, "algo")
+
+
+def context_of(name: str, spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
+    given = case(name)
+    return BuildContext(spec, 10, seed, device, COUNT, given.data(spec), given.policies(spec))
+
+
+def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes: Any) -> Learner:
+    world = LocalVectorEnv(WORLD, COUNT)
+    algorithm = ppo.build(config_of(name, role, **changes), context_of(name, world.spec, seed))
+    source = RolloutSource.build(world, algorithm.policy, STEPS, seed, recorders=algorithm.recorders())
+    return Learner(algorithm, source)
+
+
+def of_ppo(state: dict[str, Any]) -> dict[str, Any]:
+    return {path: leaf for path, leaf in state.items() if ".objectives." not in path and ".recorder" not in path}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_survive_yaml_are_described_and_closed(name: str, tmp_path: Path) -> None:
+    config = find_objective(name).Config
+    assert undescribed(config, name) == []
+    assert config.__doc__
+    told = tiny_settings("ppo", tmp_path)
+    told["algo"] = {**told["algo"], "objectives": {name: case(name).settings}}
+    run = parse_config(told)
+    again = parse_config(parse_yaml(run.to_yaml(), "config.yaml"))
+    assert again == run
+    written = parse_yaml(run.to_yaml(), "config.yaml")["algo"]["objectives"][name]
+    assert set(written) == set(config.model_fields)
+    for setting in config.model_fields:
+        wrong = {**case(name).settings, f"{setting}x": 1}
+        with pytest.raises(ConfigError, match=rf"objectives\.{name}\.{setting}x: no such setting.* Did you mean"):
+            ppo.Config.parse({"objectives": {name: wrong}}, "algo")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_it_reads_is_given_by_a_row_of_the_table(name: str) -> None:
+    roles = find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
+    world = LocalVectorEnv(WORLD, COUNT)
+    assert set(roles.data) == set(case(name).data(world.spec)), "give it data in CASES"
+    assert set(roles.policies) == set(case(name).policies(world.spec)), "give it policies in CASES"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_updates_are_finite_and_the_state_is_all_there_is(name: str) -> None:
+    """A twin of another seed that takes over the state goes on as the original, and so does the original itself."""
+    for role in ROLES:
+        one, other = learner(name, role), learner(name, role, seed=3)
+        metrics = one.update(2)
+        assert all(value.shape == () and bool(value.isfinite()) for value in metrics.values())
+        assert not any(value.requires_grad for value in metrics.values())
+        other.update()
+        point = capture(one)
+        assert nonfinite(point) == []
+        one.update(2)
+        whole = capture(one)
+        for again in (one, other):
+            restore(again, point, "test")
+            again.update(2)
+            assert differences(whole, capture(again)) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_outline_has_the_shape_of_everything(name: str) -> None:
+    """So a checkpoint can be compared before anything is built."""
+    built = learner(name)
+    with META:
+        outline = ppo.build(built.algorithm.config, context_of(name, built.algorithm.policy.spec, device=META))
+    check_fits(outline, capture(built.algorithm), "test")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_weighs_nothing_is_ppo_to_the_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ppo, "fused_steps_for", lambda learner, batch: None)
+    for role in ROLES:
+        alone, beside, weighed = learner("", role), learner(name, role, **case(name).weightless), learner(name, role)
+        for each in (alone, beside, weighed):
+            each.update(3)
+        states = [of_ppo(capture(each)) for each in (alone, beside, weighed)]
+        assert differences(states[0], states[1]) == []
+        assert differences(states[0], states[2]) != []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_and_a_config_come_with_it(name: str) -> None:
+    text = find_objective(name).__doc__ or ""
+    functions = [line.split("→")[1].split()[0] for line in text.splitlines() if re.search(r"→ losses\.", line)]
+    assert functions, "equations, each with its function"
+    for function in functions:
+        room, file, word = function.split(".")
+        source = (ROOT / "src" / "understudy" / room / f"{file}.py").read_text(encoding="utf-8")
+        assert f"def {word}(" in source, f"{function} is not there"
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert [function for function in functions if function not in page] == []
+    packaged = [parse_config_objectives(config) for config in config_names() if config.startswith("ppo/")]
+    assert any(name in objectives for objectives in packaged)
+
+
+def parse_config_objectives(config: str) -> dict[str, Any]:
+    from shipped import command_words
+
+    algo = load_config(config, command_words(config)).algo.model_dump()
+    objectives: dict[str, Any] = algo["objectives"]
+    return objectives
