@@ -151,6 +151,8 @@ class Experience(Protocol):
 
 MAIN = "main"
 """The role of the dataset that a run is about."""
+LEARNER = "learner"
+"""Among the policies that an objective is built with: the one that learns, for whoever trains a part of it."""
 
 
 @dataclass(frozen=True)
@@ -225,11 +227,9 @@ class BuildContext:
     data: Mapping[str, Experience] = field(default_factory=dict)
     """Datasets by role."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
-    """Frozen policies by role."""
+    """Frozen policies by role; for objectives also `LEARNER`, which is not."""
     rollout_length: int = 0
     """Steps of each environment in one rollout; 0 where there are none."""
-    learner: tuple[Policy, ...] = ()
-    """The policy that learns, for what is built after it, such as objectives."""
 
     @classmethod
     def over(cls, data: Experience, updates: int = 1_000_000, seed: int = 0) -> "BuildContext":

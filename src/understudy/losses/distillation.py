@@ -33,7 +33,8 @@ def absolute_distance(mean: Tensor, label: Tensor) -> Tensor:
 def euclidean_distance(mean: Tensor, label: Tensor) -> Tensor:
     """‖μ − a‖₂ [...]; at 0 its slope is 0."""
     check_same_shape(mean=mean, label=label)
-    return torch.linalg.vector_norm(mean - label, dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(mean - label, dim=-1)
+    return distance
 
 
 def huber_distance(mean: Tensor, label: Tensor, delta: float = 1.0) -> Tensor:

@@ -4,10 +4,11 @@ A file here, or an entry point `understudy.objectives` of another package, is fo
 
 Such a module offers `Config` (its settings), `needs(config)` (the datasets and frozen policies it reads, by role) and
 `build(config, context)`, which gives a dataclass: what moves in it (networks, optimisers, counters) is in every
-checkpoint. It offers any of these, and what it does not offer costs nothing:
+checkpoint. `context.policies[LEARNER]` is the policy that learns, for whoever trains a part of it or compares it. It
+offers any of these, and what it does not offer costs nothing:
 
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
-    annotate(rollout) → {fact: [T, N, …]}   before anything moves; in minibatches beside what was recorded
+    prepare(rollout) → facts                before anything is learned from it; shown to losses as extra[name/fact]
     rewards(rollout) → {term: [T, N]}       before advantages: r + Σ w·term
     augment(batch) → batch                  on a minibatch, after advantages, before both losses; rows that were not
                                             played are told by extra[PLAYED]
@@ -31,7 +32,7 @@ from torch import Tensor
 from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.plugins import Plugins
-from understudy.core.protocols import BuildContext, Metrics, Recorder, Roles
+from understudy.core.protocols import LEARNER, BuildContext, Metrics, Recorder, Roles
 from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
@@ -73,8 +74,8 @@ class Objective(Protocol):
 
 
 @runtime_checkable
-class AnnotateHook(Protocol):
-    def annotate(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
+class PrepareHook(Protocol):
+    def prepare(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
 
 
 @runtime_checkable
@@ -108,7 +109,7 @@ class ReusesRollouts(Protocol):
 
 HOOKS: dict[str, type] = {
     "record": Recorder,
-    "annotate": AnnotateHook,
+    "prepare": PrepareHook,
     "rewards": RewardHook,
     "augment": AugmentHook,
     "loss": LossHook,
@@ -182,7 +183,7 @@ class Objectives:
         cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor, ppo: PPOSettings
     ) -> "Objectives":
         """Beside a policy that learns by PPO. One that offers nothing, or weighs what it does not offer, is refused."""
-        context = replace(context, learner=(policy,))
+        context = replace(context, policies={**context.policies, LEARNER: policy})
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
@@ -198,13 +199,10 @@ class Objectives:
         return {name: objective for name, objective in self.members.items() if isinstance(objective, Recorder)}
 
     @torch.no_grad()
-    def annotate(self, rollout: Rollout) -> dict[str, Tensor]:
-        """A rollout's facts, and what objectives say of it as a whole, by `objective/fact`."""
-        facts = dict(rollout.extra)
-        for name, objective in self.members.items():
-            if isinstance(objective, AnnotateHook):
-                facts |= {f"{name}/{fact}": values for fact, values in objective.annotate(rollout).items()}
-        return facts
+    def prepare(self, rollout: Rollout) -> dict[str, Tensor]:
+        """What anybody finds out about a rollout before it is learned from, as `name/fact` [T, N, …]."""
+        found = {name: one.prepare(rollout) for name, one in self.members.items() if isinstance(one, PrepareHook)}
+        return {f"{name}/{fact}": values for name, facts in found.items() for fact, values in facts.items()}
 
     @torch.no_grad()
     def add_rewards(self, rollout: Rollout, reward: Tensor) -> tuple[Tensor, Metrics]:

@@ -1,17 +1,22 @@
-"""Objective `teacher`: a policy learns from frozen ones that may see more, while it plays itself (TPPO; DAgger where PPO
-is off). At every step of a rollout a teacher says what it would do, from its own observation groups, with its own
+"""Objective `teacher`: a policy learns from frozen ones that may see more, while it plays itself (TPPO; DAgger, where
+PPO is off). At every step of a rollout a teacher says what it would do, from its own observation groups, with its own
 normaliser and memory; with β it acts itself in some episodes.
 
-    L(π) ← policy_coef·L_PPO + w·mean d(π(s), a_teacher(s)) + v·mean Σ d(z_student, z_teacher)
-                                                            → losses.distillation, distribution.log_prob, distribution.kl
+    L(π) ← policy_coef·L_PPO + w·mean d(π(s), a) + v·mean Σ d(z, z_teacher),  a = what the teacher would do
+    d    = mean (μ − a)² (`mse`), Σ (μ − a)² (`mse_sum`)            → losses.policy.squared_distance
+           ‖μ − a‖₂ (`l2`, `real`)                                  → losses.distillation.euclidean_distance
+           ‖μ − a‖₁ (`l1`)                                          → losses.distillation.absolute_distance
+           Huber's (`huber`)                                        → losses.distillation.huber_distance
+           cross entropy on a scale from 0 to 1 (`tanh`)            → losses.distillation.tanh_distance
+           the same times ‖μ − a‖₁/A (`scaled_tanh`)                → losses.distillation.scaled_tanh_distance
+           −log π(a|s) (`nll`, `max_log_prob`), KL(teacher ‖ π) in closed form (`kl`), KL(π ‖ teacher) (`reverse_kl`),
+           kl + H(teacher) (`cross_entropy`)                        → distribution.log_prob, distribution.kl
 
-d is one of mse, mse_sum, l1, l2 (real), huber, tanh, scaled_tanh between the student's mode and the label;
-nll (max_log_prob) = −log π(a_teacher|s); kl = KL(teacher ‖ student) in closed form, reverse_kl the other way round, and
-cross_entropy = kl + H(teacher). z are latents of encoders. w, v, β and policy_coef follow schedules.
+μ is the student's mode, z are latents of encoders. w, v, β and policy_coef follow schedules of updates.
 
 Who drives an environment is drawn where an episode begins; the action that was sent is stored, and its log-probability
-is the student's: the first ratio of PPO is 1 in every row (sources.playing.turns). Weight 0 and β = 0 is PPO to the bit;
-policy_coef 0 is DAgger with a buffer of one rollout, or of `buffer_dilation`.
+is the student's: the first ratio of PPO is 1 in every row (sources.playing.turns). Weight 0 and β = 0 is PPO to the
+bit; policy_coef 0 is DAgger with a buffer of one rollout, or of `buffer_dilation`.
 """
 
 from dataclasses import dataclass
@@ -23,7 +28,7 @@ from torch import Tensor
 
 from understudy.core.batch import Obs, Rollout
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import BuildContext, Carry, Driving, Metrics, Roles
+from understudy.core.protocols import LEARNER, BuildContext, Carry, Driving, Metrics, Roles
 from understudy.core.rng import stream
 from understudy.core.schedule import ScheduledShare, ScheduledWeight
 from understudy.core.settings import Settings
@@ -47,7 +52,7 @@ class Config(Settings):
     """A teacher beside PPO."""
 
     teachers: tuple[str, ...] = Field(("teacher",), min_length=1)
-    """Roles of frozen policies, each named in `policies` of the run: a run directory, a policy folder, or an ONNX file."""
+    """Roles of frozen policies, each named in `policies` of the run: a run, a policy folder or an ONNX file."""
     dispatch: str = ""
     """Of several teachers: the group or `group.segment` of one whole number that says whose turn it is, from 0, in the
     order of `teachers`."""
@@ -58,7 +63,8 @@ class Config(Settings):
     huber_delta: float = Field(1.0, gt=0)
     """Where `huber` turns from a square to a line, in policy space."""
     weight: ScheduledWeight = ScheduledWeight(start=1.0, end=1.0)
-    """Of the distillation loss: a number, or a group {start, end, over, kind} in updates. PPO's own: algo.policy_coef."""
+    """w, of the distillation loss: a number, or a group {start, end, over, kind} in updates. PPO's own weight is
+    algo.policy_coef."""
     labels: Literal["mean", "sample"] = "mean"
     """What the teacher would do at best, or what it draws."""
     latents: dict[str, str] = Field(default_factory=dict)
@@ -130,7 +136,7 @@ class Teacher:
         """The label, in environment units."""
         return self.student.to_env_action(facts[LABEL])
 
-    def annotate(self, rollout: Rollout) -> dict[str, Tensor]:
+    def prepare(self, rollout: Rollout) -> dict[str, Tensor]:
         """Which rows are learned from, where not all are [T, N]."""
         return {KEPT: kept_rows(rollout, self.config.success)} if self.config.success else {}
 
@@ -138,7 +144,7 @@ class Teacher:
         facts = {name.removeprefix(PREFIX): column for name, column in batch.extra.items() if name.startswith(PREFIX)}
         terms = self._terms(evaluation.policy, evaluation.features, batch.policy_obs, facts)
         if KEPT in facts:
-            share = batch.counted(facts[KEPT]).float().mean().clamp(min=1e-8)
+            share = batch.played(facts[KEPT]).float().mean().clamp(min=1e-8)
             terms = {name: term * facts[KEPT] / share for name, term in terms.items()}
         for past in self.past:
             terms = self._with_past(terms, past, batch, evaluation.policy) if past.filled else terms
@@ -203,7 +209,7 @@ def needs(config: Config) -> Roles:
 
 def build(config: Config, context: BuildContext) -> Teacher:
     where = "algo.objectives.teacher"
-    (student,) = context.learner
+    student = context.policies[LEARNER]
     assert isinstance(student, Actor)
     absent = [role for role in config.teachers if role not in context.policies]
     if absent:
@@ -217,7 +223,7 @@ def build(config: Config, context: BuildContext) -> Teacher:
     wanted = Wanted(config.loss in DIVERGENCES, config.latents, config.labels == "sample")
     named = {role: context.policies[role] for role in config.teachers}
     teachers = Teachers(named, config.dispatch, wanted, student, where).to(context.device)
-    seed, past = context.seed, ()
+    seed, past = context.seed, tuple[PastLabels, ...]()
     if config.buffer_dilation > 1:
         shapes = _example_facts(student, config)
         sizes = (config.buffer_dilation - 1, context.rollout_length, context.num_envs)

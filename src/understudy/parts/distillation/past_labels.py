@@ -52,9 +52,9 @@ class PastLabels:
         kept = {
             name: torch.zeros(*ahead, *one.shape[1:], dtype=one.dtype, device=device) for name, one in facts.items()
         }
-        flags = [torch.zeros(*ahead, dtype=torch.bool, device=device) for _ in range(2)]
+        valid, resets = (torch.zeros(*ahead, dtype=torch.bool, device=device) for _ in range(2))
         carry = tuple(torch.zeros(count, *part.shape, device=device) for part in student.initial(envs))
-        return cls(obs, kept, *flags, carry, draws)
+        return cls(obs, kept, valid, resets, carry, draws)
 
     @property
     def filled(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry, Policy
-from understudy.core.spec import Box, Spec
+from understudy.core.spec import ActionSpace, Box, Spec
 from understudy.nn.actor import Actor
 from understudy.nn.deployed import Deployed
 from understudy.nn.segments import Input, find_inputs
@@ -24,7 +24,7 @@ the student's encoder that shall say the same."""
 class Fitting(Protocol):
     """A policy that knows itself whether it fits, such as an exported file."""
 
-    def check_fits(self, spec: Spec, env: str) -> None: ...
+    def differences(self, spec: Spec) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class Teachers:
     @torch.no_grad()
     def say(self, obs: Obs, carry: Carry, rng: torch.Generator) -> tuple[dict[str, Tensor], Carry]:
         """Facts of N environments, each of its own teacher, and what every teacher remembers."""
-        said, after, used = [], [], 0
+        said: list[dict[str, Tensor]] = []
+        after: list[Tensor] = []
+        used = 0
         for policy in self.policies:
             count = len(policy.initial(1))
             facts, remembered = self._ask(policy, obs, carry[used : used + count], rng)
@@ -131,19 +133,17 @@ class Teachers:
 
 def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, where: str) -> None:
     """It can be asked in the student's world, and for what is wanted; otherwise every difference is listed."""
-    place = f"{where}, teacher '{name}'"
+    place, different = f"{where}, teacher '{name}'", list[str]()
     if isinstance(policy, Deployed):
         different = differences(policy, student.spec)
-        if different:
-            raise ConfigError(
-                place, f"does not fit the student's world: {'; '.join(different)}", expected=student.spec.describe()
-            )
     elif isinstance(policy, Fitting):
-        policy.check_fits(student.spec, "of the student")
-        if wanted.sample:
-            raise ConfigError(
-                f"{where}.labels", f"teacher '{name}' is an exported file, which has no draws", got="sample"
-            )
+        different = policy.differences(student.spec)
+    if different:
+        raise ConfigError(
+            place, f"does not fit the student's world: {'; '.join(different)}", expected=student.spec.describe()
+        )
+    if wanted.sample and not isinstance(policy, Deployed):
+        raise ConfigError(f"{where}.labels", f"teacher '{name}' is an exported file, which has no draws", got="sample")
     if wanted.features and not (isinstance(policy, Actor) and type(policy.distribution) is type(student.distribution)):
         kind = type(policy.distribution).__name__ if isinstance(policy, Actor) else type(policy).__name__
         raise ConfigError(
@@ -172,16 +172,16 @@ def differences(teacher: Deployed, spec: Spec) -> list[str]:
             was, now = (f"{start} to {stop}" for start, stop in (entry.columns, columns))
             found.append(f"segment '{entry.name}' is columns {now}, and was {was}")
     mine, theirs = spec.action, teacher.spec.action
-    alike = (mine.low, mine.high) == (theirs.low, theirs.high) if _boxes(mine, theirs) else mine == theirs
-    if not alike:
+    if _bounds(mine) != _bounds(theirs):
         found.append(f"actions are {mine.describe()}, and were {theirs.describe()}")
     if teacher.spec.masked and not spec.masked:
         found.append("it obeys masks, and there are none")
     return found
 
 
-def _boxes(one: object, other: object) -> bool:
-    return isinstance(one, Box) and isinstance(other, Box)
+def _bounds(space: ActionSpace) -> object:
+    """What actions there are, whatever kind of floats they are sent as."""
+    return (space.low, space.high) if isinstance(space, Box) else space
 
 
 def _check_latent(place: str, policy: Policy, student: Actor, mine: str, theirs: str, where: str) -> None:

@@ -1,8 +1,9 @@
 """Whose turn it is: in some episodes somebody else acts instead of the policy that learns.
 
 Who acts is drawn for each environment where an episode begins, with the driver's probability β at that time; it stays
-so until the episode ends. With β = 0 nobody is ever driven, not in the first episode either. The action that was sent is
-the one that is stored, in policy space, and its log-probability is what the policy that learns gives it: ratios are 1.
+so until the episode ends. With β = 0 nobody is ever driven, not in the first episode either. The action that was sent
+is the one that is stored, in policy space, and its log-probability is what the policy that learns gives it: ratios
+are 1.
 """
 
 from collections.abc import Mapping
