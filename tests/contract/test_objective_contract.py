@@ -6,6 +6,7 @@ An objective that must be told something, or reads data or frozen policies, has 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from test_documents_contract import ROOT
 from test_settings_contract import undescribed
 
+import understudy as us
 from learners import CPU, META, differences
 from understudy.algorithms import ppo
 from understudy.core.errors import ConfigError
@@ -21,6 +23,7 @@ from understudy.core.protocols import BuildContext, Experience, Policy, Roles
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import capture, check_fits, nonfinite, restore
+from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import PLUGINS, find_objective
@@ -28,7 +31,7 @@ from understudy.run.config import load_config, parse_config
 from understudy.run.packaged import config_names
 from understudy.run.yaml_text import parse_yaml
 from understudy.sources.rollout import RolloutSource
-from worlds import tiny_settings
+from worlds import PENDULUM_RECIPE, pendulum_recipe, tiny_settings
 
 COUNT, STEPS, WORLD = 3, 16, "Pendulum-v1"
 NAMES = sorted(PLUGINS.names())
@@ -53,13 +56,32 @@ class Case:
     """Frozen policies by role."""
     algo: dict[str, Any] = field(default_factory=dict)
     """Settings of PPO beside it."""
+    run: dict[str, Any] = field(default_factory=dict)
+    """Settings of the run beside it: where data and policies are."""
+
+
+@cache
+def demonstrations() -> Mapping[str, Experience]:
+    return {"demonstrations": LoggedExperience.of(us.make_dataset(pendulum_recipe()))}
 
 
 def a_teacher(spec: Spec) -> dict[str, Policy]:
     return {"teacher": Actor(spec, ActorSettings(hidden=(8,)), stream(5, "teacher")).requires_grad_(False)}
 
 
-CASES: dict[str, Case] = {"teacher": Case({"beta": 0.5}, {"weight": 0.0, "beta": 0.0}, policies=a_teacher)}
+CASES: dict[str, Case] = {
+    "demonstrations": Case(
+        {"batch_size": 32, "length": 8},
+        data=lambda spec: demonstrations(),
+        run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
+    ),
+    "teacher": Case(
+        {"beta": 0.5},
+        {"weight": 0.0, "beta": 0.0},
+        policies=a_teacher,
+        run={"policies": {"teacher": {"path": "somewhere"}}},
+    ),
+}
 
 
 def case(name: str) -> Case:
@@ -110,9 +132,8 @@ def test_settings_survive_yaml_are_described_and_closed(name: str, tmp_path: Pat
     config = find_objective(name).Config
     assert undescribed(config, name) == []
     assert config.__doc__
-    told = tiny_settings("ppo", tmp_path)
+    told = tiny_settings("ppo", tmp_path) | case(name).run
     told["algo"] = {**told["algo"], "objectives": {name: case(name).settings}}
-    told["policies"] = {role: {"path": "somewhere"} for role in roles_of(name).policies}
     run = parse_config(told)
     again = parse_config(parse_yaml(run.to_yaml(), "config.yaml"))
     assert again == run
@@ -154,8 +175,9 @@ def test_updates_are_finite_and_the_state_is_all_there_is(name: str) -> None:
 def test_an_outline_has_the_shape_of_everything(name: str) -> None:
     """So a checkpoint can be compared before anything is built."""
     built = learner(name)
+    context = context_of(name, built.algorithm.policy.spec, device=META)
     with META:
-        outline = ppo.build(built.algorithm.config, context_of(name, built.algorithm.policy.spec, device=META))
+        outline = ppo.build(built.algorithm.config, context)
     check_fits(outline, capture(built.algorithm), "test")
 
 

@@ -14,6 +14,7 @@ offers any of these, and what it does not offer costs nothing:
                                             played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
+    check(policy, ppo)                      once, before the first step: refuses a policy or settings of PPO
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
 They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
@@ -99,12 +100,8 @@ class LearnHook(Protocol):
 
 
 @runtime_checkable
-class ReusesRollouts(Protocol):
-    """An objective that may learn from rollouts of older policies, which PPO cannot."""
-
-    @property
-    def reuses_rollouts(self) -> str:
-        """The setting by which it does; empty where it does not."""
+class PolicyCheck(Protocol):
+    def check(self, policy: Actor, ppo: PPOSettings) -> None: ...
 
 
 HOOKS: dict[str, type] = {
@@ -182,13 +179,14 @@ class Objectives:
     def build(
         cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor, ppo: PPOSettings
     ) -> "Objectives":
-        """Beside a policy that learns by PPO. One that offers nothing, or weighs what it does not offer, is refused."""
+        """Beside a policy that learns by PPO. One that offers nothing, weighs what it does not offer, or does not suit
+        the policy is refused."""
         context = replace(context, policies={**context.policies, LEARNER: policy})
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
-            if isinstance(objective, ReusesRollouts) and objective.reuses_rollouts:
-                _check_policy_off(f"algo.objectives.{name}.{objective.reuses_rollouts}", ppo)
+            if isinstance(objective, PolicyCheck):
+                objective.check(policy, ppo)
         return cls(members)
 
     def __bool__(self) -> bool:
@@ -254,17 +252,6 @@ def _check_offers(where: str, objective: object) -> None:
     for hook, weights in (("rewards", objective.weights.rewards), ("loss", objective.weights.losses)):
         if weights and not isinstance(objective, HOOKS[hook]):
             raise ConfigError(where, f"weights of {sorted(weights)} are unused: it offers no `{hook}`")
-
-
-def _check_policy_off(where: str, ppo: PPOSettings) -> None:
-    if not ppo.policy_coef.constant_at(0.0):
-        raise ConfigError(
-            where,
-            "old rollouts are of older policies, and PPO learns only from what the policy itself just did",
-            got=f"algo.policy_coef from {ppo.policy_coef.start:g} to {ppo.policy_coef.end:g}",
-            expected="algo.policy_coef=0",
-            do="Say algo.policy_coef=0, or leave the older rollouts out.",
-        )
 
 
 def _checked(

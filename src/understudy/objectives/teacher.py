@@ -40,12 +40,13 @@ from understudy.parts.distillation.past_labels import PastLabels
 from understudy.parts.distillation.success import kept_rows
 from understudy.parts.distillation.teachers import FEATURES, LABEL, LATENT, Teachers, Wanted
 from understudy.parts.ppo.batch import RESETS, PPOBatch
+from understudy.parts.ppo.settings import PPOSettings
 
 Distance = Literal["mse", "mse_sum", "l1", "l2", "real", "huber", "tanh", "scaled_tanh"]
 Likelihood = Literal["nll", "max_log_prob"]
 Divergence = Literal["kl", "reverse_kl", "cross_entropy"]
 LIKELIHOODS, DIVERGENCES = ("nll", "max_log_prob"), ("kl", "reverse_kl", "cross_entropy")
-PREFIX, KEPT = "teacher/", "kept"
+PREFIX, KEPT, WHERE = "teacher/", "kept", "algo.objectives.teacher"
 
 
 class Config(Settings):
@@ -112,10 +113,16 @@ class Teacher:
         latent = {"latent": self.config.latent_weight.at(self.updates)} if self.config.latents else {}
         return Weights(losses={"distillation": self.config.weight.at(self.updates), **latent})
 
-    @property
-    def reuses_rollouts(self) -> str:
-        """The setting by which it learns from rollouts of older policies."""
-        return "buffer_dilation" if self.past else ""
+    def check(self, policy: Actor, ppo: PPOSettings) -> None:
+        """Rollouts of older policies have neither ratios nor advantages."""
+        if self.past and not ppo.policy_coef.constant_at(0.0):
+            raise ConfigError(
+                f"{WHERE}.buffer_dilation",
+                "old rollouts are of older policies, and PPO learns only from what the policy itself just did",
+                got=f"algo.policy_coef from {ppo.policy_coef.start:g} to {ppo.policy_coef.end:g}",
+                expected="algo.policy_coef=0",
+                do="Say so, or leave the older rollouts out.",
+            )
 
     @property
     def streams(self) -> tuple[torch.Generator, ...]:
@@ -208,21 +215,20 @@ def needs(config: Config) -> Roles:
 
 
 def build(config: Config, context: BuildContext) -> Teacher:
-    where = "algo.objectives.teacher"
     student = context.policies[LEARNER]
     assert isinstance(student, Actor)
     absent = [role for role in config.teachers if role not in context.policies]
     if absent:
         do = f"Say where it is: policies.{absent[0]}.path=RUN."
-        raise ConfigError(f"{where}.teachers", "there is no such policy", got=absent, do=do)
+        raise ConfigError(f"{WHERE}.teachers", "there is no such policy", got=absent, do=do)
     if student.discrete and config.loss not in (*LIKELIHOODS, *DIVERGENCES):
         expected = ", ".join((*LIKELIHOODS, *DIVERGENCES))
-        raise ConfigError(f"{where}.loss", "choices have no distance", got=config.loss, expected=expected)
+        raise ConfigError(f"{WHERE}.loss", "choices have no distance", got=config.loss, expected=expected)
     if config.hidden_state_resample_prob and not student.initial(1):
-        raise ConfigError(f"{where}.hidden_state_resample_prob", "the student has no memory: see algo.actor.memory")
+        raise ConfigError(f"{WHERE}.hidden_state_resample_prob", "the student has no memory: see algo.actor.memory")
     wanted = Wanted(config.loss in DIVERGENCES, config.latents, config.labels == "sample")
     named = {role: context.policies[role] for role in config.teachers}
-    teachers = Teachers(named, config.dispatch, wanted, student, where).to(context.device)
+    teachers = Teachers(named, config.dispatch, wanted, student, WHERE).to(context.device)
     seed, past = context.seed, tuple[PastLabels, ...]()
     if config.buffer_dilation > 1:
         shapes = _example_facts(student, config)
