@@ -51,7 +51,10 @@ class Case:
     """Settings of PPO beside it."""
 
 
-CASES: dict[str, Case] = {}
+PENDULUM_MIRROR: dict[str, Any] = {"observations": {"state": {"signs": [1, -1, -1]}}, "actions": {"signs": [-1]}}
+CASES: dict[str, Case] = {
+    "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
+}
 
 
 def case(name: str) -> Case:
