@@ -37,7 +37,7 @@ class MirrorMap(Settings):
     """x′[i] = signs[i]·x[permutation[i]]; where nothing is said nothing changes."""
 
     permutation: tuple[int, ...] = ()
-    """Which column each one becomes, by number; empty: it stays where it is."""
+    """Which column each one changes places with, by number, itself where it stays; empty: all stay."""
     signs: tuple[Sign, ...] = ()
     """−1 where a number changes its sign, after the columns have moved; empty: none does."""
     flip: int | None = None

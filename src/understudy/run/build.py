@@ -52,11 +52,12 @@ from understudy.run.monitor import Monitor, Monitored, Noise
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
+from understudy.run.task_metrics import TaskMetrics
 from understudy.run.validation import Validation, judges
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
-from understudy.sources import SourceInputs
+from understudy.sources import Act, SourceInputs
 from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
@@ -66,8 +67,10 @@ def build_learner(
     ready: Mapping[str, Prepared] | None = None,
     make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
+    teacher: Act | None = None,
 ) -> Learner:
-    """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator.
+    """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator;
+    `teacher`: one's own function that labels.
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
@@ -78,7 +81,7 @@ def build_learner(
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
     envs = _open_envs(config, make_envs)
     try:
-        return _joined(config, data, policies, envs, device, reporter, checkpoint)
+        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher)
     except BaseException:
         for group in envs:
             group.close()
@@ -142,6 +145,7 @@ def _joined(
     device: torch.device,
     reporter: Reporter,
     checkpoint: Checkpoint | None,
+    teacher: Act | None,
 ) -> Learner:
     """Algorithm and source, each given what it may know."""
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
@@ -150,6 +154,7 @@ def _joined(
         spec = group.spec
     spec = spec.with_segments(_column_names(config, spec) if config.env is None else config.env.segments)
     config.deployment.check_actions(spec.action)
+    _check_task_metrics(config, spec)
     if checkpoint is None:
         _check_roles(config, spec)
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
@@ -164,6 +169,8 @@ def _joined(
         envs=envs,
         recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
         policies=policies,
+        env_id="" if config.env is None or config.env.simulator == "custom" else config.env.id,
+        teacher=teacher,
     )
     source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
@@ -234,6 +241,18 @@ def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> No
     if config.best and config.best not in known:
         do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
+
+
+def _check_task_metrics(config: RunConfig, spec: Spec) -> None:
+    """The environment tells what they are made of, and nothing else in an evaluation has their name."""
+    if not config.eval_metrics:
+        return
+    if config.env is None:
+        raise ConfigError("eval_metrics", "are measured in an environment, and this run has none")
+    TaskMetrics(config.eval_metrics, spec.segments).tallies(spec, 1)
+    for name in config.eval_metrics:
+        if f"eval/{name}" in evaluated_numbers(config.model_copy(update={"eval_metrics": {}})):
+            raise ConfigError(f"eval_metrics.{name}", "evaluations tell another number of this name", do="Rename it.")
 
 
 def _check_rewards(config: RunConfig, algorithm: Algorithm[Any], data: LoggedExperience, reporter: Reporter) -> None:
