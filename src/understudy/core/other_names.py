@@ -118,6 +118,7 @@ FROM_ROLLOUTS = (
     ),
     Row("algo.weight_decay", differs="above 0 Adam is AdamW"),
     Row("algo.critic_learning_rate", differs="the critic's own; it follows no KL"),
+    Row("algo.critic_warmup", differs="updates at first in which only the critic learns"),
     Row("algo.clip_schedule", differs="`linear` falls to 0, as a clip_range that is a function"),
     Row(
         "algo.objectives",
