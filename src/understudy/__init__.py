@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from understudy.run.run import Curve, Run, video
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
+    from understudy.run.skill_sets import skill_set
     from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
@@ -67,6 +68,7 @@ HOMES = {
     "understudy.run.run": "Curve Run video",
     "understudy.run.session": "resume train",
     "understudy.run.sinks": "Logger",
+    "understudy.run.skill_sets": "skill_set",
     "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
@@ -115,6 +117,7 @@ __all__ = [
     "register_network",
     "resume",
     "save_policy",
+    "skill_set",
     "train",
     "train_trial",
     "video",

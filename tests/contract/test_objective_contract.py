@@ -6,6 +6,7 @@ An objective that must be told something, or reads data or frozen policies, has 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,21 @@ import torch
 from test_documents_contract import ROOT
 from test_settings_contract import undescribed
 
+import understudy as us
 from learners import CPU, META, differences
 from understudy.algorithms import ppo
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import BuildContext, Experience, Policy
 from understudy.core.spec import Spec
 from understudy.core.state import capture, check_fits, nonfinite, restore
+from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.objectives import PLUGINS, find_objective
 from understudy.run.config import load_config, parse_config
 from understudy.run.packaged import config_names
 from understudy.run.yaml_text import parse_yaml
 from understudy.sources.rollout import RolloutSource
-from worlds import tiny_settings
+from worlds import PENDULUM_RECIPE, pendulum_recipe, tiny_settings
 
 COUNT, STEPS, WORLD = 3, 16, "Pendulum-v1"
 NAMES = sorted(PLUGINS.names())
@@ -49,9 +52,22 @@ class Case:
     """Frozen policies by role."""
     algo: dict[str, Any] = field(default_factory=dict)
     """Settings of PPO beside it."""
+    run: dict[str, Any] = field(default_factory=dict)
+    """Settings of the run beside it: where data and policies are."""
 
 
-CASES: dict[str, Case] = {}
+@cache
+def demonstrations() -> Mapping[str, Experience]:
+    return {"demonstrations": LoggedExperience.of(us.make_dataset(pendulum_recipe()))}
+
+
+CASES: dict[str, Case] = {
+    "demonstrations": Case(
+        {"batch_size": 32, "length": 8},
+        data=lambda spec: demonstrations(),
+        run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
+    ),
+}
 
 
 def case(name: str) -> Case:
@@ -98,7 +114,7 @@ def test_settings_survive_yaml_are_described_and_closed(name: str, tmp_path: Pat
     config = find_objective(name).Config
     assert undescribed(config, name) == []
     assert config.__doc__
-    told = tiny_settings("ppo", tmp_path)
+    told = tiny_settings("ppo", tmp_path) | case(name).run
     told["algo"] = {**told["algo"], "objectives": {name: case(name).settings}}
     run = parse_config(told)
     again = parse_config(parse_yaml(run.to_yaml(), "config.yaml"))
@@ -142,8 +158,9 @@ def test_updates_are_finite_and_the_state_is_all_there_is(name: str) -> None:
 def test_an_outline_has_the_shape_of_everything(name: str) -> None:
     """So a checkpoint can be compared before anything is built."""
     built = learner(name)
+    context = context_of(name, built.algorithm.policy.spec, device=META)
     with META:
-        outline = ppo.build(built.algorithm.config, context_of(name, built.algorithm.policy.spec, device=META))
+        outline = ppo.build(built.algorithm.config, context)
     check_fits(outline, capture(built.algorithm), "test")
 
 

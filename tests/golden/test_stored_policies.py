@@ -17,7 +17,10 @@ from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, Spec
 from understudy.core.state import capture
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.committee import Committee, CommitteeCriticSettings, CommitteeSettings
-from understudy.nn.deployed import KINDS, Deployed
+from understudy.nn.deployed import Deployed
+from understudy.nn.policy_kinds import KINDS
+from understudy.nn.skill_set import SkillSet
+from understudy.nn.skill_settings import SkillSetSettings
 from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.run.checkpoint import load_checkpoint, save_checkpoint
 from understudy.run.policies import load_policy, policy_of
@@ -50,6 +53,9 @@ def make(kind: str) -> Deployed:
     elif kind == "value_policy":
         masked = Spec({"state": GROUPS["state"]}, Discrete(3), masked=True)
         made = ValuePolicy.blank(masked, ValuePolicySettings(hidden=(5,), quantiles=2), rng)
+    elif kind == "skill_set":
+        spec = vector.with_segments({"state": {"body": (0, 2), "goal": (2, 4)}})
+        made = SkillSet.blank(spec, SkillSetSettings.parse(_skilled(spec)), rng)
     else:
         critics = CommitteeCriticSettings(hidden=(3,))
         made = Committee.blank(vector, CommitteeSettings(hidden=(5,), combine="max_q", critics=critics), rng)
@@ -60,6 +66,24 @@ def make(kind: str) -> Deployed:
         for parameter in made.parameters():
             parameter.copy_(torch.linspace(-0.3, 0.35, parameter.numel()).view_as(parameter))
     return made
+
+
+def _skilled(spec: Spec) -> dict[str, Any]:
+    """A set of two skills that uses every word there is."""
+    shape = ActorSettings.parse({"hidden": [3], "memory": {"kind": "gru", "units": 2}})
+    policy = {"kind": "policy", "spec": spec.to_json(), "settings": shape.model_dump(mode="json")}
+    drawn = {"state.goal": {"low": 0.0, "high": 1.0, "redraw": "selection"}}
+    split = {"b": {"observation": "state.goal", "entry": -1, "negative": "a"}}
+    return {
+        "skills": [
+            {"name": "a", "policy": policy, "overrides": drawn, "action_scale": 0.5},
+            {"name": "b", "policy": policy, "observation_scale": {"state.body": 2.0}, "reset_memory": "all"},
+        ],
+        "selector": {"kind": "observation", "observation": "state.body", "fallback": "b", "split": split},
+        "smoothing": 2,
+        "reset_memory": "when_selected",
+        "last_action": ["state.goal"],
+    }
 
 
 def played(policy: Deployed) -> list[Any]:

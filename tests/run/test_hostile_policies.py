@@ -26,12 +26,14 @@ from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.ppo.networks import OnPolicyActorSettings
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import save_policy
+from understudy.run.skill_sets import skill_set
 
 CARD, TENSORS = "policy.json", "policy.safetensors"
 GROUPS = {"state": Group((4,), "float32"), "camera": Group((1, 8, 8), "uint8")}
 VECTOR = Spec({"state": GROUPS["state"]}, Box((-2.0, 0.0), (2.0, 1.0)))
 CHOICE = Spec({"state": GROUPS["state"]}, Discrete(3))
 FACTORS = Spec(GROUPS, MultiDiscrete((3, 2))).with_segments({"state": {"body": (0, 2), "goal": (2, 4)}})
+SKILLED = VECTOR.with_segments({"state": {"body": (0, 2), "goal": (2, 4)}})
 EYES: dict[str, Any] = {
     "sees": ["camera", "state.body"],
     "encoders": {"camera": {"kind": "conv", "layers": [{"channels": 2, "kernel": 3}], "size": 3}},
@@ -49,10 +51,20 @@ def make(kind: str) -> Deployed:
     if kind == "committee":
         critics = CommitteeCriticSettings(hidden=(6,))
         return Committee.blank(VECTOR, CommitteeSettings(hidden=(8,), combine="max_q", critics=critics), rng)
+    if kind == "skills":
+        skills: dict[str, Deployed] = {name: Actor(SKILLED, ActorSettings(hidden=(8,)), rng) for name in ("a", "b")}
+        return skill_set(
+            {
+                "skills": {"a": {"overrides": {"state.goal": {"low": 0, "high": 1}}}, "b": {"action_scale": 0.5}},
+                "selector": {"kind": "observation", "observation": "state.body", "fallback": "a"},
+                "smoothing": 3,
+            },
+            policies=skills,
+        )
     return Actor(FACTORS, OnPolicyActorSettings.parse(EYES), rng)
 
 
-KINDS = ("actor", "values", "committee", "explorer")
+KINDS = ("actor", "values", "committee", "skills", "explorer")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +128,20 @@ BOMBS: dict[str, list[dict[str, object]]] = {
         {"spec.action": {"discrete": 10**9}},
     ],
     "committee": [{"settings.critics.members": 10**6}, {"settings.critics.hidden": WIDE}, {"settings.hidden": WIDE}],
+    "skills": [
+        {"settings.smoothing": 10**6},
+        {"settings.skills.0.policy.settings.hidden": WIDE},
+        {"settings.skills.0.policy.spec.observation.state": BIG_GROUP},
+        {"spec.observation.state": BIG_GROUP},
+        {"spec.observation.state": BIG_GROUP, "spec.segments.state.goal": [0, 10**9]},
+        {"spec.observation.more": BIG_GROUP, "settings.last_action": ["more"]},
+        {"settings.selector.skills": ["a"] * 100_000},
+        {"settings.selector.observation": "state", "settings.selector.encoding": "index"},
+        {"settings.skills.0.inputs": {"state": ["state.goal"] * 100_000}},
+        {"settings.skills.0.overrides": {f"state.s{number}": 1.0 for number in range(100_000)}},
+        {"settings.skills.1.action_scale": [1.0] * 100_000},
+        {"settings.skills.1.action_scale": 1e-60},
+    ],
     "explorer": [
         {"settings.hidden": WIDE},
         {"settings.hidden": [1] * 5000},
@@ -179,10 +205,10 @@ def test_weights_that_are_not_finite_are_refused_by_name(policies: dict[str, Pat
 
 
 def test_a_kind_that_is_not_known_is_refused_with_a_sentence(copies: dict[str, Path]) -> None:
-    resealed(copies["actor"], kind="skill_set")
+    resealed(copies["actor"], kind="swarm")
     told = act(copies["actor"])
-    assert told.startswith(f"policy '{copies['actor']}': is a policy of a kind that is not known here: got skill_set")
-    assert "expected committee or policy or value_policy" in told
+    assert told.startswith(f"policy '{copies['actor']}': is a policy of a kind that is not known here: got swarm")
+    assert "expected committee or policy or skill_set or value_policy" in told
     resealed(copies["actor"], kind="committee")
     assert "settings" in act(copies["actor"]) or "missing" in act(copies["actor"])
 

@@ -169,7 +169,7 @@ def test_filters_keep_what_they_say_and_tell_who_was_kept(monkeypatch: pytest.Mo
         np.testing.assert_allclose(data.returns(), returns[expected])
     with pytest.raises(DataError, match=r"tells nothing of success, and only failed episodes are wanted"):
         us.collect(Silent, episodes=1, only="failed")
-    monkeypatch.setattr("understudy.tools.collect.HOPELESS", 40)
+    monkeypatch.setattr("understudy.tools.collection.HOPELESS", 40)
     with pytest.raises(
         DataError, match=r"none of the last 40 episodes passed it: got returns up to \S+, expected 1e\+06"
     ):
@@ -231,7 +231,7 @@ def test_another_dataset_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_wishes_that_cannot_be_met_are_told_before_the_first_step(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"episodes and steps were given"):
+    with pytest.raises(ConfigError, match=r"episodes and steps were given: say until=first"):
         us.collect(ENV, episodes=1, steps=1)
     with pytest.raises(ConfigError, match=r"no environment 'CollectWalk-v1'"):
         us.collect("CollectWalk-v1")

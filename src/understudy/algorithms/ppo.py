@@ -246,5 +246,5 @@ def build(config: Config, context: BuildContext) -> PPO:
     rates = {name: torch.tensor(start, dtype=torch.float64) for name, start in config.learning_rates().items()}
     carry = tuple(part.detach().clone() for part in value.initial(count))
     normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
-    objectives, shuffle = Objectives.build(config.objectives, context), stream(context.seed, "shuffle")
+    objectives, shuffle = Objectives.build(config.objectives, context, policy), stream(context.seed, "shuffle")
     return PPO(config, policy, value, objectives, optimizers, shuffle, rates, carry, normalizer, context.updates)

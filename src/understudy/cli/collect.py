@@ -59,6 +59,9 @@ def collect(
     ] = Path("dataset"),
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to keep, 100 by default.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps to keep, in the place of episodes.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Of episodes and steps: enough with the `first`, or with `both`.")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Everything random grows from it.")] = None,
     num_envs: Annotated[
         int | None, typer.Option("--num-envs", help="Environments that step together, 8 by default.")
@@ -71,9 +74,16 @@ def collect(
     epsilon: Annotated[float | None, typer.Option("--epsilon", help="Chance of a uniform action at each step.")] = None,
     skill: Annotated[float | None, typer.Option("--skill", help="Of the scripted controller, from 0 to 1.")] = None,
     only: Annotated[str | None, typer.Option("--only", help="Keep `successful` episodes, or `failed` ones.")] = None,
+    success_is: Annotated[
+        str | None, typer.Option("--success-is", help="Success: what is `told`, or that one `terminated`, `truncated`.")
+    ] = None,
     min_return: Annotated[
         float | None, typer.Option("--min-return", help="Keep episodes of at least this return.")
     ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="An observation group to keep; say it again for several.")
+    ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Play on behind a folder's episodes.")] = False,
     minari: Annotated[str | None, typer.Option("--minari", help="Write a Minari dataset of this id in --out.")] = None,
     simulator: Annotated[
         str | None, typer.Option("--simulator", help="Who makes the environment: gymnasium or envpool.")
@@ -93,6 +103,7 @@ def collect(
     named: dict[str, Any] = {"episodes": episodes, "steps": steps, "seed": seed, "num_envs": num_envs}
     named |= {"workers": workers, "noise": noise, "epsilon": epsilon, "skill": skill, "only": only}
     named |= {"min_return": min_return, "minari_id": minari, "step_timeout": step_timeout}
+    named |= {"until": until, "success_is": success_is, "groups": group or None, "append": append or None}
     named |= {"greedy": False if stochastic else None}
     given = {name: value for name, value in named.items() if value is not None}
     with stoppable(f"dataset '{out}'", "Finished episodes are kept: the same command goes on after them."):
@@ -204,7 +215,9 @@ def _of_recipe(config: str, overrides: list[str], out: Path, options: list[str],
         if config in gymnasium.registry:
             raise ConfigError(f"environment '{config}'", "nobody plays", do="Say who: --policy random, or a run.")
     if options:
-        option = {"greedy": "stochastic", "minari_id": "minari"}.get(options[0], options[0]).replace("_", "-")
+        option = {"greedy": "stochastic", "minari_id": "minari", "groups": "group"}.get(options[0], options[0]).replace(
+            "_", "-"
+        )
         raise ConfigError(
             f"--{option}", "is for --policy", do="What a config's recipe plays is said there: data.recipe.episodes=…"
         )

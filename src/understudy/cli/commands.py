@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import collect, dataset, describe, explain, learn, looking
+from understudy.cli import collect, dataset, describe, explain, learn, looking, skills
 
 app = typer.Typer(
     name="understudy",
@@ -21,6 +21,7 @@ looking.register(app)
 describe.register(app)
 explain.register(app)
 dataset.register(app)
+skills.register(app)
 
 
 def tell_version(wanted: bool) -> None:

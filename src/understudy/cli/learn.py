@@ -83,7 +83,7 @@ def resume(
 
 
 def evaluate(
-    run: RunPath,
+    run: Annotated[Path, typer.Argument(help="A run directory, or a policy folder.")],
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
@@ -94,12 +94,18 @@ def evaluate(
     """Play episodes with a run's policy, always from the same start states."""
     import json
 
+    from understudy.run.policy_folder import evaluate_folder, is_policy_folder
     from understudy.run.progress import Reporter
     from understudy.run.run import Run
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
-        result = Run(run).evaluate(episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env)
+        if is_policy_folder(run):
+            result = evaluate_folder(run, episodes, greedy=not stochastic, env=env or "")
+        else:
+            result = Run(run).evaluate(
+                episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env
+            )
     if as_json:
         about = {"approximation": result.approximation} if result.approximation else {}
         print(json.dumps({**result.to_json(), **about}))

@@ -69,6 +69,13 @@ class Mending(Settings):
 class Choosing(Settings):
     """Which whole episodes are learned from."""
 
+    only: Literal["successful", "failed"] | None = None
+    """Episodes that succeeded, or those that did not."""
+    success_is: Literal["told", "terminated", "truncated"] = "told"
+    """What success is: what the environment `told` (columns episode_success, is_success or success), that an episode
+    `terminated` (a goal), or that it was `truncated` (at its time limit nobody had fallen)."""
+    latest_episodes: Annotated[int, Field(ge=1)] | None = None
+    """The last so many of these, in the order in which they were recorded."""
     best_episodes: float = Field(1.0, gt=0, le=1)
     """The share of episodes with the highest returns (0.1 is the data of 10 % BC)."""
     max_episodes: Annotated[int, Field(ge=1)] | None = None
@@ -223,13 +230,28 @@ def _map_actions(actions: Array, recorded: tuple[float, float], space: ActionSpa
     return mapped.astype(np.float64 if actions.dtype == np.float64 else np.float32)
 
 
-def choose(choosing: Choosing, returns: NDArray[np.float64], where: str, *, hold_out: bool = False) -> EpisodeSplit:
-    """Best first, then some of them, then those held out; ties go to the earlier episode.
+def choose(
+    choosing: Choosing,
+    returns: NDArray[np.float64],
+    where: str,
+    *,
+    hold_out: bool = False,
+    success: NDArray[np.bool_] | None = None,
+) -> EpisodeSplit:
+    """By success [E] first, then the latest, the best of them, some of these, and those held out; ties go to the
+    earlier episode.
 
     `hold_out`: a tenth is held out, at least one of several, where nothing is said of it.
     """
-    count = len(returns)
-    kept = np.argsort(-returns, kind="stable")[: max(1, round(choosing.best_episodes * count))]
+    numbers = np.arange(len(returns))
+    if choosing.only is not None:
+        assert success is not None
+        numbers = np.flatnonzero(success == (choosing.only == "successful"))
+        if not len(numbers):
+            raise DataError(where, f"no episode is {choosing.only}", got=f"success_is={choosing.success_is}")
+    numbers = numbers if choosing.latest_episodes is None else numbers[-choosing.latest_episodes :]
+    best = np.argsort(-returns[numbers], kind="stable")[: max(1, round(choosing.best_episodes * len(numbers)))]
+    kept = numbers[best]
     rng = np.random.Generator(np.random.PCG64(derived_seed(choosing.choice_seed, "choose episodes")))
     if choosing.max_episodes is not None and choosing.max_episodes < len(kept):
         kept = rng.permutation(np.sort(kept))[: choosing.max_episodes]

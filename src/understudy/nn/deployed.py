@@ -1,8 +1,4 @@
-"""What a run trains and a policy file holds: networks that act, with a spec and settings to rebuild them from.
-
-A file names the kind of its policy (`KINDS`), its settings and its spec; nothing is guessed from what happens to be in
-them.
-"""
+"""What a run trains and a policy file holds: networks that act, with a spec and settings to rebuild them from."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,16 +96,24 @@ class PolicyKind(Generic[Shape]):
     blank: Callable[[Spec, Shape, torch.Generator], Deployed]
 
 
-KINDS: dict[str, PolicyKind[Any]] = {
+SINGLE_KINDS: dict[str, PolicyKind[Any]] = {
     Actor.kind: PolicyKind(ActorSettings, Actor),
     ValuePolicy.kind: PolicyKind(ValuePolicySettings, ValuePolicy.blank),
     Committee.kind: PolicyKind(CommitteeSettings, Committee.blank),
 }
+"""Policies that are not made of policies that could act alone."""
 
 
-def blank_policy(kind: str, spec: Spec, settings: object, rng: torch.Generator, where: str = "settings") -> Deployed:
-    """A policy of this kind and shape, to be filled."""
-    if kind not in KINDS:
-        raise ConfigError(where, f"no kind of policy '{kind}'", expected=sorted(KINDS), do=did_you_mean(kind, KINDS))
-    known = KINDS[kind]
+def blank_single(kind: str, spec: Spec, settings: object, rng: torch.Generator, where: str = "settings") -> Deployed:
+    """A policy of this kind and shape that is no set of others, to be filled."""
+    return blank_of(SINGLE_KINDS, kind, spec, settings, rng, where)
+
+
+def blank_of(
+    kinds: Mapping[str, PolicyKind[Any]], kind: str, spec: Spec, settings: object, rng: torch.Generator, where: str
+) -> Deployed:
+    """A policy of one of these kinds."""
+    if kind not in kinds:
+        raise ConfigError(where, f"no kind of policy '{kind}'", expected=sorted(kinds), do=did_you_mean(kind, kinds))
+    known = kinds[kind]
     return known.blank(spec, known.settings.parse(settings, where), rng)

@@ -12,6 +12,7 @@ checkpoint. It offers any of these, and what it does not offer costs nothing:
                                             played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
+    check(policy)                           once, before the first step: what does not suit the policy is told
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
 They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
@@ -90,6 +91,11 @@ class LearnHook(Protocol):
     def learn(self, rollout: Rollout) -> Metrics: ...
 
 
+@runtime_checkable
+class PolicyCheck(Protocol):
+    def check(self, policy: Actor) -> None: ...
+
+
 HOOKS: dict[str, type] = {
     "record": Recorder,
     "rewards": RewardHook,
@@ -161,11 +167,13 @@ class Objectives:
     members: dict[str, Objective]
 
     @classmethod
-    def build(cls, settings: Mapping[str, Settings], context: BuildContext) -> "Objectives":
-        """One that offers nothing, or weighs what it does not offer, is refused."""
+    def build(cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor) -> "Objectives":
+        """One that offers nothing, weighs what it does not offer, or does not suit the policy is refused."""
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
+            if isinstance(objective, PolicyCheck):
+                objective.check(policy)
         return cls(members)
 
     def __bool__(self) -> bool:

@@ -52,6 +52,7 @@ from understudy.run.monitor import Monitor, Monitored, Noise
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
+from understudy.run.task_metrics import TaskMetrics
 from understudy.run.validation import Validation, judges
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
@@ -150,6 +151,7 @@ def _joined(
         spec = group.spec
     spec = spec.with_segments(_column_names(config, spec) if config.env is None else config.env.segments)
     config.deployment.check_actions(spec.action)
+    _check_task_metrics(config, spec)
     if checkpoint is None:
         _check_roles(config, spec)
     context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
@@ -234,6 +236,18 @@ def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> No
     if config.best and config.best not in known:
         do = did_you_mean(config.best, [name for name in known if name.startswith("eval/")])
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best, do=do)
+
+
+def _check_task_metrics(config: RunConfig, spec: Spec) -> None:
+    """The environment tells what they are made of, and nothing else in an evaluation has their name."""
+    if not config.eval_metrics:
+        return
+    if config.env is None:
+        raise ConfigError("eval_metrics", "are measured in an environment, and this run has none")
+    TaskMetrics(config.eval_metrics, spec.segments).tallies(spec, 1)
+    for name in config.eval_metrics:
+        if f"eval/{name}" in evaluated_numbers(config.model_copy(update={"eval_metrics": {}})):
+            raise ConfigError(f"eval_metrics.{name}", "evaluations tell another number of this name", do="Rename it.")
 
 
 def _check_rewards(config: RunConfig, algorithm: Algorithm[Any], data: LoggedExperience, reporter: Reporter) -> None:

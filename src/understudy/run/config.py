@@ -6,13 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    Field,
-    SerializeAsAny,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, SerializeAsAny, field_validator, model_validator
 
 from understudy.algorithms import needs_of
 from understudy.core.arguments import as_text
@@ -32,6 +26,7 @@ from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, p
 from understudy.run.places import place_of
 from understudy.run.stages import InitRoles, stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
+from understudy.run.task_metrics import MetricName, TaskMetric
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
 from understudy.sources import find_source
@@ -177,6 +172,9 @@ class RunConfig(Settings):
     eval_info: dict[str, Summary] = Field(default_factory=dict)
     """Numbers of the environment's `info` that evaluations tell, as final, mean, max, min or sum of an episode:
     {x_position: max}. `is_success` and `success` are told wherever there are any."""
+    eval_metrics: dict[MetricName, TaskMetric] = Field(default_factory=dict)
+    """Task metrics that evaluations tell as eval/<name>, of kind tracking_error or cost_of_transport:
+    {speed_error: {kind: tracking_error, command: [1.0], measured: info.x_velocity}}. Less is better."""
     eval_video: bool = False
     """Film an episode of every evaluation: RUN/videos/last.mp4, and best.mp4."""
     save_every: int = Field(5000, ge=1)
@@ -286,7 +284,8 @@ class RunConfig(Settings):
     @property
     def best_lowest(self) -> bool:
         """Less is better."""
-        return self.best_metric.endswith("_error") if self.best_is == "auto" else self.best_is == "lowest"
+        error = self.best_metric.endswith("_error") or self.best_metric.removeprefix("eval/") in self.eval_metrics
+        return error if self.best_is == "auto" else self.best_is == "lowest"
 
     @property
     def world(self) -> EnvSettings:

@@ -11,14 +11,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from understudy.core.spec import Spec
+from understudy.data.success import SUCCESS
+from understudy.envs.vector.contract import Step
+from understudy.run.task_metrics import TaskMetrics
+
 Summary = Literal["final", "mean", "max", "min", "sum"]
-SUCCESS: dict[str, Summary] = {"is_success": "final", "success": "max"}
-"""Looked for in every environment, and how each is summed up."""
 
 
 def wanted_info(asked: Mapping[str, Summary]) -> dict[str, Summary]:
     """What an evaluation looks for: what was asked, and success."""
     return {**SUCCESS, **asked}
+
+
+def told_names(asked: Mapping[str, Summary] | None, metrics: TaskMetrics | None) -> tuple[str, ...]:
+    """The numbers of infos that an evaluation reads."""
+    measured = () if metrics is None else metrics.info_names
+    return tuple(dict.fromkeys((*wanted_info(asked or {}), *measured)))
 
 
 def info_number(value: Any) -> float:
@@ -73,6 +82,31 @@ class InfoTally:
             if bool((steps > 0).any()):
                 found[name] = tuple(torch.where(steps > 0, shares, torch.nan).tolist())
         return found
+
+
+@final
+class EpisodeTally:
+    """All that is told and measured of episodes beside their returns."""
+
+    def __init__(
+        self, asked: Mapping[str, Summary] | None, metrics: TaskMetrics | None, spec: Spec, count: int
+    ) -> None:
+        self.names = told_names(asked, metrics)
+        self._info = InfoTally(wanted_info(asked or {}), count)
+        self._tasks = {} if metrics is None else metrics.tallies(spec, count)
+
+    def add(self, step: Step, action: Tensor, counts: Tensor) -> None:
+        self._info.add(step.extras, counts)
+        for task in self._tasks.values():
+            task.add(step, action, counts)
+
+    def told(self, episodes: int) -> dict[str, tuple[float, ...]]:
+        return self._info.told(episodes)
+
+    def measured(self, episodes: int) -> dict[str, tuple[float, ...]]:
+        """Task metrics by name, where any of the first episodes gave a number."""
+        found = {name: task.told()[:episodes] for name, task in self._tasks.items()}
+        return {name: tuple(values.tolist()) for name, values in found.items() if not bool(values.isnan().all())}
 
 
 def describe_info(told: Mapping[str, tuple[float, ...]], asked: Mapping[str, Summary]) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, Timed
 from understudy.nn.deployed import Deployed
 from understudy.run.config import EnvSettings, RunConfig
 from understudy.run.environments import MakeEnvs, make_vector_env
-from understudy.run.episode_info import InfoTally, Summary, info_number, wanted_info
+from understudy.run.episode_info import EpisodeTally, Summary, info_number, told_names
 from understudy.run.evaluation import Evaluation
 from understudy.run.given_env import GivenEnvs, given_envs
+from understudy.run.task_metrics import TaskMetrics
 
 
 @final
@@ -63,6 +64,7 @@ class Evaluator:
             "greedy": greedy,
             "reference": config.world.reference,
             "info": config.eval_info,
+            "metrics": TaskMetrics(config.eval_metrics, config.world.segments),
             "on_step": on_step,
             "between": between,
             "cut_after": config.eval_max_steps,
@@ -86,7 +88,7 @@ class Evaluator:
                 given.as_many_as(episodes) if isinstance(given, GivenEnvs) else episodes,
                 given,
                 step_timeout=self._timeout,
-                extras=tuple(wanted_info(self._config.eval_info)),
+                extras=told_names(self._config.eval_info, TaskMetrics(self._config.eval_metrics)),
             )
         return self._kept
 
@@ -107,6 +109,7 @@ def evaluate_policy(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     info: Mapping[str, Summary] | None = None,
+    metrics: TaskMetrics | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     step_timeout: float = STEP_TIMEOUT,
@@ -135,6 +138,7 @@ def evaluate_policy(
             greedy=greedy,
             reference=reference,
             info=info,
+            metrics=metrics,
             on_step=on_step,
             between=between,
             step_timeout=step_timeout,
@@ -150,14 +154,15 @@ def evaluate_policy(
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
             raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
-        tally = InfoTally(wanted_info(info or {}), episodes)
+        tally = EpisodeTally(info, metrics, found, episodes)
         singly = SingleEpisodes(envs, seed, between or _go_on, tally.names)
         started = time.monotonic()
         returns, lengths = play_episodes(
             policy, singly, episodes, seed, greedy, on_step or _ignore, _go_on, tally, cut_after=cut_after
         )
     seconds, about = time.monotonic() - started, approximation_note(env_id)
-    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, seconds, approximation=about)
+    told, measured = tally.told(episodes), tally.measured(episodes)
+    return Evaluation(returns, lengths, reference, told, info or {}, seconds, approximation=about, measured=measured)
 
 
 def evaluate_in_vector_env(
@@ -169,6 +174,7 @@ def evaluate_in_vector_env(
     greedy: bool = True,
     reference: str | tuple[float, float] | None = None,
     info: Mapping[str, Summary] | None = None,
+    metrics: TaskMetrics | None = None,
     on_step: Callable[[int, int], None] | None = None,
     between: Callable[[], None] | None = None,
     max_steps: int = LONGEST_EPISODE,
@@ -186,12 +192,13 @@ def evaluate_in_vector_env(
         if bool((playing & (lengths >= max_steps)).any()):
             raise endless_episode(f"environment '{name}'", f"evaluation episode {first_true(playing)}", max_steps)
 
-    tally, started = InfoTally(wanted_info(info or {}), vector_env.count), time.monotonic()
+    tally, started = EpisodeTally(info, metrics, vector_env.spec, vector_env.count), time.monotonic()
     with own_global_generators(seed):
         returns, lengths = play_episodes(
             policy, vector_env, episodes, seed, greedy, on_step or _ignore, between or _go_on, tally, check, cut_after
         )
-    return Evaluation(returns, lengths, reference, tally.told(episodes), info or {}, time.monotonic() - started)
+    seconds, told, measured = time.monotonic() - started, tally.told(episodes), tally.measured(episodes)
+    return Evaluation(returns, lengths, reference, told, info or {}, seconds, measured=measured)
 
 
 def _in_given(
@@ -202,7 +209,7 @@ def _in_given(
     if isinstance(given, str):
         return evaluate_policy(policy, given, episodes, seed, step_timeout=step_timeout, **wishes)
     count, there = given.as_many_as(episodes), EnvSettings(id=given.name, simulator="custom")
-    extras = tuple(wanted_info(wishes["info"] or {}))
+    extras = told_names(wishes["info"], wishes["metrics"])
     with (
         own_global_generators(seed),
         closing(make_vector_env(there, count, given, step_timeout=step_timeout, extras=extras)) as played,
@@ -232,17 +239,21 @@ def evaluate_in_rounds(
         rounds.append(evaluate_in_vector_env(policy, vector_env, count, own, on_step=told, **wishes))
     if len(rounds) == 1:
         return rounds[0]
-    silent = {name: float("nan") for one in rounds for name in one.info}  # in the rounds that did not tell it
     return replace(
         rounds[0],
         returns=tuple(value for one in rounds for value in one.returns),
         lengths=tuple(length for one in rounds for length in one.lengths),
-        info={
-            name: tuple(value for one in rounds for value in one.info.get(name, (nothing,) * len(one.returns)))
-            for name, nothing in silent.items()
-        },
+        info=_joined([(one.info, len(one.returns)) for one in rounds]),
+        measured=_joined([(one.measured, len(one.returns)) for one in rounds]),
         seconds=sum(one.seconds for one in rounds),
     )
+
+
+def _joined(rounds: list[tuple[Mapping[str, tuple[float, ...]], int]]) -> dict[str, tuple[float, ...]]:
+    """Numbers of episodes by name, round after round; NaN in those that did not tell it."""
+    names = dict.fromkeys(name for told, _ in rounds for name in told)
+    nothing = (float("nan"),)
+    return {name: tuple(value for told, n in rounds for value in told.get(name, nothing * n)) for name in names}
 
 
 def _ignore(done: int, episodes: int) -> None:
@@ -276,7 +287,7 @@ def play_episodes(
     greedy: bool,
     on_step: Callable[[int, int], None],
     between: Callable[[], None],
-    tally: InfoTally,
+    tally: EpisodeTally,
     check: Callable[[Tensor, Tensor], None] = _any_length,
     cut_after: int | None = None,
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -292,7 +303,7 @@ def play_episodes(
         counts = playing & step.valid.cpu()
         returns += torch.where(counts, step.reward.cpu().double(), 0.0)
         lengths += counts
-        tally.add(step.extras, counts)
+        tally.add(step, action, counts)
         playing &= ~(step.terminated | step.truncated).cpu()
         if cut_after is not None:
             playing &= lengths < cut_after
@@ -320,16 +331,18 @@ class SingleEpisodes:
             self._between()
             own = simulator_seed(derived_seed(self._seed, "eval", number))
             self._seen.append(env.begin(own, f"evaluation episode {number}"))
-        return self._obs()
+        return _stacked(self._seen)
 
     def step(self, action: Tensor) -> Step:
         actions = as_actions(action.cpu().numpy(), self._envs[0].spec.action)
         rewards, ends = np.zeros(self.count), np.zeros((2, self.count), bool)
         valid = ~self._over
         extras: dict[str, Tensor] = {}
+        finals = list(self._seen)
         for i in np.flatnonzero(valid):
             self._between()
             seen, rewards[i], ends[0, i], ends[1, i] = self._envs[i].step(actions[i])
+            finals[i] = seen
             if not ends[:, i].any():
                 self._seen[i] = seen
             for name in self._info:
@@ -337,8 +350,10 @@ class SingleEpisodes:
                     column = extras.setdefault(name, torch.full((self.count,), torch.nan, dtype=torch.float64))
                     column[i] = info_number(self._envs[i].info[name])
         self._over |= ends.any(0)
-        obs, (terminated, truncated) = self._obs(), torch.from_numpy(ends)
-        return Step(obs, obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), extras)
+        obs, (terminated, truncated) = _stacked(self._seen), torch.from_numpy(ends)
+        final_obs = _stacked(finals) if ends.any() else obs
+        return Step(obs, final_obs, torch.from_numpy(rewards), terminated, truncated, torch.from_numpy(valid), extras)
 
-    def _obs(self) -> Obs:
-        return {name: torch.from_numpy(np.stack([groups[name] for groups in self._seen])) for name in self._seen[0]}
+
+def _stacked(seen: list[Groups]) -> Obs:
+    return {name: torch.from_numpy(np.stack([groups[name] for groups in seen])) for name in seen[0]}

@@ -33,6 +33,8 @@ class Evaluation:
     """The clock's, of all episodes together."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Further numbers, such as those of held-out episodes. Where there is no environment, they are all there is."""
+    measured: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Task metrics of each episode by name (`eval_metrics`); NaN of one that gave no number."""
     approximation: str = ""
     """Why a score is only near to that of the benchmark it is named after; empty of most environments."""
 
@@ -82,7 +84,7 @@ class Evaluation:
             yield self.approximation
         if self.success_rate is not None:
             yield f"success rate {self.success_rate:.1%}"
-        told = describe_info(self.info, self.asked)
+        told = describe_info(self.info, self.asked) | self._task_metrics()
         told.pop("eval/success_rate", None)
         told |= {name: value for name, value in self.metrics.items() if name.startswith("eval/")}
         yield from (f"{name.removeprefix('eval/')} {value:.4g}" for name, value in told.items())
@@ -90,6 +92,9 @@ class Evaluation:
             return
         spread = f"lengths {min(self.lengths):,} to {max(self.lengths):,}, mean {np.mean(self.lengths):,.1f}"
         yield f"{spread}  ({self.seconds / len(self.lengths):.2g} s per episode, {self.steps_per_second:,.0f} steps/s)"
+
+    def _task_metrics(self) -> dict[str, float]:
+        return {f"eval/{name}": float(np.nanmean(values)) for name, values in self.measured.items()}
 
     def to_json(self) -> dict[str, Any]:
         """All but what the clock decides."""
@@ -104,6 +109,7 @@ class Evaluation:
             "eval/length_mean": float(np.mean(self.lengths)),
             "eval/length_std": float(np.std(self.lengths)),
             **describe_info(self.info, self.asked),
+            **self._task_metrics(),
             "returns": list(self.returns),
             "lengths": list(self.lengths),
         }
@@ -117,7 +123,8 @@ class Evaluation:
 def evaluated_numbers(config: RunConfig) -> list[str]:
     """What an evaluation in an environment may tell, by name; of success, if that speaks of it."""
     silent = dict.fromkeys(wanted_info(config.eval_info), (0.0,))
-    told = Evaluation((0.0,), (0,), config.world.reference, silent, config.eval_info).to_json()
+    measured = dict.fromkeys(config.eval_metrics, (0.0,))
+    told = Evaluation((0.0,), (0,), config.world.reference, silent, config.eval_info, measured=measured).to_json()
     return [name for name in told if name.startswith("eval/")]
 
 

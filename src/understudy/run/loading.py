@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from understudy.core.arguments import as_kind
 from understudy.core.errors import DataError
@@ -22,6 +23,7 @@ from understudy.data.recipes import Recipe
 from understudy.data.recording import Recording
 from understudy.data.stores.recorder import Recorder, settle
 from understudy.data.stores.store import is_store, open_store, store_recipe
+from understudy.data.success import episode_successes
 from understudy.data.transforms import Choosing, Transforms, choose, mend, pick
 from understudy.envs.gym import env_spec, make_env
 from understudy.run.config import DataSettings
@@ -149,7 +151,9 @@ def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False)
     """Best, some, held out, as whole episodes. `hold_out`: some, where nothing is said of it."""
     if not choosing.chooses() and not hold_out:
         return Prepared(dataset, None)
-    choice = choose(choosing, dataset.returns(), f"dataset '{dataset.name}'", hold_out=hold_out)
+    where = f"dataset '{dataset.name}'"
+    success = None if choosing.only is None else _successes(dataset, choosing, where)
+    choice = choose(choosing, dataset.returns(), where, hold_out=hold_out, success=success)
     if len(choice.train) == dataset.episodes:
         return Prepared(dataset, None)
     recording = dataset.recording()
@@ -169,6 +173,11 @@ def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False)
         if len(numbers)
     ]
     return Prepared(parts[0], parts[1] if len(parts) > 1 else None)
+
+
+def _successes(dataset: Dataset, choosing: Choosing, where: str) -> NDArray[np.bool_]:
+    columns = {name: column.cpu().numpy() for name, column in dataset.extra.items()}
+    return episode_successes(columns, dataset.index, choosing.success_is, where)
 
 
 def space_of_env(env_id: str) -> ActionSpace:

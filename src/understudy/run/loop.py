@@ -135,6 +135,7 @@ class Loop:
         self.stale = before.stale
         self.warned = False
         self.untold = False
+        self.unmeasured = False
         self.drawing = SparinglyDrawn()
         self.losses: list[str] = []
         self.score = ""
@@ -313,6 +314,10 @@ class Loop:
             self.untold = True
             names = ", ".join(map(repr, evaluation.untold))
             self.reporter.say(f"eval_info: {self.config.world.id} told no number called {names} in its info")
+        if (missing := self.config.eval_metrics.keys() - evaluation.measured.keys()) and not self.unmeasured:
+            self.unmeasured = True
+            why = "an info that is never told, or a robot that stands still"
+            self.reporter.say(f"eval_metrics: no episode gave a number for {', '.join(sorted(missing))} ({why})")
 
     def _show(self, *, best: bool) -> None:
         """Draw and film what there is so far; nothing of it may end a run, and drawing takes little of its time."""

@@ -1,9 +1,10 @@
-"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`, suites by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites and skill
+sets, by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-SUITES = "suites"
+SUITES, SKILLS = "suites", "skills"
 SUMMARY = "# In short: "
 """How the line of a config begins that says what it does, what it needs and how long that takes."""
 
@@ -15,13 +16,20 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    own = (f"{folder.name}/{name}" for folder in folders if folder.name != SUITES for name in _names(folder))
+    own = (
+        f"{folder.name}/{name}" for folder in folders if folder.name not in (SUITES, SKILLS) for name in _names(folder)
+    )
     return sorted((*_names(config_root()), *own))
 
 
 def suite_names() -> list[str]:
     """Names of the suites."""
     return sorted(_names(config_root().joinpath(SUITES)))
+
+
+def skill_set_names() -> list[str]:
+    """Names of the skill sets."""
+    return sorted(_names(config_root().joinpath(SKILLS)))
 
 
 def read_packaged(name: str) -> str:

@@ -15,7 +15,9 @@ from understudy.core.files import discard, replace_directory, seal, sha256_bytes
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import State, capture, check_fits, footprint, restore
-from understudy.nn.deployed import KINDS, Deployed, blank_policy
+from understudy.nn.deployed import Deployed
+from understudy.nn.policy_kinds import KINDS, blank_policy
+from understudy.nn.skill_set import SkillSet
 from understudy.run.tensor_file import read_tensors
 
 FORMAT = 2
@@ -83,6 +85,8 @@ def check_policy(policy: object, where: str) -> Deployed:
         raise ConfigError(
             where, "not a policy", got=kind_of(policy), expected="what `load_policy` or `algorithm.policy` gives"
         )
+    if isinstance(policy, SkillSet):
+        policy.check_storable(where)
     return policy
 
 

@@ -19,6 +19,7 @@ from understudy.nn.committee import Committee
 from understudy.nn.deployed import Choosing, Deployed
 from understudy.nn.dropout import eval_mode
 from understudy.nn.perception import Perception, Seen
+from understudy.nn.skill_set import SkillSet
 from understudy.tools.portable import Port, Portable, choice_counts
 
 TOLERANCE = 1e-5
@@ -147,6 +148,8 @@ def random_observations(portable: Portable, batch: int, rng: torch.Generator) ->
         for columns, normalizer in values:
             noise = SPREAD * torch.randn(drawn[name][..., columns].shape, generator=rng)
             drawn[name][..., columns] = normalizer(noise)
+    if isinstance(portable.policy, SkillSet):
+        portable.policy.choice.put(drawn, rng)
     return tuple(drawn.values())
 
 
@@ -174,7 +177,8 @@ Inverse = Callable[[Tensor], Tensor]
 def normalised_groups(policy: Deployed) -> dict[str, list[tuple[Columns, Inverse]]]:
     """For each group that is normalised, or in part: its columns, and what makes raw values of normal ones."""
     groups: dict[str, dict[str, tuple[Columns, Inverse]]] = {}
-    for part in policy.modules():
+    readers = policy.native() if isinstance(policy, SkillSet) else [policy]
+    for part in (module for reader in readers for module in reader.modules()):
         if isinstance(part, Perception):
             for entry, normalizer in part.normalised():
                 groups.setdefault(entry.group, {}).setdefault(entry.name, (entry.picked, normalizer.inverse))

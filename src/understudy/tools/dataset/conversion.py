@@ -23,6 +23,7 @@ from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
 from understudy.data.stores.recorder import record
 from understudy.data.stores.store import is_store, open_store, store_recipe
+from understudy.data.success import recorded_successes
 from understudy.data.transforms import Transforms, choose, episode_returns, mend, pick
 from understudy.run.loading import space_of
 from understudy.run.progress import SILENT, Reporter
@@ -129,7 +130,8 @@ def _chain(recording: Recording, space: ActionSpace | None, transforms: Transfor
     known = space or space_of(recording)
     mended = mend(recording, transforms, known)
     if transforms.chooses():
-        choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'")
+        success = None if transforms.only is None else recorded_successes(mended, transforms.success_is)
+        choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'", success=success)
         mended = pick(mended, choice.train)
     return replace(mended, space=known)
 
