@@ -183,6 +183,8 @@ class SourceNeeds:
     """Environment steps before the first update."""
     updates_per_step: Fraction = Fraction(0)
     """Updates for every environment step after them; 0 where nobody plays."""
+    updates_at_once: int = 1
+    """They come in groups of so many, each after all of its steps."""
 
 
 @dataclass(frozen=True)
