@@ -56,6 +56,9 @@ class Case:
     """Settings of the run beside it: where data and policies are."""
 
 
+PENDULUM_MIRROR: dict[str, Any] = {"observations": {"state": {"signs": [1, -1, -1]}}, "actions": {"signs": [-1]}}
+
+
 @cache
 def demonstrations() -> Mapping[str, Experience]:
     return {"demonstrations": LoggedExperience.of(us.make_dataset(pendulum_recipe()))}
@@ -67,6 +70,7 @@ CASES: dict[str, Case] = {
         data=lambda spec: demonstrations(),
         run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
     ),
+    "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
 }
 
 
