@@ -8,6 +8,7 @@ from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
+from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
@@ -28,6 +29,7 @@ def preflight(
 
     Each policy fits the one it starts from.
     """
+    check_repositories(config.git_repositories, "git_repositories")
     learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
     try:
         _try_environment(config, learner, make_envs)
