@@ -147,7 +147,9 @@ def profile(one: Contestant, iterations: int) -> None:
 
 def print_table(contestants: list[Contestant], windows: int, simulator: str) -> None:
     fused, plain = contestants[0], contestants[1]
-    print(f"\nHalfCheetah, 256 environments of {simulator}, 24 steps, {HIDDEN}; best of {windows} windows, one iteration")
+    print(
+        f"\nHalfCheetah, 256 environments of {simulator}, 24 steps, {HIDDEN}; best of {windows} windows, one iteration"
+    )
     heads = ("wall ms", "cpu ms", "rollout cpu", "x ppo cpu", "x plain cpu", "x plain wall")
     print(f"{'':<16}" + "".join(f"{head:>14}" for head in heads))
     for one in contestants:
