@@ -125,6 +125,8 @@ class Experience(Protocol):
 
 MAIN = "main"
 """The role of the dataset that a run is about."""
+LEARNER = "learner"
+"""Among the policies that an objective is built with: the one that learns, for whoever trains a part of it."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class BuildContext:
     data: Mapping[str, Experience] = field(default_factory=dict)
     """Datasets by role."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
-    """Frozen policies by role."""
+    """Frozen policies by role; for objectives also `LEARNER`, which is not."""
 
     @classmethod
     def over(cls, data: Experience, updates: int = 1_000_000, seed: int = 0) -> "BuildContext":
