@@ -238,7 +238,7 @@ def needs(config: Config) -> Needs:
 def build(config: Config, context: BuildContext) -> PPO:
     policy, value = build_networks(config.actor, config.critic, context)
     count = context.num_envs
-    objectives, shuffle = Objectives.build(config.objectives, context, policy), stream(context.seed, "shuffle")
+    objectives, shuffle = Objectives.build(config.objectives, context, policy, config), stream(context.seed, "shuffle")
     optimizers = build_optimizers(policy, value, config.weight_decay)
     shared, memory = "all" in optimizers, bool(policy.learned_from(policy.initial(1)) or value.initial(1))
     check_possible(config, shared=shared, memory=memory, environments=count, objectives=bool(objectives))

@@ -139,6 +139,11 @@ class Actor(nn.Module):
             return None
         return self.estimator.probability.draw(shape, rng).to(self.trunk.flat.device)
 
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """Memories that might have been [N, …], each part within what its cells can reach."""
+        own = self.perception.random_carry(count, rng)
+        return own if self.estimator is None else (*own, *self.estimator.random_carry(count, rng))
+
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [N, A] in environment units, inside the box; or choices, legal where there is a mask."""

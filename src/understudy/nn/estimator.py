@@ -133,6 +133,10 @@ class Estimator(nn.Module):
     def initial(self, count: int) -> Carry:
         return () if self.perception is None else self.perception.initial(count)
 
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """A memory that might have been."""
+        return () if self.perception is None else self.perception.random_carry(count, rng)
+
     def true(self, obs: Mapping[str, Tensor]) -> Tensor:
         """The targets themselves [..., size]."""
         return torch.cat([target.of({target.group: obs[target.group]}).float() for target in self.targets], dim=-1)

@@ -4,8 +4,8 @@ A file here, or an entry point `understudy.objectives` of another package, is fo
 
 Such a module offers `Config` (its settings), `needs(config)` (the datasets and frozen policies it reads, by role) and
 `build(config, context)`, which gives a dataclass: what moves in it (networks, optimisers, counters) is in every
-checkpoint. `context.policies[LEARNER]` is the policy that learns, for whoever trains a part of it. It offers any of
-these, and what it does not offer costs nothing:
+checkpoint. `context.policies[LEARNER]` is the policy that learns, for whoever trains a part of it or compares it. It
+offers any of these, and what it does not offer costs nothing:
 
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
     prepare(rollout) → facts                before anything is learned from it; shown to losses as extra[name/fact]
@@ -14,7 +14,7 @@ these, and what it does not offer costs nothing:
                                             played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
-    check(policy)                           once, before the first step: what does not suit the policy is told
+    check(policy, ppo)                      once, before the first step: refuses a policy or settings of PPO
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
 They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
@@ -38,6 +38,7 @@ from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
 from understudy.parts.ppo.batch import PPOBatch, Tally
+from understudy.parts.ppo.settings import PPOSettings
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class LearnHook(Protocol):
 
 @runtime_checkable
 class PolicyCheck(Protocol):
-    def check(self, policy: Actor) -> None: ...
+    def check(self, policy: Actor, ppo: PPOSettings) -> None: ...
 
 
 HOOKS: dict[str, type] = {
@@ -175,14 +176,17 @@ class Objectives:
     members: dict[str, Objective]
 
     @classmethod
-    def build(cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor) -> "Objectives":
-        """Beside this policy. Who offers nothing, weighs what he does not offer, or does not suit it is refused."""
+    def build(
+        cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor, ppo: PPOSettings
+    ) -> "Objectives":
+        """Beside a policy that learns by PPO. One that offers nothing, weighs what it does not offer, or does not suit
+        the policy is refused."""
         context = replace(context, policies={**context.policies, LEARNER: policy})
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
             if isinstance(objective, PolicyCheck):
-                objective.check(policy)
+                objective.check(policy, ppo)
         if policy.estimator is not None and "estimator" not in members:
             raise ConfigError(
                 "algo.actor.estimate",
