@@ -73,7 +73,7 @@ class FrozenPolicySettings(Settings):
     """A policy that takes part in a run and does not learn."""
 
     path: str
-    """A run directory or a policy folder."""
+    """A run directory, a policy folder, or a policy that was exported to an ONNX file."""
     checkpoint: str = "last"
     """Of a run directory: last, best, or a number of updates."""
     fingerprint: str = ""

@@ -14,7 +14,7 @@ from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
-from understudy.run.warm_start import Ancestor, check_same, load_frozen, policy_fingerprint
+from understudy.run.warm_start import Ancestor, check_same, frozen_fingerprint, load_frozen
 from understudy.sources import Act
 
 
@@ -103,7 +103,7 @@ def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
         for role, settings in config.data_by_role.items()
     }
     policies = {
-        role: named.model_copy(update={"fingerprint": policy_fingerprint(load_frozen(role, named))})
+        role: named.model_copy(update={"fingerprint": frozen_fingerprint(load_frozen(role, named))})
         for role, named in config.policies.items()
     }
     return config.with_data(data).model_copy(update={"policies": policies})

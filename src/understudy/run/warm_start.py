@@ -4,6 +4,7 @@ then IQL online). What was taken over is told; too little is refused. Optimisers
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 from safetensors.torch import save as save_tensors
@@ -32,6 +33,7 @@ from understudy.run.handed_networks import (
     roles_in,
 )
 from understudy.run.learner import Learner
+from understudy.run.onnx_policy import OnnxPolicy
 from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
@@ -45,13 +47,21 @@ TARGET = "target_"
 REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 
 
-def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed:
+def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed | OnnxPolicy:
     """A policy that takes part in a run and does not learn; it must have the fingerprint, if one is given."""
-    policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
-    check_same(
-        policy_fingerprint(policy), named.fingerprint, f"policies.{role} '{named.path}'", f"policies.{role}.fingerprint"
-    )
+    where, exported = f"policies.{role} '{named.path}'", Path(named.path).suffix == ".onnx"
+    if exported and not Path(named.path).is_file():
+        raise CheckpointError(where, "no such file")
+    policy = OnnxPolicy(Path(named.path)) if exported else load_policy(named.path, named.checkpoint)
+    if not isinstance(policy, OnnxPolicy):
+        policy.requires_grad_(False).train(False)
+    check_same(frozen_fingerprint(policy), named.fingerprint, where, f"policies.{role}.fingerprint")
     return policy
+
+
+def frozen_fingerprint(policy: Deployed | OnnxPolicy) -> str:
+    """sha256 of a policy that does not learn, or of the file it was exported to."""
+    return policy.sha256 if isinstance(policy, OnnxPolicy) else policy_fingerprint(policy)
 
 
 def check_same(found: str, fingerprint: str, where: str, setting: str) -> None:
