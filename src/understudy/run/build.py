@@ -157,7 +157,17 @@ def _joined(
     _check_task_metrics(config, spec)
     if checkpoint is None:
         _check_roles(config, spec)
-    context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
+    steps = sum(request.steps_kept for request in config.source_needs.envs)
+    context = BuildContext(
+        spec,
+        config.updates,
+        config.seed,
+        device,
+        num_envs=count,
+        data=data,
+        policies=policies,
+        rollout_length=steps,
+    )
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
         spec,

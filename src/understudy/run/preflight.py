@@ -8,12 +8,13 @@ from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
+from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
-from understudy.run.warm_start import Ancestor, check_same, load_frozen, policy_fingerprint
+from understudy.run.warm_start import Ancestor, check_same, frozen_fingerprint, load_frozen
 from understudy.sources import Act
 
 
@@ -28,6 +29,7 @@ def preflight(
 
     Each policy fits the one it starts from.
     """
+    check_repositories(config.git_repositories, "git_repositories")
     learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
     try:
         _try_environment(config, learner, make_envs)
@@ -101,7 +103,7 @@ def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
         for role, settings in config.data_by_role.items()
     }
     policies = {
-        role: named.model_copy(update={"fingerprint": policy_fingerprint(load_frozen(role, named))})
+        role: named.model_copy(update={"fingerprint": frozen_fingerprint(load_frozen(role, named))})
         for role, named in config.policies.items()
     }
     return config.with_data(data).model_copy(update={"policies": policies})

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import discard, write_json
+from understudy.core.files import discard, read_json, write_json
 from understudy.core.lock import is_locked
 from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
@@ -234,8 +234,12 @@ def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundi
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
-    if origin and take_over(learner.algorithm, config, origin, fingerprint, reporter) != (POLICY,):
-        compare_rewards(run, RunDir(origin), reporter)
+    if origin:
+        reports = take_over(learner.algorithm, config, origin, fingerprint, reporter)
+        told = {role: [report.facts() for report in some] for role, some in reports.items()}
+        write_json(run.meta_file, {**read_json(run.meta_file), "taken_over": told})
+        if tuple(reports) != (POLICY,):
+            compare_rewards(run, RunDir(origin), reporter)
 
 
 def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared], *, accept_versions: bool) -> Run:
