@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-import understudy as us
 from learners import differences
 from rollouts import build_ppo
 from understudy.algorithms import ppo
