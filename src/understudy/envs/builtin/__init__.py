@@ -30,6 +30,16 @@ for _name, _thrusters in {"UnderstudyWindyPoint-v0": False, "UnderstudyWindyThru
     gymnasium.register(
         _name, "understudy.envs.builtin.windy_point:WindyPoint", max_episode_steps=100, kwargs={"thrusters": _thrusters}
     )
+for _name, _settings in {
+    "Zones": {},
+    "ZonesGround": {"kind": "ground"},
+    "ZonesMirror": {"kind": "mirror", "thrust": 1.0},
+    "ZonesLeft": {"kind": "left"},
+    "ZonesRight": {"kind": "right"},
+}.items():
+    gymnasium.register(
+        f"Understudy{_name}-v0", "understudy.envs.builtin.zones:Zones", max_episode_steps=200, kwargs=_settings
+    )
 for _name, _maze, _point_steps, _ant_steps in (
     ("UMaze", "U_MAZE", 300, 700),
     ("Medium", "MEDIUM_MAZE", 600, 1000),
