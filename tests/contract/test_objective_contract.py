@@ -19,11 +19,13 @@ import understudy as us
 from learners import CPU, META, differences
 from understudy.algorithms import ppo
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import BuildContext, Experience, Policy
+from understudy.core.protocols import BuildContext, Experience, Policy, Roles
+from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import capture, check_fits, nonfinite, restore
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.local import LocalVectorEnv
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import PLUGINS, find_objective
 from understudy.run.config import load_config, parse_config
 from understudy.run.packaged import config_names
@@ -36,6 +38,8 @@ NAMES = sorted(PLUGINS.names())
 MEMORY = {"hidden": [8], "memory": {"kind": "gru", "units": 4}}
 ROLES: list[dict[str, Any]] = [{"hidden": [8]}, MEMORY]
 """Without and with memory: every objective serves both."""
+BESIDE = (".objectives.", ".recorder", ".turns.")
+"""In paths of what objectives add to a learner's state."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,16 @@ class Case:
     """Settings of the run beside it: where data and policies are."""
 
 
+PENDULUM_MIRROR: dict[str, Any] = {"observations": {"state": {"signs": [1, -1, -1]}}, "actions": {"signs": [-1]}}
+
+
 @cache
 def demonstrations() -> Mapping[str, Experience]:
     return {"demonstrations": LoggedExperience.of(us.make_dataset(pendulum_recipe()))}
+
+
+def a_teacher(spec: Spec) -> dict[str, Policy]:
+    return {"teacher": Actor(spec, ActorSettings(hidden=(8,)), stream(5, "teacher")).requires_grad_(False)}
 
 
 CASES: dict[str, Case] = {
@@ -66,6 +77,13 @@ CASES: dict[str, Case] = {
         {"batch_size": 32, "length": 8},
         data=lambda spec: demonstrations(),
         run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
+    ),
+    "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
+    "teacher": Case(
+        {"beta": 0.5},
+        {"weight": 0.0, "beta": 0.0},
+        policies=a_teacher,
+        run={"policies": {"teacher": {"path": "somewhere"}}},
     ),
 }
 
@@ -93,6 +111,10 @@ def config_of(name: str, role: dict[str, Any], **changes: Any) -> ppo.Config:
     return ppo.Config.parse({**shape, **case(name).algo, "objectives": objectives}, "algo")
 
 
+def roles_of(name: str) -> Roles:
+    return find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
+
+
 def context_of(name: str, spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
     given = case(name)
     return BuildContext(spec, 10, seed, device, COUNT, given.data(spec), given.policies(spec))
@@ -106,7 +128,7 @@ def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes
 
 
 def of_ppo(state: dict[str, Any]) -> dict[str, Any]:
-    return {path: leaf for path, leaf in state.items() if ".objectives." not in path and ".recorder" not in path}
+    return {path: leaf for path, leaf in state.items() if not any(word in path for word in BESIDE)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,8 +151,7 @@ def test_settings_survive_yaml_are_described_and_closed(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_reads_is_given_by_a_row_of_the_table(name: str) -> None:
-    roles = find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
-    world = LocalVectorEnv(WORLD, COUNT)
+    roles, world = roles_of(name), LocalVectorEnv(WORLD, COUNT)
     assert set(roles.data) == set(case(name).data(world.spec)), "give it data in CASES"
     assert set(roles.policies) == set(case(name).policies(world.spec)), "give it policies in CASES"
 

@@ -130,7 +130,7 @@ class PPO:
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
         """Values, advantages and densities before anything moves."""
-        config, resets, extra = self.config, rollout.resets, dict(rollout.extra)
+        config, resets, extra = self.config, rollout.resets, {**rollout.extra, **self.objectives.prepare(rollout)}
         if rollout.anew:
             self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
         reward = rollout.reward
@@ -246,5 +246,5 @@ def build(config: Config, context: BuildContext) -> PPO:
     rates = {name: torch.tensor(start, dtype=torch.float64) for name, start in config.learning_rates().items()}
     carry = tuple(part.detach().clone() for part in value.initial(count))
     normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
-    objectives, shuffle = Objectives.build(config.objectives, context, policy), stream(context.seed, "shuffle")
+    objectives, shuffle = Objectives.build(config.objectives, context, policy, config), stream(context.seed, "shuffle")
     return PPO(config, policy, value, objectives, optimizers, shuffle, rates, carry, normalizer, context.updates)

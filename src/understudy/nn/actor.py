@@ -87,6 +87,10 @@ class Actor(nn.Module):
     def initial(self, count: int) -> Carry:
         return self.perception.initial(count)
 
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """Memories that might have been [N, …], each part within what its cells can reach."""
+        return self.perception.random_carry(count, rng)
+
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [N, A] in environment units, inside the box; or choices, legal where there is a mask."""

@@ -133,6 +133,10 @@ class Perception(nn.Module):
     def initial(self, count: int) -> Carry:
         return () if self.memory is None else self.memory.initial(count)
 
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """A memory that might have been."""
+        return () if self.memory is None else self.memory.random_carry(count, rng)
+
     def look(self, obs: Obs) -> Tensor:
         """Without memory [..., joined]."""
         parts = [self._see(entry, obs) for entry in self.inputs]

@@ -34,6 +34,7 @@ from understudy.losses.value import mean_over
 from understudy.nn.actor import Actor
 from understudy.objectives import Evaluation, Weights
 from understudy.parts.ppo.batch import PPOBatch
+from understudy.parts.ppo.settings import PPOSettings
 from understudy.sources.sampling.draws import uniform_rows
 
 ROLE, TERM = "demonstrations", "cloning"
@@ -65,7 +66,7 @@ class Demonstrations:
     def weights(self) -> Weights:
         return Weights(losses={TERM: self.config.weight.at(self.updates)})
 
-    def check(self, policy: Actor) -> None:
+    def check(self, policy: Actor, ppo: PPOSettings) -> None:
         """The demonstrations hold what the policy sees."""
         there = self.data.spec.observation
         if missing := sorted({given.group for given in policy.inputs} - there.keys()):
