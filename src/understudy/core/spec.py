@@ -239,7 +239,7 @@ class Spec:
         return mine == theirs and self.action == other.action
 
     def with_segments(self, segments: Segments, where: str = "env.segments") -> "Spec":
-        """The same, with more names for columns: each is a range inside a flat group that exists."""
+        """The same, with names for columns: each is a range inside a flat group that exists."""
         for group, named in segments.items():
             if group not in self.observation:
                 raise ConfigError(f"{where}.{group}", "no such group", do=did_you_mean(group, self.observation))
@@ -256,8 +256,12 @@ class Spec:
                         got=f"{start} to {stop}",
                         expected=f"0 ≤ first < after the last ≤ {shape[0]}",
                     )
+        return replace(self, segments={group: dict(named) for group, named in segments.items()})
+
+    def with_more_segments(self, segments: Segments) -> "Spec":
+        """The same, with these names beside those that are there."""
         groups = {**self.segments, **segments}
-        return replace(self, segments={g: {**self.segments.get(g, {}), **segments.get(g, {})} for g in groups})
+        return self.with_segments({g: {**self.segments.get(g, {}), **segments.get(g, {})} for g in groups})
 
     def to_json(self) -> dict[str, Any]:
         masked = {"masked": True} if self.masked else {}

@@ -5,7 +5,9 @@
     a_t = Σ_k w_t[k] · a_k · skill_scale_k / env_scale       inside the box
 
 A named observation chooses, a learnt gate or a function. Where the episode is younger than L, w_t is of fewer choices;
-discrete actions are those of the chosen skill. All skills see every step, each with its own normaliser, memory and changes of what it sees (`nn/skill.py`). Everything
+discrete actions are those of the chosen skill.
+
+All skills see every step, each with its own normaliser, memory and changes of what it sees (`nn/skill.py`). Everything
 that is remembered is in the carry, all zeros but for skills that begin otherwise: the skills' own carries, the gate's,
 the last L choices [N, L, K] and what was drawn for overrides [N, D]. So whoever starts an episode anew clears it all,
 for that environment alone. Draws follow the stream that `act` is given; without one, as in an exported file, they are

@@ -129,7 +129,7 @@ def spec_of(env: EnvSettings) -> Spec:
             single.close()
     envs = make_vector_env(env, 1)
     try:
-        return envs.spec.with_segments(env.segments)
+        return envs.spec.with_more_segments(env.segments)
     finally:
         envs.close()
 
