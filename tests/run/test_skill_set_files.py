@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from understudy.tools.onnx_policy import OnnxPolicy
 
 import understudy as us
 from skill_cases import BY_ZONE, CHOICES, SPEC, actors, make_set, observe
@@ -17,6 +16,7 @@ from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.skill_set import SkillSet
+from understudy.run.onnx_policy import OnnxPolicy
 from understudy.run.packaged import read_packaged, skill_set_names
 from understudy.run.skill_sets import load_skill_set, load_skill_set_config
 from understudy.run.warm_start import policy_fingerprint
