@@ -6,8 +6,9 @@
 
 The preset `ppo/robot` with networks of 256-128: 256 environments of HalfCheetah, 24 steps, 5 epochs of 4 minibatches.
 Environments are EnvPool's where that is installed, else Gymnasium's. `plain` is PPO in plain autograd, which is what
-runs with any objective; `ppo` is its compiled path. All take turns in one process with one thread, in one order and then
-in the other. Machines are shared and noisy: read ratios of the best windows; those of processor time are disturbed least.
+runs with any objective; `ppo` is its compiled path. All take turns in one process with one thread, in one order and
+then in the other. Machines are shared and noisy: read ratios of the best windows; those of processor time are disturbed
+least.
 """
 
 import argparse
