@@ -85,6 +85,7 @@ class Lesson:
         teacher: dict[str, Any] | None = None,
         algo: dict[str, Any] | None = None,
         thrusters: bool = False,
+        estimator: dict[str, Any] | None = None,
         **objective: Any,
     ) -> None:
         self.world = Diary(thrusters=thrusters)
@@ -98,7 +99,7 @@ class Lesson:
                 "minibatches": 1,
                 "schedule": "constant",
                 **(algo or {}),
-                "objectives": {"teacher": objective},
+                "objectives": {"teacher": objective, **({"estimator": estimator} if estimator else {})},
             },
             "algo",
         )
@@ -154,6 +155,26 @@ def test_whoever_acts_the_first_ratio_is_one_and_what_was_sent_is_stored() -> No
             own = lesson.policy.to_env_action(rollout.action)
             torch.testing.assert_close(sent[~driven], own[~driven])
             lesson.algorithm.update(rollout)
+
+
+def test_the_first_ratio_is_one_with_teacher_estimates_and_memory_together() -> None:
+    """Who acts, what is shown of an estimate and where memories begin are all drawn, and all are in the rollout."""
+    for distribution in ("gaussian", "state_gaussian"):
+        estimate = {"targets": ["privileged"], "sees": ["state"], "memory": LSTM["memory"], "hidden": [8]}
+        student = {**GRU, "sees": ["state", "privileged"], "estimate": estimate, "distribution": distribution}
+        lesson = Lesson(student, GRU, estimator={"replace_probability": 0.5}, beta=0.5, hidden_state_resample_prob=0.5)
+        for _ in range(3):
+            rollout = lesson.play()
+            driven = rollout.extra["teacher/driven"]
+            assert 0 < int(driven.sum()) < driven.numel()
+            seen = {**rollout.obs, **rollout.extra}
+            judged = lesson.policy.evaluate(seen, rollout.carry, rollout.resets, rollout.action)
+            torch.testing.assert_close(judged.log_prob, rollout.log_prob, rtol=1e-4, atol=1e-4)
+            metrics = lesson.algorithm.update(rollout).metrics
+            assert abs(float(metrics["policy/kl"])) < 1e-6
+            assert 0 < float(metrics["estimator/replaced"]) < 1
+    with pytest.raises(ConfigError, match=r"teacher\.buffer_dilation: old rollouts do not keep the estimates"):
+        Lesson(student, algo={"policy_coef": 0.0}, estimator={"replace_probability": 0.5}, buffer_dilation=2)
 
 
 def test_choices_are_driven_and_learned_as_well() -> None:

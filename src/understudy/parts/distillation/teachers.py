@@ -87,7 +87,7 @@ class Teachers:
         if not isinstance(policy, Actor):
             action, carry = policy.act(obs, carry, greedy=not wanted.sample, rng=rng)
             return {LABEL: student.from_env_action(action.to(student.action_centre.device))}, carry
-        seen, carry = policy.perception.step(obs, carry)
+        seen, carry, _ = policy.see(obs, carry)
         features = policy.features(seen, policy.mask(obs))
         action = policy.distribution.sample(features, rng) if wanted.sample else policy.distribution.mode(features)
         facts = {LABEL: student.from_env_action(policy.to_env_action(action))}
