@@ -38,8 +38,6 @@ NAMES = sorted(PLUGINS.names())
 MEMORY = {"hidden": [8], "memory": {"kind": "gru", "units": 4}}
 ROLES: list[dict[str, Any]] = [{"hidden": [8]}, MEMORY]
 """Without and with memory: every objective serves both."""
-BESIDE = (".objectives.", ".recorder", ".turns.")
-"""In paths of what objectives add to a learner's state."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +54,8 @@ class Case:
     """Frozen policies by role."""
     algo: dict[str, Any] = field(default_factory=dict)
     """Settings of PPO beside it."""
+    actor: dict[str, Any] = field(default_factory=dict)
+    """Settings of the policy beside its shape."""
     run: dict[str, Any] = field(default_factory=dict)
     """Settings of the run beside it: where data and policies are."""
 
@@ -78,6 +78,7 @@ CASES: dict[str, Case] = {
         data=lambda spec: demonstrations(),
         run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
     ),
+    "estimator": Case({"optimizer": "policy"}, actor={"estimate": {"targets": ["state"], "step": "next"}}),
     "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
     "teacher": Case(
         {"beta": 0.5},
@@ -107,7 +108,13 @@ class Learner:
 def config_of(name: str, role: dict[str, Any], **changes: Any) -> ppo.Config:
     """PPO with this objective, or without any where the name is empty."""
     objectives = {name: {**case(name).settings, **changes}} if name else {}
-    shape = {"actor": role, "critic": role, "epochs": 2, "minibatches": 2, "schedule": "constant"}
+    shape = {
+        "actor": {**role, **case(name).actor},
+        "critic": role,
+        "epochs": 2,
+        "minibatches": 2,
+        "schedule": "constant",
+    }
     return ppo.Config.parse({**shape, **case(name).algo, "objectives": objectives}, "algo")
 
 
@@ -127,8 +134,9 @@ def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes
     return Learner(algorithm, source)
 
 
-def of_ppo(state: dict[str, Any]) -> dict[str, Any]:
-    return {path: leaf for path, leaf in state.items() if not any(word in path for word in BESIDE)}
+def of_ppo(state: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
+    """What PPO alone has, too."""
+    return {path: leaf for path, leaf in state.items() if path in alone}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -192,7 +200,7 @@ def test_what_weighs_nothing_is_ppo_to_the_bit(name: str, monkeypatch: pytest.Mo
         alone, beside, weighed = learner("", role), learner(name, role, **case(name).weightless), learner(name, role)
         for each in (alone, beside, weighed):
             each.update(3)
-        states = [of_ppo(capture(each)) for each in (alone, beside, weighed)]
+        states = [of_ppo(capture(each), capture(alone)) for each in (alone, beside, weighed)]
         assert differences(states[0], states[1]) == []
         assert differences(states[0], states[2]) != []
 

@@ -187,6 +187,12 @@ class Objectives:
             _check_offers(f"algo.objectives.{name}", objective)
             if isinstance(objective, PolicyCheck):
                 objective.check(policy, ppo)
+        if policy.estimator is not None and "estimator" not in members:
+            raise ConfigError(
+                "algo.actor.estimate",
+                "nobody trains it",
+                do="Add algo.objectives.estimator; with {weight: 0} it stays what it is.",
+            )
         return cls(members)
 
     def __bool__(self) -> bool:

@@ -95,12 +95,12 @@ class Demonstrations:
         config, demand = self.config, Demand(("mask",) if policy.spec.masked else ())
         if not policy.initial(1):
             rows = self.data.rows(uniform_rows(config.batch_size, self.data.steps, self.rng), demand)
-            seen = policy.perception.look(rows.obs)
+            seen = policy.perceive(rows.obs)
             return self._distance(policy, seen, rows.action, rows.extra.get("mask")).mean()
         start = uniform_rows(max(1, config.batch_size // config.length), self.data.steps, self.rng)
         stretch = self.data.windows(start, config.length, demand)
         obs = {name: values.transpose(0, 1) for name, values in stretch.obs.items()}
-        seen = policy.perception.sequence(obs, policy.initial(len(start)), stretch.first.T).transpose(0, 1)
+        seen = policy.perceive(obs, policy.initial(len(start)), stretch.first.T).transpose(0, 1)
         losses = self._distance(policy, seen, stretch.action, stretch.extra.get("mask"))
         return mean_over(losses.flatten(), stretch.valid.flatten())
 

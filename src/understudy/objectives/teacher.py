@@ -123,6 +123,11 @@ class Teacher:
                 expected="algo.policy_coef=0",
                 do="Say so, or leave the older rollouts out.",
             )
+        if self.past and policy.estimator is not None and policy.estimator.replaced:
+            told = "old rollouts do not keep the estimates that the student was shown"
+            raise ConfigError(
+                f"{WHERE}.buffer_dilation", told, do="Leave out one of buffer_dilation and algo.actor.estimate."
+            )
 
     @property
     def streams(self) -> tuple[torch.Generator, ...]:

@@ -14,7 +14,7 @@ from understudy.core.errors import CheckpointError, UnderstudyError
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import Actor, ActorSettings, EstimatingActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.distributions import means_the_same
@@ -289,6 +289,10 @@ def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
         kinds = mine.distribution.kind, theirs.distribution.kind
         if not means_the_same(*kinds):
             here["distribution"], there["distribution"] = kinds
+    if isinstance(mine, EstimatingActorSettings) and isinstance(theirs, EstimatingActorSettings):
+        estimates = _facts(mine, ("estimate",))["estimate"], _facts(theirs, ("estimate",))["estimate"]
+        if all(estimates):  # whoever estimates nothing has nothing to hand on, or to take over
+            here["estimate"], there["estimate"] = estimates
     different = [name for name in here if here[name] != there[name]]
     if different:
         got, expected = ({name: facts[name] for name in different} for facts in (there, here))

@@ -77,15 +77,18 @@ class GaussianActor:
     and log-probabilities are computed in one after the last. Both cost more than the network if done at each step."""
 
     def __init__(self, policy: Actor, density: Gaussian, steps: int, count: int, rng: torch.Generator) -> None:
-        self._policy, self._perception = policy, policy.perception
+        self._policy = policy
         self._log_std = density.log_std.clamp(density.limits.low, density.limits.high)
         noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
         self._mean, self._action = torch.empty_like(noise), torch.empty_like(noise)
         self._steps = list(zip(*(whole.unbind(0) for whole in (noise, self._mean, self._action)), strict=True))
+        self._mask = policy.draw_mask((steps, count), rng)
+        self._extras: list[Obs] = []
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         noise, mean, action = self._steps[t]
-        seen, carry = self._perception.step(obs, carry)
+        seen, carry, extra = self._policy.see(obs, carry, None if self._mask is None else self._mask[t])
+        self._extras.append(extra)
         mean.copy_(self._policy.trunk.outputs(seen))
         return self._policy.to_env_action(torch.add(mean, noise, out=action)), carry
 
@@ -94,7 +97,7 @@ class GaussianActor:
         own.copy_(torch.where(_wide(rows, own), action, own))
 
     def drawn(self, obs: Obs) -> Drawn:
-        return Drawn(self._action, normal_log_prob(self._mean, self._log_std, self._action), {})
+        return Drawn(self._action, normal_log_prob(self._mean, self._log_std, self._action), stacked(self._extras))
 
 
 @final
