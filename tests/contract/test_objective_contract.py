@@ -19,11 +19,13 @@ import understudy as us
 from learners import CPU, META, differences
 from understudy.algorithms import ppo
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import BuildContext, Experience, Policy
+from understudy.core.protocols import BuildContext, Experience, Policy, Roles
+from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import capture, check_fits, nonfinite, restore
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.local import LocalVectorEnv
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import PLUGINS, find_objective
 from understudy.run.config import load_config, parse_config
 from understudy.run.packaged import config_names
@@ -52,8 +54,13 @@ class Case:
     """Frozen policies by role."""
     algo: dict[str, Any] = field(default_factory=dict)
     """Settings of PPO beside it."""
+    actor: dict[str, Any] = field(default_factory=dict)
+    """Settings of the policy beside its shape."""
     run: dict[str, Any] = field(default_factory=dict)
     """Settings of the run beside it: where data and policies are."""
+
+
+PENDULUM_MIRROR: dict[str, Any] = {"observations": {"state": {"signs": [1, -1, -1]}}, "actions": {"signs": [-1]}}
 
 
 @cache
@@ -61,11 +68,23 @@ def demonstrations() -> Mapping[str, Experience]:
     return {"demonstrations": LoggedExperience.of(us.make_dataset(pendulum_recipe()))}
 
 
+def a_teacher(spec: Spec) -> dict[str, Policy]:
+    return {"teacher": Actor(spec, ActorSettings(hidden=(8,)), stream(5, "teacher")).requires_grad_(False)}
+
+
 CASES: dict[str, Case] = {
     "demonstrations": Case(
         {"batch_size": 32, "length": 8},
         data=lambda spec: demonstrations(),
         run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
+    ),
+    "estimator": Case({"optimizer": "policy"}, actor={"estimate": {"targets": ["state"], "step": "next"}}),
+    "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
+    "teacher": Case(
+        {"beta": 0.5},
+        {"weight": 0.0, "beta": 0.0},
+        policies=a_teacher,
+        run={"policies": {"teacher": {"path": "somewhere"}}},
     ),
 }
 
@@ -89,8 +108,18 @@ class Learner:
 def config_of(name: str, role: dict[str, Any], **changes: Any) -> ppo.Config:
     """PPO with this objective, or without any where the name is empty."""
     objectives = {name: {**case(name).settings, **changes}} if name else {}
-    shape = {"actor": role, "critic": role, "epochs": 2, "minibatches": 2, "schedule": "constant"}
+    shape = {
+        "actor": {**role, **case(name).actor},
+        "critic": role,
+        "epochs": 2,
+        "minibatches": 2,
+        "schedule": "constant",
+    }
     return ppo.Config.parse({**shape, **case(name).algo, "objectives": objectives}, "algo")
+
+
+def roles_of(name: str) -> Roles:
+    return find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
 
 
 def context_of(name: str, spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
@@ -105,8 +134,9 @@ def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes
     return Learner(algorithm, source)
 
 
-def of_ppo(state: dict[str, Any]) -> dict[str, Any]:
-    return {path: leaf for path, leaf in state.items() if ".objectives." not in path and ".recorder" not in path}
+def of_ppo(state: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
+    """What PPO alone has, too."""
+    return {path: leaf for path, leaf in state.items() if path in alone}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,8 +159,7 @@ def test_settings_survive_yaml_are_described_and_closed(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_reads_is_given_by_a_row_of_the_table(name: str) -> None:
-    roles = find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
-    world = LocalVectorEnv(WORLD, COUNT)
+    roles, world = roles_of(name), LocalVectorEnv(WORLD, COUNT)
     assert set(roles.data) == set(case(name).data(world.spec)), "give it data in CASES"
     assert set(roles.policies) == set(case(name).policies(world.spec)), "give it policies in CASES"
 
@@ -171,7 +200,7 @@ def test_what_weighs_nothing_is_ppo_to_the_bit(name: str, monkeypatch: pytest.Mo
         alone, beside, weighed = learner("", role), learner(name, role, **case(name).weightless), learner(name, role)
         for each in (alone, beside, weighed):
             each.update(3)
-        states = [of_ppo(capture(each)) for each in (alone, beside, weighed)]
+        states = [of_ppo(capture(each), capture(alone)) for each in (alone, beside, weighed)]
         assert differences(states[0], states[1]) == []
         assert differences(states[0], states[2]) != []
 

@@ -18,6 +18,7 @@ from understudy.core.state import State, capture
 from understudy.data.experience import LoggedExperience
 from understudy.parts.value_learning import ValueLearningSettings
 from understudy.run.handed_networks import hand_over, parts_by_role
+from understudy.run.partial_loading import Part
 from worlds import learning_from, takes_boxes
 
 LEARNERS = [name for name in learning_from("offline") if issubclass(find_algorithm(name).Config, ValueLearningSettings)]
@@ -223,7 +224,7 @@ def test_all_that_was_learned_can_be_handed_on(name: str) -> None:
     learner, other = (start(tiny_algorithm(name, **LEARNED.get(name, {})), seed=seed) for seed in (0, 1))
     learner.update(4)
     first, heir = learner.algorithm, other.algorithm
-    start_from = {role: capture(part) for role, part in parts_by_role(first).items()}
-    assert hand_over(heir, start_from, {}, "the first").keys() == start_from.keys()
+    start_from = {role: Part.of(part) for role, part in parts_by_role(first).items()}
+    assert hand_over(heir, start_from, {}, "refuse", "the first").keys() == start_from.keys()
     left = differences(capture(first), capture(heir))
     assert [path for path in left if not any(word in path for word in BEGINS_ANEW)] == []

@@ -353,7 +353,7 @@ def test_mistakes_in_settings_are_told_before_anything_is_built(objectives: Any,
 @pytest.mark.parametrize(
     ("module", "told"),
     [
-        (Silent, "offers nothing: expected any of record, rewards, augment, loss, learn"),
+        (Silent, "offers nothing: expected any of record, prepare, rewards, augment, loss, learn"),
         (Unused, r"weights of \['style'\] are unused: it offers no `loss`"),
         (Weightless, "says no weights: expected an attribute `weights`"),
     ],

@@ -11,9 +11,11 @@ import pytest
 from small import short_settings
 
 import understudy as us
+from understudy.core.errors import ConfigError
 from understudy.run.config import parse_config
 from understudy.run.git_state import DIFF_LIMIT, git_state
 from understudy.run.meta import describe_run
+from worlds import tiny_config
 
 PROGRAM = """#!/bin/sh
 touch "$MARKER"
@@ -253,11 +255,14 @@ def test_commit_and_diff_are_what_git_says(tmp_path: Path) -> None:
     (modern / "file").write_text("2\n")
     for place in (folder, below, linked, modern):
         expected = {"commit": git(place, "rev-parse", "HEAD"), "diff": git(place, "diff", "HEAD")}
-        assert git_state(place) == expected
+        state = git_state(place)
+        assert state.pop("status").strip() == git(place, "status", "--porcelain")
+        assert state == expected
         assert expected["diff"]
+    assert "?? untracked.txt" in git_state(folder)["status"].splitlines()
     git(folder, "pack-refs", "--all")
     git(folder, "gc", "-q")
-    assert git_state(below) == {"commit": git(folder, "rev-parse", "HEAD"), "diff": git(folder, "diff", "HEAD")}
+    assert git_state(below)["diff"] == git(folder, "diff", "HEAD")
     git(folder, "checkout", "-q", "--detach")
     assert git_state(folder)["commit"] == git(folder, "rev-parse", "HEAD")
 
@@ -294,15 +299,29 @@ def test_size_and_time_are_limited(tmp_path: Path) -> None:
     state = git_state(folder)
     assert (state["commit"], "+second" in state["diff"], state["diff"].endswith("(cut)")) == (commit, True, True)
     os.mkfifo(folder / ".gitattributes")
-    assert git_state(folder, seconds=0.5) == {"commit": commit, "diff": "(cut)"}
+    assert git_state(folder, seconds=0.5).items() >= {"commit": commit, "diff": "(cut)"}.items()
     index = folder / ".git" / "index"
     index.unlink()
     os.mkfifo(index)
-    assert git_state(folder) == {"commit": commit, "diff": "(cut)"}
+    assert git_state(folder) == {"commit": commit, "status": "(cut)", "diff": "(cut)"}
     index.unlink()
     index.symlink_to("/dev/zero")
-    assert git_state(folder) == {"commit": commit, "diff": "(cut)"}
+    assert git_state(folder) == {"commit": commit, "status": "(cut)", "diff": "(cut)"}
     (folder / ".git" / "HEAD").unlink()
     os.mkfifo(folder / ".git" / "HEAD")
     assert git_state(folder) == {}
     assert time.monotonic() - begun < 9
+
+
+def test_a_run_notes_further_repositories_and_refuses_what_is_none(tmp_path: Path) -> None:
+    simulator = repository(tmp_path / "simulator")
+    changes = {"updates": 2, "eval_every": 0, "git_repositories": [str(simulator)]}
+    run = us.train(tiny_config("bc", tmp_path / "run", **changes))
+    told = json.loads((run.path / "meta.json").read_text())["git_repositories"]
+    assert told == {str(simulator): git_state(simulator)}
+    assert "+second" in told[str(simulator)]["diff"]
+    (tmp_path / "plain").mkdir()
+    for folder in ("plain", "nowhere"):
+        with pytest.raises(ConfigError, match=r"git_repositories: no git checkout: got '.*Name a folder"):
+            us.train(tiny_config("bc", tmp_path / "other", git_repositories=[str(tmp_path / folder)]))
+    assert not (tmp_path / "other").exists()

@@ -16,10 +16,10 @@ from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Spec
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.skill_set import SkillSet
+from understudy.run.onnx_policy import OnnxPolicy
 from understudy.run.packaged import read_packaged, skill_set_names
 from understudy.run.skill_sets import load_skill_set, load_skill_set_config
 from understudy.run.warm_start import policy_fingerprint
-from understudy.tools.onnx_policy import OnnxPolicy
 
 WORDS: dict[str, Any] = {
     "smoothing": 3,

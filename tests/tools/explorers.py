@@ -43,6 +43,19 @@ def explorer(
     return policy
 
 
+def estimating(memory: str, estimate: dict[str, Any]) -> Actor:
+    """One that sees `depths` [3] only where it learns."""
+    spec = Spec({"state": GROUPS["state"], "depths": Group((3,), "float32")}, BOX).with_segments(SEGMENTS)
+    actor = {"hidden": [16], "sees": ["depths", "state.body", "state.goal"], **MEMORIES[memory], "estimate": estimate}
+    policy = Actor(spec, OnPolicyActorSettings.parse(actor), stream(0, "init"))
+    rng = torch.Generator().manual_seed(4)
+    policy.observe({"state": 5.0 + 3.0 * torch.randn(50, 4, generator=rng), "depths": torch.rand(50, 3, generator=rng)})
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=rng))
+    return policy
+
+
 def disturb(policy: Actor) -> None:
     rng = torch.Generator().manual_seed(3)
     seen = random_observations(Portable(policy), 50, rng)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from explorers import BOX, CONV, DENSITIES, MEMORIES, SHAPES, chooser, explorer
+from explorers import BOX, CONV, DENSITIES, MEMORIES, SHAPES, chooser, estimating, explorer
 from torch import Tensor
 
 from understudy.core.rng import stream
@@ -186,3 +186,18 @@ def test_the_memory_is_read(format: str, tmp_path: Path) -> None:
     second, _ = run((state, carry))
     assert float((first - second).abs().max()) > 1e-2
     assert measure_parity(policy, Portable(policy), run, "again").difference <= TOLERANCE
+
+
+@BOTH
+@pytest.mark.parametrize("memory", [{}, {"memory": {"kind": "gru", "units": 3}}])
+def test_estimates_are_inside(memory: dict[str, Any], format: str, tmp_path: Path) -> None:
+    """Also those by a memory of their own, and what is only estimated is no input."""
+    estimate = {"targets": ["depths", "state.body"], "sees": ["state.goal"], **memory}
+    for actors in ("none", "gru"):
+        policy = estimating(actors, estimate)
+        ports = [port.name for port in Portable(policy).inputs]
+        assert ports == ["state", *(f"carry_{number}" for number in range(len(policy.initial(1))))]
+        expected, found = (torch.stack(side) for side in play(policy, loaded(policy, format, tmp_path / actors), 5))
+        span = torch.tensor(BOX.high) - torch.tensor(BOX.low)
+        assert float(((expected - found).abs() / span).max()) <= TOLERANCE
+        assert float(expected.std(0).min()) > 1e-3, "the states make a difference"

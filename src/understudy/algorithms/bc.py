@@ -6,7 +6,8 @@
 
 Discrete actions: a categorical policy, which gives forbidden actions probability 0 where the data has masks. With
 memory (actor.memory) π(a|s) is π(a|s₀ … s), and it learns from whole stretches of episodes (source.kind=sequences);
-where a stretch begins inside an episode, the memory begins empty there.
+where a stretch begins inside an episode, the memory begins empty there. Where a teacher labels what the student itself
+meets (source.kind=interactive), it is DAgger: understudy explain dagger.
 
 Differs from the usual code in: nothing of substance. The default distribution is IQL's Gaussian, so that BC is IQL
 with β = 0 and a constant learning rate.
@@ -92,8 +93,8 @@ class BC:
 
 def needs(config: Config) -> Needs:
     if config.actor.memory.kind != "none":
-        return Needs(Sequences, actions=(Box, Discrete), sources=("sequences",), compiles=False)
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline",))
+        return Needs(Sequences, actions=(Box, Discrete), sources=("sequences", "interactive"), compiles=False)
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "interactive"))
 
 
 def build(config: Config, context: BuildContext) -> BC:

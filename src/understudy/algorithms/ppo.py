@@ -39,10 +39,11 @@ from understudy.nn.actor import Actor
 from understudy.nn.memory import forget
 from understudy.nn.value_network import ValueNetwork
 from understudy.objectives import Evaluation, Objectives, ObjectiveSettings, objective_modules, objective_roles
-from understudy.parts.optim import Adam, OptimizerSettings
+from understudy.parts.optim import Adam
 from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally, seen, shown
 from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
+from understudy.parts.ppo.optimizers import build_optimizers
 from understudy.parts.ppo.reward_normalizer import RewardNormalizer
 from understudy.parts.ppo.settings import PPOSettings, check_possible
 
@@ -130,7 +131,7 @@ class PPO:
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> tuple[PPOBatch, Metrics]:
         """Values, advantages and densities before anything moves."""
-        config, resets, extra = self.config, rollout.resets, dict(rollout.extra)
+        config, resets, extra = self.config, rollout.resets, {**rollout.extra, **self.objectives.prepare(rollout)}
         if rollout.anew:
             self.value_carry = forget(self.value_carry, torch.ones_like(rollout.valid[0]))
         reward = rollout.reward
@@ -145,14 +146,14 @@ class PPO:
         policy_obs = {**rollout.obs, **extra}  # what was drawn beside an action is part of what it is judged by
         if not bool(rollout.valid.all()):
             extra[VALID] = rollout.valid
-        if rollout.carry or self.value_carry:
+        carries = self.policy.learned_from(rollout.carry), self.value_carry
+        if any(carries):
             extra[RESETS] = resets
         if config.schedule == "adaptive":
             extra[FEATURES] = self.policy.evaluate(policy_obs, rollout.carry, resets, rollout.action).features
         raw = bool(self.objectives)  # who augments or evaluates reads observations by name
         obs = shown(self.policy, policy_obs, raw=raw), shown(self.value, rollout.obs, raw=raw)
-        drawn, carries = (rollout.action, rollout.log_prob), (rollout.carry, self.value_carry)
-        batch = PPOBatch(*obs, *drawn, advantage, value, advantage + value, extra, *carries)
+        batch = PPOBatch(*obs, rollout.action, rollout.log_prob, advantage, value, advantage + value, extra, *carries)
         metrics |= batch.value_metrics()
         batch = batch.normalized() if config.normalize_advantage == "rollout" else batch
         return (batch if batch.sequential else batch.flattened()), metrics
@@ -237,14 +238,11 @@ def needs(config: Config) -> Needs:
 def build(config: Config, context: BuildContext) -> PPO:
     policy, value = build_networks(config.actor, config.critic, context)
     count = context.num_envs
-    shared = bool({id(p) for p in policy.parameters()} & {id(p) for p in value.parameters()})
-    memory = bool(policy.initial(1) or value.initial(1))
-    check_possible(config, shared=shared, memory=memory, environments=count, objectives=bool(config.objectives))
-    networks = {"all": nn.ModuleList([policy, value])} if shared else {"policy": policy, "value": value}
-    settings = OptimizerSettings(kind="adamw" if config.weight_decay else "adam", weight_decay=config.weight_decay)
-    optimizers = {name: Adam.over(network.parameters(), settings) for name, network in networks.items()}
+    objectives, shuffle = Objectives.build(config.objectives, context, policy, config), stream(context.seed, "shuffle")
+    optimizers = build_optimizers(policy, value, config.weight_decay)
+    shared, memory = "all" in optimizers, bool(policy.learned_from(policy.initial(1)) or value.initial(1))
+    check_possible(config, shared=shared, memory=memory, environments=count, objectives=bool(objectives))
     rates = {name: torch.tensor(start, dtype=torch.float64) for name, start in config.learning_rates().items()}
     carry = tuple(part.detach().clone() for part in value.initial(count))
     normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
-    objectives, shuffle = Objectives.build(config.objectives, context, policy), stream(context.seed, "shuffle")
     return PPO(config, policy, value, objectives, optimizers, shuffle, rates, carry, normalizer, context.updates)

@@ -93,6 +93,45 @@ class Sequences:
     """True at the first step of an episode, where a memory starts anew."""
     extra: Mapping[str, Tensor]
 
+    @classmethod
+    def folded(cls, rows: Transitions, valid: Tensor, first: Tensor) -> "Sequences":
+        """Stretches from their rows one after the other [B·L, …]; `valid` and `first` are [B, L]."""
+        count, length = valid.shape
+
+        def fold(columns: Mapping[str, Tensor]) -> Obs:
+            return {name: column.view(count, length, *column.shape[1:]) for name, column in columns.items()}
+
+        plain = fold({"action": rows.action, "reward": rows.reward, "terminated": rows.terminated})
+        return cls(
+            fold(rows.obs),
+            plain["action"],
+            plain["reward"],
+            fold(rows.next_obs),
+            plain["terminated"],
+            valid,
+            first,
+            fold(rows.extra),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Sequences"]) -> "Sequences":
+        """Stretches of several batches of the same columns and length, in one."""
+        first = parts[0]
+
+        def group(of: Callable[[Sequences], Mapping[str, Tensor]]) -> Obs:
+            return {name: torch.cat([of(part)[name] for part in parts]) for name in of(first)}
+
+        return cls(
+            group(lambda part: part.obs),
+            torch.cat([part.action for part in parts]),
+            torch.cat([part.reward for part in parts]),
+            group(lambda part: part.next_obs),
+            torch.cat([part.terminated for part in parts]),
+            torch.cat([part.valid for part in parts]),
+            torch.cat([part.first for part in parts]),
+            group(lambda part: part.extra),
+        )
+
     def split(self, count: int) -> list["Sequences"]:
         """The same stretches as several batches of `count` each, without copying."""
         groups = [_split(columns, count) for columns in (self.obs, self.next_obs, self.extra)]

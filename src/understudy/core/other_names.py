@@ -123,7 +123,7 @@ FROM_ROLLOUTS = (
     Row(
         "algo.objectives",
         "rnd_cfg symmetry_cfg",
-        differs="of other packages: [hooks](ppo.md#objectives-what-can-be-added)",
+        differs="[`rnd`](rnd.md), [`symmetry`](symmetry.md), and [of others](ppo.md#objectives-what-can-be-added)",
     ),
     Row(
         "algo.actor.normalize",

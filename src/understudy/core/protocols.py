@@ -66,6 +66,32 @@ class Recorder(Protocol):
         """Facts by name [N, …] of observations [N, …], and what is remembered after them."""
 
 
+@dataclass(frozen=True)
+class Driving:
+    """How the next steps are played where not only the policy plays."""
+
+    share: float
+    """β: how likely an episode that begins now is driven."""
+    policy_weight: float = 1.0
+    """What driven rows count in the policy's loss."""
+    resample: float = 0.0
+    """How likely the policy's memory of an environment begins the next rollout at random."""
+
+
+@runtime_checkable
+class Driver(Recorder, Protocol):
+    """A recorder that acts in some episodes instead of the policy that learns."""
+
+    @property
+    def streams(self) -> tuple[torch.Generator, ...]:
+        """What it draws from: put back where a rollout failed and is played again."""
+
+    def driving(self) -> Driving: ...
+
+    def drive(self, facts: Mapping[str, Tensor]) -> Tensor:
+        """Its actions [N, …] in environment units, from what it has just recorded."""
+
+
 @runtime_checkable
 class Recording(Protocol):
     """An algorithm that wants facts recorded while its policy plays."""
@@ -125,6 +151,8 @@ class Experience(Protocol):
 
 MAIN = "main"
 """The role of the dataset that a run is about."""
+LEARNER = "learner"
+"""Among the policies that an objective is built with: the one that learns, for whoever trains a part of it."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +211,8 @@ class SourceNeeds:
     """Environment steps before the first update."""
     updates_per_step: Fraction = Fraction(0)
     """Updates for every environment step after them; 0 where nobody plays."""
+    updates_at_once: int = 1
+    """They come in groups of so many, each after all of its steps."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +229,9 @@ class BuildContext:
     data: Mapping[str, Experience] = field(default_factory=dict)
     """Datasets by role."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
-    """Frozen policies by role."""
+    """Frozen policies by role; for objectives also `LEARNER`, which is not."""
+    rollout_length: int = 0
+    """Steps of each environment in one rollout; 0 where there are none."""
 
     @classmethod
     def over(cls, data: Experience, updates: int = 1_000_000, seed: int = 0) -> "BuildContext":

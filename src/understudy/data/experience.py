@@ -65,20 +65,7 @@ class LoggedExperience:
         begin, end = (bound.index_select(0, episode).unsqueeze(1) for bound in (begins, ends))
         wished = start.unsqueeze(1) + torch.arange(length)
         rows = self.rows(torch.minimum(wished, end - 1).flatten(), demand)
-
-        def folded(column: Tensor) -> Tensor:
-            return column.view(-1, length, *column.shape[1:])
-
-        return Sequences(
-            {name: folded(column) for name, column in rows.obs.items()},
-            folded(rows.action),
-            folded(rows.reward),
-            {name: folded(column) for name, column in rows.next_obs.items()},
-            folded(rows.terminated),
-            (wished < end).to(self.device),
-            (wished == begin).to(self.device),
-            {name: folded(column) for name, column in rows.extra.items()},
-        )
+        return Sequences.folded(rows, (wished < end).to(self.device), (wished == begin).to(self.device))
 
     def moments(self) -> dict[str, Moments]:
         """What normalisers are made of; nothing where the run asks for none."""

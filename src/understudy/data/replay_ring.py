@@ -9,7 +9,7 @@ All numbers of a row stand side by side, so a batch is one gather; images and ch
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
@@ -22,16 +22,18 @@ from understudy.core.batch import Obs, Transitions
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.large_state import LargeState
 from understudy.core.protocols import Demand
-from understudy.core.spec import ACTION_MASK, Box, Discrete, Spec, recordable
+from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, Spec, recordable
 from understudy.core.state import Static
 from understudy.data.dataset import n_step_return
 
 Array = NDArray[Any]
-NUMBERS, ACTION, FLAGS, SEEN, AFTER = "numbers", "action", "flags", "seen.", "after."
+NUMBERS, ACTION, FLAGS, SEEN, AFTER, FACT = "numbers", "action", "flags", "seen.", "after.", "fact."
 TERMINATED, TRUNCATED, VALID = 1, 2, 4
 """Bits of a row's flags."""
 SEGMENT_BYTES = 4 << 20
 MOST_SEGMENTS = 4096
+NO_FACTS: Mapping[str, Group] = {}
+NO_COLUMNS: Mapping[str, Tensor] = {}
 COLUMNS = ("row", "td_valid", "discount", "next_action", "next_action_valid")
 """What algorithms may ask of own experience."""
 
@@ -42,6 +44,8 @@ class RowLayout:
     """Where each part of a step stands in a row."""
 
     spec: Spec
+    facts: Mapping[str, Group] = field(default_factory=dict)
+    """What else is kept of a step, each in a column of its own."""
 
     @cached_property
     def places(self) -> dict[str, slice]:
@@ -85,6 +89,8 @@ class RowLayout:
             row[ACTION] = torch.empty((), dtype=torch.int64)
         for name in self.images:
             row[f"{SEEN}{name}"] = row[f"{AFTER}{name}"] = self._image(name)
+        for name, fact in self.facts.items():
+            row[f"{FACT}{name}"] = torch.from_numpy(np.empty(fact.shape, fact.dtype))
         return row
 
     def _image(self, name: str) -> Tensor:
@@ -112,14 +118,16 @@ class ReplayRing:
     """Rows ever added that are not valid."""
 
     @classmethod
-    def empty(cls, spec: Spec, capacity: int, num_envs: int, *, memory: int = 0) -> "ReplayRing":
+    def empty(
+        cls, spec: Spec, capacity: int, num_envs: int, *, memory: int = 0, facts: Mapping[str, Group] = NO_FACTS
+    ) -> "ReplayRing":
         """Of about `capacity` rows: as many as are whole steps of all environments."""
         recordable(spec.action)
         if capacity < num_envs:
             raise ConfigError(
                 "source.buffer_size", "has no room for one step of each environment", got=capacity, expected=num_envs
             )
-        layout = RowLayout(spec)
+        layout = RowLayout(spec, facts)
         row = layout.row()
         steps = capacity // num_envs
         few = SEGMENT_BYTES // max(1, num_envs * sum(tensor.nbytes for tensor in row.values()))
@@ -130,9 +138,17 @@ class ReplayRing:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, obs: Obs, action: Tensor, reward: Tensor, after: Mapping[str, Tensor], flags: Array) -> None:
+    def add(
+        self,
+        obs: Obs,
+        action: Tensor,
+        reward: Tensor,
+        after: Mapping[str, Tensor],
+        flags: Array,
+        facts: Mapping[str, Tensor] = NO_COLUMNS,
+    ) -> None:
         """What N environments did: from `obs`, by `action` in their own units, to `after`; `flags` by `row_flags`."""
-        self._put(obs, action, reward, after, flags)
+        self._put(obs, action, reward, after, flags, facts)
         if (flags < VALID).any():
             self.barriers += int((flags < VALID).sum())
 
@@ -142,7 +158,15 @@ class ReplayRing:
             action = torch.zeros(self.num_envs, *([self.layout.acted] if self.layout.acted else []))
             self.add(obs, action, torch.zeros(self.num_envs), obs, np.zeros(self.num_envs, np.uint8))
 
-    def _put(self, obs: Obs, action: Tensor, reward: Tensor, after: Mapping[str, Tensor], flags: Array) -> None:
+    def _put(
+        self,
+        obs: Obs,
+        action: Tensor,
+        reward: Tensor,
+        after: Mapping[str, Tensor],
+        flags: Array,
+        facts: Mapping[str, Tensor],
+    ) -> None:
         layout, arrays, place = self.layout, self._arrays, self.rows.room(self.num_envs)
         numbers = arrays[NUMBERS][place]
         for name, part in layout.places.items():
@@ -159,6 +183,8 @@ class ReplayRing:
         for name in layout.images:
             arrays[f"{SEEN}{name}"][place] = obs[name].numpy()
             arrays[f"{AFTER}{name}"][place] = after[name].numpy()
+        for name in layout.facts:
+            arrays[f"{FACT}{name}"][place] = facts[name].numpy() if facts else 0
         self.rows.commit(self.num_envs)
 
     @cached_property
@@ -202,20 +228,31 @@ class ReplayRing:
     def _windows(
         self, slots: Tensor, demand: Demand, rewards: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """n-step rewards [B], what discounts the value behind them [B], and the slot of their last step [B].
-
-        A window ends at its horizon, with the episode, before a barrier, or with the newest step there is.
-        """
-        columns, steps = self.rows.columns, torch.arange(demand.horizon)
-        window = (slots.unsqueeze(1) + self.num_envs * steps) % self.rows.capacity
-        flags = columns[FLAGS].index_select(0, window.flatten()).view_as(window)
-        there = (steps <= self._newer(slots).unsqueeze(1)) & (flags >= VALID)
-        goes_on = ((flags & (TERMINATED | TRUNCATED)) == 0) & there
-        inside = there & torch.cat([torch.ones_like(there[:, :1]), goes_on[:, :-1].cumprod(1).bool()], 1)
-        lengths = inside.sum(1).clamp(min=1)
+        """n-step rewards [B], what discounts the value behind them [B], and the slot of their last step [B]."""
+        columns, (window, lengths) = self.rows.columns, self.stretches(slots, demand.horizon)
         raw = columns[NUMBERS][:, self.layout.reward].index_select(0, window.flatten()).view_as(window)
         reward, discount = n_step_return(rewards(raw), lengths, demand.gamma)
         return reward, discount, window.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
+
+    def stretches(self, slots: Tensor, horizon: int) -> tuple[Tensor, Tensor]:
+        """The slots of the next steps of the same environments [B, horizon], and how many are of the same stretch [B].
+
+        It ends at its horizon, with the episode, before a barrier, or with the newest step there is.
+        """
+        steps = torch.arange(horizon)
+        window = (slots.unsqueeze(1) + self.num_envs * steps) % self.rows.capacity
+        flags = self.rows.columns[FLAGS].index_select(0, window.flatten()).view_as(window)
+        there = (steps <= self._newer(slots).unsqueeze(1)) & (flags >= VALID)
+        goes_on = ((flags & (TERMINATED | TRUNCATED)) == 0) & there
+        inside = there & torch.cat([torch.ones_like(there[:, :1]), goes_on[:, :-1].cumprod(1).bool()], 1)
+        return window, inside.sum(1).clamp(min=1)
+
+    def begins(self, slots: Tensor) -> Tensor:
+        """Which of these steps [B] are the first of their episodes; of one whose past is overwritten, nobody knows."""
+        oldest = self._newer(slots) == len(self) // self.num_envs - 1
+        before = self.rows.columns[FLAGS].index_select(0, (slots - self.num_envs) % self.rows.capacity)
+        fresh = ((before & (TERMINATED | TRUNCATED)) > 0) | (before < VALID)
+        return torch.where(oldest, torch.tensor(self.rows.written == len(self)), fresh)
 
     def _newer(self, slots: Tensor) -> Tensor:
         """Steps of the same environment that were added after those in `slots` [B]."""

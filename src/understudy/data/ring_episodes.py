@@ -16,7 +16,18 @@ from understudy.core.large_state import LargeState, StoredRows
 from understudy.core.segments import Rows
 from understudy.core.spec import ACTION_MASK
 from understudy.data.episode import Episode
-from understudy.data.replay_ring import ACTION, AFTER, FLAGS, NUMBERS, SEEN, TERMINATED, TRUNCATED, VALID, RowLayout
+from understudy.data.replay_ring import (
+    ACTION,
+    AFTER,
+    FACT,
+    FLAGS,
+    NUMBERS,
+    SEEN,
+    TERMINATED,
+    TRUNCATED,
+    VALID,
+    RowLayout,
+)
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -96,6 +107,7 @@ def _episode(pieces: Sequence[Columns], layout: RowLayout) -> Episode:
         terminated,
         truncated=not terminated,
         mask=_images(ACTION_MASK, pieces) if layout.spec.masked else None,
+        extra={name: np.concatenate([piece[f"{FACT}{name}"] for piece in pieces]) for name in layout.facts},
     )
 
 

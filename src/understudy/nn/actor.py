@@ -1,7 +1,7 @@
 """A policy: perception → trunk → distribution, acting in environment units from raw observations."""
 
 from contextlib import nullcontext
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from understudy.nn.distributions import (
 )
 from understudy.nn.distributions.gaussians import Gaussian
 from understudy.nn.dropout import eval_mode
+from understudy.nn.estimator import ESTIMATED, EstimateSettings, Estimator
 from understudy.nn.mlp import MLP, trunk_words
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.prediction import predict, show_policy
@@ -36,6 +37,24 @@ class ActorSettings(RoleSettings):
     distribution: DistributionSettings = DistributionSettings()
     """Of continuous actions: a word (`gaussian`, `tanh_mean_gaussian`, `state_gaussian`, `tanh_gaussian`, `beta`,
     `deterministic`), or a group with its limits. Choices are always categorical."""
+
+
+class EstimatingActorSettings(ActorSettings):
+    """The same, and what it estimates."""
+
+    estimate: EstimateSettings | None = None
+    """What it guesses of what it cannot measure: targets, from what, by which network; null is nothing. The objective
+    `estimator` trains it."""
+
+
+class Sight(NamedTuple):
+    """What a policy sees at one step of N environments."""
+
+    seen: Tensor
+    """What its perception gives the trunk [N, size]."""
+    carry: Carry
+    extra: Obs
+    """Where a mask was drawn: that, and the groups as they were shown [N, …]."""
 
 
 class Actor(nn.Module):
@@ -69,28 +88,66 @@ class Actor(nn.Module):
         self.distribution = make_distribution(spec.action, settings.distribution, f"{where}.distribution")
         outputs = self.distribution.outputs
         self.trunk = MLP(self.perception.size, outputs, settings, rng, output_bound=OUTPUT_BOUND)
+        estimate = settings.estimate if isinstance(settings, EstimatingActorSettings) else None
+        self.estimator = (
+            None if estimate is None else Estimator(spec, estimate, self.perception, rng, f"{where}.estimate")
+        )
         self.discrete = not isinstance(spec.action, Box)
         for name, values in action_range(spec).items():
             self.register_buffer(f"action_{name}", values)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        return self.perception.inputs
+        """What it reads of observations where it acts for itself: nothing of what it estimates instead."""
+        if self.estimator is None:
+            return self.perception.inputs
+        left = [entry for entry in self.perception.inputs if entry not in self.estimator.covered]
+        theirs = () if self.estimator.perception is None else self.estimator.perception.inputs
+        return (*left, *(entry for entry in theirs if entry not in left))
 
     forward = predict  # `policy(obs)`: actions as NumPy
 
     def __repr__(self) -> str:
         memory = "" if self.perception.memory is None else f"{self.settings.memory.kind}, "
         kind = self.settings.distribution.kind if isinstance(self.spec.action, Box) else "categorical"
-        return show_policy(self, "Actor", f"{kind}, {memory}{trunk_words(self.settings)}")
+        guessed = "" if self.estimator is None else f"estimates {', '.join(self.estimator.settings.targets)}, "
+        return show_policy(self, "Actor", f"{kind}, {memory}{guessed}{trunk_words(self.settings)}")
 
     def initial(self, count: int) -> Carry:
-        return self.perception.initial(count)
+        """What is remembered at first: by its perception, and then by its estimator."""
+        own = self.perception.initial(count)
+        return own if self.estimator is None else (*own, *self.estimator.initial(count))
+
+    def learned_from(self, carry: Carry) -> Carry:
+        """What of it gradients go through: not what belongs to an estimator that learns by itself."""
+        alone = self.estimator is not None and not self.estimator.learns_with_policy
+        return carry[: self.perception.carried] if alone else carry
+
+    def see(self, obs: Obs, carry: Carry, mask: Tensor | None = None) -> Sight:
+        """One step of N environments: with estimates in the place of what they replace, or only where the `mask` [N]
+        says so."""
+        if self.estimator is None:
+            return Sight(*self.perception.step(obs, carry), {})
+        own = self.perception.carried
+        shown, theirs = self.estimator.step(obs, carry[own:], mask)
+        seen, mine = self.perception.step({**obs, **shown}, carry[:own])
+        return Sight(seen, (*mine, *theirs), shown if mask is not None else {})
+
+    def draw_mask(self, shape: tuple[int, ...], rng: torch.Generator) -> Tensor | None:
+        """Which rows are shown estimates while it learns, where it is shown any."""
+        if self.estimator is None or not self.estimator.replaced:
+            return None
+        return self.estimator.probability.draw(shape, rng).to(self.trunk.flat.device)
+
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """Memories that might have been [N, …], each part within what its cells can reach."""
+        own = self.perception.random_carry(count, rng)
+        return own if self.estimator is None else (*own, *self.estimator.random_carry(count, rng))
 
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         """Actions [N, A] in environment units, inside the box; or choices, legal where there is a mask."""
-        outputs, legal, carry = self._outputs(obs, carry)
+        outputs, legal, (_, carry, _) = self._outputs(obs, carry)
         if greedy:
             return self.to_env_action(self.distribution.greedy(outputs, legal)), carry
         return self.to_env_action(self.distribution.sample(self.distribution.features(outputs, legal), rng)), carry
@@ -98,7 +155,8 @@ class Actor(nn.Module):
     @torch.no_grad()
     def draw(self, obs: Obs, carry: Carry, rng: torch.Generator) -> ActionSample:
         """One step of N environments."""
-        outputs, legal, carry = self._outputs(obs, carry)
+        mask = self.draw_mask((len(next(iter(obs.values()))),), rng)
+        outputs, legal, (_, carry, extra) = self._outputs(obs, carry, mask)
         distribution = self.distribution
         if isinstance(distribution, Gaussian):
             action, log_prob = distribution.draw(outputs, rng)
@@ -106,16 +164,16 @@ class Actor(nn.Module):
             features = distribution.features(outputs, legal)
             action = distribution.sample(features, rng)
             log_prob = distribution.log_prob(features, action)
-        return ActionSample(action, self.to_env_action(action), log_prob, carry)
+        return ActionSample(action, self.to_env_action(action), log_prob, carry, extra)
 
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """In policy space [N, …], in operations that can be traced: nothing is moved, checked or drawn."""
-        seen, carry = self.perception.step(obs, carry)
+        seen, carry, _ = self.see(obs, carry)
         return self.distribution.greedy(self.trunk(seen), self.mask(obs)), carry
 
     def ratings(self, obs: Obs, carry: Carry) -> Tensor:
         """Logits [N, K] of a policy that chooses, forbidden ones lowest."""
-        seen, _ = self.perception.step(obs, carry)
+        seen, _, _ = self.see(obs, carry)
         return self.features(seen, self.mask(obs))
 
     def features(self, state: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -140,7 +198,19 @@ class Actor(nn.Module):
         With the parameters and statistics of the rollout it gives the rollout's log-probabilities. Without memory rows
         may come in any order and shape, [B] too, and `resets` and `carry` are not read.
         """
-        return self.judge(self.perception.sequence(obs, carry, resets), action, self.mask(obs))
+        return self.judge(self.perceive(obs, carry, resets), action, self.mask(obs))
+
+    def perceive(self, obs: Obs, carry: Carry = (), resets: Tensor | None = None) -> Tensor:
+        """What the trunk reads [..., size] of rows, or of sequences [T, N, …] from `carry` on, with gradient.
+
+        Observations that say which rows were shown estimates are as they were shown; others are shown estimates
+        throughout.
+        """
+        if self.estimator is not None and self.estimator.replaced and ESTIMATED not in obs:
+            with torch.no_grad():
+                guessed = self.estimator(self.estimator.look(obs, carry[self.perception.carried :], resets))
+            obs = {**obs, **self.estimator.shown(obs, guessed)}
+        return self.perception.sequence(obs, carry, resets)
 
     def judge(self, seen: Tensor, action: Tensor, mask: Tensor | None = None) -> ActionEvaluation:
         """The same from what `perception` gave [..., size], for those who share it."""
@@ -164,15 +234,17 @@ class Actor(nn.Module):
     def observe(self, obs: Obs, valid: Tensor | None = None) -> None:
         """Take observations into the normalisers' statistics. Once, after learning from them."""
         self.perception.observe(obs, valid)
+        if self.estimator is not None:
+            self.estimator.observe(obs, valid)
 
-    def _outputs(self, obs: Obs, carry: Carry) -> tuple[Tensor, Tensor | None, Carry]:
-        """What the trunk says of one step, dropping nothing, what is legal, and what is remembered."""
+    def _outputs(self, obs: Obs, carry: Carry, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, Sight]:
+        """What the trunk says of one step, dropping nothing, what is legal, and what was seen."""
         device = self.trunk.flat.device
         here = {name: values.to(device) for name, values in obs.items()}
-        seen, carry = self.perception.step(here, carry)
+        sight = self.see(here, carry, mask)
         with eval_mode(self.trunk) if self.trunk.drops else nullcontext():
-            outputs = self.trunk(seen)
-        return outputs, legal_actions(here) if self.spec.masked else None, carry
+            outputs = self.trunk(sight.seen)
+        return outputs, legal_actions(here) if self.spec.masked else None, sight
 
 
 def legal_actions(obs: Obs) -> Tensor:

@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.protocols import Carry
 from understudy.core.settings import Settings
 from understudy.core.spec import Spec
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import Actor, EstimatingActorSettings
 from understudy.nn.committee import Committee, CommitteeSettings
 from understudy.nn.segments import Input
 from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
@@ -97,7 +97,7 @@ class PolicyKind(Generic[Shape]):
 
 
 SINGLE_KINDS: dict[str, PolicyKind[Any]] = {
-    Actor.kind: PolicyKind(ActorSettings, Actor),
+    Actor.kind: PolicyKind(EstimatingActorSettings, Actor),
     ValuePolicy.kind: PolicyKind(ValuePolicySettings, ValuePolicy.blank),
     Committee.kind: PolicyKind(CommitteeSettings, Committee.blank),
 }

@@ -31,6 +31,9 @@ from understudy.nn.recurrence import Weights, gru_layer
 WASTE = 3
 """Pieces are packed where padding would make this many times as many rows: it is the slower kernel for each of them."""
 
+LARGEST_STATE = 1.0 - 1e-4
+"""Of a state drawn at random: its cell is then within ±5."""
+
 
 class MemorySettings(Settings):
     """What is remembered between steps."""
@@ -117,6 +120,17 @@ class Memory(nn.Module):
     def initial(self, count: int) -> Carry:
         first = next(self.cells.parameters())
         return tuple(first.new_zeros(count, self.cells.num_layers, self.size) for _ in range(self.parts))
+
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """States it could be in [N, layers, units]: h = u uniform in (−1, 1); with a cell, h = o·u and c = atanh u,
+        o uniform in (0, 1), as h = o·tanh c."""
+        first = next(self.cells.parameters())
+        shape = (count, self.cells.num_layers, self.size)
+        inside = (2.0 * torch.rand(shape, generator=rng) - 1.0).clamp(-LARGEST_STATE, LARGEST_STATE)
+        if self.parts == 1:
+            return (inside.to(first),)
+        opened = torch.rand(shape, generator=rng)
+        return (opened * inside).to(first), torch.atanh(inside).to(first)
 
     def step(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """One step of N environments: [N, inputs] → [N, units], and what is remembered after it."""

@@ -133,6 +133,15 @@ class Perception(nn.Module):
     def initial(self, count: int) -> Carry:
         return () if self.memory is None else self.memory.initial(count)
 
+    def random_carry(self, count: int, rng: torch.Generator) -> Carry:
+        """A memory that might have been."""
+        return () if self.memory is None else self.memory.random_carry(count, rng)
+
+    @property
+    def carried(self) -> int:
+        """Tensors of its carry; a policy's may hold more behind them."""
+        return 0 if self.memory is None else self.memory.parts
+
     def look(self, obs: Obs) -> Tensor:
         """Without memory [..., joined]."""
         parts = [self._see(entry, obs) for entry in self.inputs]
@@ -164,7 +173,7 @@ class Perception(nn.Module):
     def sequence(self, obs: Obs, carry: Carry = (), resets: Tensor | None = None) -> Tensor:
         """[T, N, size] of steps in order, the carry zero where `resets` [T, N]; without memory any rows [..., size]."""
         joined = self.look(obs)
-        return joined if self.memory is None else self.memory.sequence(joined, carry, _given(resets))
+        return joined if self.memory is None else self.memory.sequence(joined, carry[: self.carried], _given(resets))
 
     def around(self, obs: Obs, next_obs: Mapping[str, Tensor], carry: Carry, resets: Tensor) -> tuple[Tensor, Tensor]:
         """Rows [T·N + pieces, size] of each step and of what followed each piece; [T·N] which of them follows a step.

@@ -29,9 +29,16 @@ def is_small(policy: Actor, count: int, kind: type[Gaussian] | type[TanhGaussian
 
 
 def is_small_network(policy: Actor, count: int) -> bool:
-    """On the CPU, one flat input, no memory, no encoder, a plain trunk, and products that stay small."""
+    """On the CPU, one flat input, no memory, no encoder, nothing estimated in its place, a plain trunk, and products
+    that stay small."""
     perception, trunk = policy.perception, policy.trunk
-    plain = perception.fixed and trunk.plain and trunk.flat.device.type == "cpu" and len(perception.inputs) == 1
+    plain = (
+        (policy.estimator is None or policy.estimator.idle)
+        and perception.fixed
+        and trunk.plain
+        and trunk.flat.device.type == "cpu"
+        and len(perception.inputs) == 1
+    )
     entry = perception.inputs[0]
     group = policy.spec.observation[entry.group]
     floats = group.dtype == "float32" and len(entry.shape) == 1 and entry.visible is None

@@ -4,15 +4,17 @@ A file here, or an entry point `understudy.objectives` of another package, is fo
 
 Such a module offers `Config` (its settings), `needs(config)` (the datasets and frozen policies it reads, by role) and
 `build(config, context)`, which gives a dataclass: what moves in it (networks, optimisers, counters) is in every
-checkpoint. It offers any of these, and what it does not offer costs nothing:
+checkpoint. `context.policies[LEARNER]` is the policy that learns, for whoever trains a part of it or compares it. It
+offers any of these, and what it does not offer costs nothing:
 
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
+    prepare(rollout) → facts                before anything is learned from it; shown to losses as extra[name/fact]
     rewards(rollout) → {term: [T, N]}       before advantages: r + Σ w·term
     augment(batch) → batch                  on a minibatch, after advantages, before both losses; rows that were not
                                             played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
-    check(policy)                           once, before the first step: what does not suit the policy is told
+    check(policy, ppo)                      once, before the first step: refuses a policy or settings of PPO
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
 They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
@@ -21,7 +23,7 @@ Objectives come in the order of their names, whatever the order they are written
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol, cast, final, runtime_checkable
 
 import torch
@@ -31,11 +33,12 @@ from torch import Tensor
 from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.plugins import Plugins
-from understudy.core.protocols import BuildContext, Metrics, Recorder, Roles
+from understudy.core.protocols import LEARNER, BuildContext, Metrics, Recorder, Roles
 from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
 from understudy.parts.ppo.batch import PPOBatch, Tally
+from understudy.parts.ppo.settings import PPOSettings
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class PrepareHook(Protocol):
+    def prepare(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
+
+
+@runtime_checkable
 class RewardHook(Protocol):
     def rewards(self, rollout: Rollout) -> Mapping[str, Tensor]: ...
 
@@ -93,11 +101,12 @@ class LearnHook(Protocol):
 
 @runtime_checkable
 class PolicyCheck(Protocol):
-    def check(self, policy: Actor) -> None: ...
+    def check(self, policy: Actor, ppo: PPOSettings) -> None: ...
 
 
 HOOKS: dict[str, type] = {
     "record": Recorder,
+    "prepare": PrepareHook,
     "rewards": RewardHook,
     "augment": AugmentHook,
     "loss": LossHook,
@@ -167,13 +176,23 @@ class Objectives:
     members: dict[str, Objective]
 
     @classmethod
-    def build(cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor) -> "Objectives":
-        """One that offers nothing, weighs what it does not offer, or does not suit the policy is refused."""
+    def build(
+        cls, settings: Mapping[str, Settings], context: BuildContext, policy: Actor, ppo: PPOSettings
+    ) -> "Objectives":
+        """Beside a policy that learns by PPO. One that offers nothing, weighs what it does not offer, or does not suit
+        the policy is refused."""
+        context = replace(context, policies={**context.policies, LEARNER: policy})
         members = {name: find_objective(name).build(settings[name], context) for name in sorted(settings)}
         for name, objective in members.items():
             _check_offers(f"algo.objectives.{name}", objective)
             if isinstance(objective, PolicyCheck):
-                objective.check(policy)
+                objective.check(policy, ppo)
+        if policy.estimator is not None and "estimator" not in members:
+            raise ConfigError(
+                "algo.actor.estimate",
+                "nobody trains it",
+                do="Add algo.objectives.estimator; with {weight: 0} it stays what it is.",
+            )
         return cls(members)
 
     def __bool__(self) -> bool:
@@ -182,6 +201,12 @@ class Objectives:
     def recorders(self) -> dict[str, Recorder]:
         """Who says something of every step while the policy plays."""
         return {name: objective for name, objective in self.members.items() if isinstance(objective, Recorder)}
+
+    @torch.no_grad()
+    def prepare(self, rollout: Rollout) -> dict[str, Tensor]:
+        """What anybody finds out about a rollout before it is learned from, as `name/fact` [T, N, …]."""
+        found = {name: one.prepare(rollout) for name, one in self.members.items() if isinstance(one, PrepareHook)}
+        return {f"{name}/{fact}": values for name, facts in found.items() for fact, values in facts.items()}
 
     @torch.no_grad()
     def add_rewards(self, rollout: Rollout, reward: Tensor) -> tuple[Tensor, Metrics]:

@@ -34,6 +34,7 @@ from understudy.losses.value import mean_over
 from understudy.nn.actor import Actor
 from understudy.objectives import Evaluation, Weights
 from understudy.parts.ppo.batch import PPOBatch
+from understudy.parts.ppo.settings import PPOSettings
 from understudy.sources.sampling.draws import uniform_rows
 
 ROLE, TERM = "demonstrations", "cloning"
@@ -65,7 +66,7 @@ class Demonstrations:
     def weights(self) -> Weights:
         return Weights(losses={TERM: self.config.weight.at(self.updates)})
 
-    def check(self, policy: Actor) -> None:
+    def check(self, policy: Actor, ppo: PPOSettings) -> None:
         """The demonstrations hold what the policy sees."""
         there = self.data.spec.observation
         if missing := sorted({given.group for given in policy.inputs} - there.keys()):
@@ -94,12 +95,12 @@ class Demonstrations:
         config, demand = self.config, Demand(("mask",) if policy.spec.masked else ())
         if not policy.initial(1):
             rows = self.data.rows(uniform_rows(config.batch_size, self.data.steps, self.rng), demand)
-            seen = policy.perception.look(rows.obs)
+            seen = policy.perceive(rows.obs)
             return self._distance(policy, seen, rows.action, rows.extra.get("mask")).mean()
         start = uniform_rows(max(1, config.batch_size // config.length), self.data.steps, self.rng)
         stretch = self.data.windows(start, config.length, demand)
         obs = {name: values.transpose(0, 1) for name, values in stretch.obs.items()}
-        seen = policy.perception.sequence(obs, policy.initial(len(start)), stretch.first.T).transpose(0, 1)
+        seen = policy.perceive(obs, policy.initial(len(start)), stretch.first.T).transpose(0, 1)
         losses = self._distance(policy, seen, stretch.action, stretch.extra.get("mask"))
         return mean_over(losses.flatten(), stretch.valid.flatten())
 

@@ -22,7 +22,7 @@ from understudy.run.rundir import RunDir
 def run_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
     told = {**learner.source.describe(), **describe_data(config, learner.data)}
-    return {**describe_run(told), **identity(config), "config_sha256": config_digest(config)}
+    return {**describe_run(told, config.git_repositories), **identity(config), "config_sha256": config_digest(config)}
 
 
 def describe_data(config: RunConfig, data: Mapping[str, LoggedExperience]) -> dict[str, Any]:

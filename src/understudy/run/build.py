@@ -57,7 +57,7 @@ from understudy.run.validation import Validation, judges
 from understudy.run.video import check_filmable
 from understudy.run.wandb_sink import import_wandb
 from understudy.run.warm_start import load_frozen
-from understudy.sources import SourceInputs
+from understudy.sources import Act, SourceInputs
 from understudy.sources.playing.collect import check_playable, recipe_name, recipe_spec
 
 
@@ -67,8 +67,10 @@ def build_learner(
     ready: Mapping[str, Prepared] | None = None,
     make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
+    teacher: Act | None = None,
 ) -> Learner:
-    """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator.
+    """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator;
+    `teacher`: one's own function that labels.
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
@@ -79,7 +81,7 @@ def build_learner(
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
     envs = _open_envs(config, make_envs)
     try:
-        return _joined(config, data, policies, envs, device, reporter, checkpoint)
+        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher)
     except BaseException:
         for group in envs:
             group.close()
@@ -143,6 +145,7 @@ def _joined(
     device: torch.device,
     reporter: Reporter,
     checkpoint: Checkpoint | None,
+    teacher: Act | None,
 ) -> Learner:
     """Algorithm and source, each given what it may know."""
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
@@ -154,7 +157,17 @@ def _joined(
     _check_task_metrics(config, spec)
     if checkpoint is None:
         _check_roles(config, spec)
-    context = BuildContext(spec, config.updates, config.seed, device, num_envs=count, data=data, policies=policies)
+    steps = sum(request.steps_kept for request in config.source_needs.envs)
+    context = BuildContext(
+        spec,
+        config.updates,
+        config.seed,
+        device,
+        num_envs=count,
+        data=data,
+        policies=policies,
+        rollout_length=steps,
+    )
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
         spec,
@@ -166,6 +179,8 @@ def _joined(
         envs=envs,
         recorders=algorithm.recorders() if isinstance(algorithm, Recording) else {},
         policies=policies,
+        env_id="" if config.env is None or config.env.simulator == "custom" else config.env.id,
+        teacher=teacher,
     )
     source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:

@@ -44,6 +44,8 @@ CARD_FACT = "policy"
 """The fact that says how to rebuild the policy without its algorithm."""
 NETWORKS_FACT = "networks"
 """The fact that says where the networks of each role lie."""
+LAYOUTS_FACT = "layouts"
+"""The fact that says what lies where in their tensors."""
 
 
 class PolicyFacts(Facts):
@@ -63,6 +65,7 @@ class CheckpointFacts(Facts):
     versions: dict[str, str]
     policy: PolicyFacts
     networks: dict[str, str]
+    layouts: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
 class LargeFacts(Facts):

@@ -21,7 +21,9 @@ from understudy.run.deployment import DeploymentSettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
+from understudy.run.partial_loading import Mismatch
 from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
+from understudy.run.places import place_of
 from understudy.run.stages import InitRoles, stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.task_metrics import MetricName, TaskMetric
@@ -71,7 +73,7 @@ class FrozenPolicySettings(Settings):
     """A policy that takes part in a run and does not learn."""
 
     path: str
-    """A run directory or a policy folder."""
+    """A run directory, a policy folder, or a policy that was exported to an ONNX file."""
     checkpoint: str = "last"
     """Of a run directory: last, best, or a number of updates."""
     fingerprint: str = ""
@@ -136,7 +138,12 @@ class RunConfig(Settings):
     """What is taken over: `all` that both runs have (policy, critics, values, targets, normalisers, multipliers), or
     roles: [policy, critic]. `auto`: from a run of the same algorithm all that fits, else the policy."""
     init_keys: dict[str, str] = Field(default_factory=dict)
-    """Beginnings of tensors' names in critics and values there, and what they are called here."""
+    """Names of tensors there and here: beginnings, or patterns with `*`: {memory_a.*: perception.memory.*}."""
+    init_mismatch: Mismatch = "refuse"
+    """A network there of another shape: `refuse`, `skip` what is missing or resized, so that it starts anew, or take
+    over the `overlap` of resized tensors, too, inputs by their names. What became of each tensor is in meta.json."""
+    git_repositories: tuple[str, ...] = ()
+    """Folders of further git checkouts whose commit, status and diff meta.json shall hold: that of the simulator."""
     stages: tuple["RunConfig", ...] = ()
     """Runs that come first, each starting from the policy of the one before: [{algo: bc, updates: 1000}]."""
     deployment: DeploymentSettings = DeploymentSettings()
@@ -323,7 +330,7 @@ def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: 
     resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
         return resolved
-    place = resolved.task or _place(given, resolved)
+    place = resolved.task or place_of(given, resolved)
     return resolved.model_copy(update={"out": str(Path("runs", label, place, str(resolved.seed)))})
 
 
@@ -331,22 +338,6 @@ def _words(overrides: Iterable[str]) -> list[str]:
     if isinstance(overrides, (str, bytes)) or not isinstance(overrides, Iterable):
         raise ConfigError("overrides", "not a list", got=repr(overrides), expected='["key=value", …]')
     return [as_text(word, "overrides") for word in overrides]
-
-
-def _place(given: Mapping[str, Any], config: RunConfig) -> str:
-    """The environment and the data in a run's path, as far as the config that was named did not say them."""
-    parts = []
-    if config.env is not None and config.env.id != _said(given, "env").get("id"):
-        parts.append(config.env.id)
-    if config.data is not None and config.data.path and config.data.path != _said(given, "data").get("path"):
-        path = Path(config.data.path)
-        parts.append(path.stem if path.suffix and not path.is_dir() else path.name)
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", "-".join(parts)).strip(".-")
-
-
-def _said(given: Mapping[str, Any], group: str) -> Mapping[str, Any]:
-    found = given.get(group)
-    return found if isinstance(found, dict) else {}
 
 
 def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:

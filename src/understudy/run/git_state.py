@@ -13,8 +13,11 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
+
+from understudy.core.errors import ConfigError
 
 DIFF_LIMIT = 200_000
 """Bytes of a diff that are kept."""
@@ -39,10 +42,26 @@ bigFileThreshold = 16m
 """
 DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "HEAD", "--")
 """Submodules are left out: git would start another git in each, with the config of each."""
+STATUS = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--")
+
+
+def git_states(folders: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Of further checkouts, by the names they were given under."""
+    return {name: git_state(Path(name).expanduser()) for name in folders}
+
+
+def check_repositories(folders: Sequence[str], where: str) -> None:
+    """An error unless each folder lies in a git checkout."""
+    for name in folders:
+        folder = Path(name).expanduser().absolute()
+        if not folder.is_dir() or all(_git_folder(top) is None for top in (folder, *folder.parents)):
+            raise ConfigError(
+                where, "no git checkout", got=repr(name), do="Name a folder of a repository, or leave it out."
+            )
 
 
 def git_state(folder: Path, seconds: float = STEP_TIMEOUT) -> dict[str, str]:
-    """Commit and uncommitted changes of the checkout that holds a folder; empty where there is none, or no git."""
+    """Commit, status and changes of the checkout that holds a folder; empty where there is none, or no git."""
     deadline = time.monotonic() + seconds
     try:
         for top in (folder.absolute(), *folder.absolute().parents):
@@ -74,7 +93,12 @@ def _described(top: Path, git_folder: Path, made: Path, deadline: float) -> dict
         return {}
     readable = (made / "index").exists() or not copied["index"].exists()
     diff, whole = git.run(*DIFF) if readable else ("", False)
-    return {"commit": commit.strip(), "diff": f"{diff.strip()}{'' if whole else ' (cut)'}".strip()}
+    status, listed = git.run(*STATUS) if readable else ("", False)
+    return {
+        "commit": commit.strip(),
+        "status": "\n".join([*status.splitlines(), *([] if listed else ["(cut)"])]),
+        "diff": f"{diff.strip()}{'' if whole else ' (cut)'}".strip(),
+    }
 
 
 @final

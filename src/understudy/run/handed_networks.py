@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
 from understudy.core.protocols import Algorithm, Balancing
 from understudy.core.state import Leaf, State, capture, module_paths, restore
-from understudy.core.wording import counted
-from understudy.run.checkpoint import NETWORKS_FACT
+from understudy.nn.network_layout import NetworkLayout
+from understudy.run.checkpoint import LAYOUTS_FACT, NETWORKS_FACT
+from understudy.run.partial_loading import STREAM, LoadReport, Mismatch, Part, load_partially, rename
 from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
 
 POLICY = "policy"
-STREAM = ".stream"
-"""Random streams (dropout's) belong to a run, not to its networks."""
 
 
 @final
@@ -38,7 +37,7 @@ class Handed:
     @classmethod
     def between(cls, mine: Mapping[str, Leaf], theirs: Mapping[str, Leaf], keys: Mapping[str, str]) -> "Handed":
         """`keys`: beginnings of the other's paths, and what they are called here."""
-        renamed = {_renamed(path, keys): leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
+        renamed = {rename(path, keys): leaf for path, leaf in theirs.items() if not path.endswith(STREAM)}
         own = {path: leaf for path, leaf in mine.items() if not path.endswith(STREAM)}
         both = own.keys() & renamed.keys()
         fitting = {path for path in both if _shape(own[path]) == _shape(renamed[path])}
@@ -62,12 +61,12 @@ class Handed:
             raise CheckpointError(
                 where,
                 f"does not fit ({self.misfit})",
-                do="Give both runs the same settings of this network, or name what is what: init_keys.",
+                do="Give both runs the same settings of this network, name what is what (init_keys), or take over what "
+                "fits: init_mismatch=overlap, or skip.",
             )
 
-    def told(self) -> str:
-        left = f", left out: {', '.join(self.left)}" if self.left else ""
-        return f"{counted(len(self.matched), 'tensor')}{left}"
+    def report(self) -> LoadReport:
+        return LoadReport(tuple(self.matched), self.resized, self.missing, self.left, overlap=False)
 
 
 def parts_by_role(algorithm: Algorithm[Any]) -> dict[str, nn.Module | Tensor]:
@@ -91,8 +90,13 @@ def roles_in(origin: str) -> tuple[str, tuple[str, ...]]:
     return str(algo.get("name")) if isinstance(algo, dict) else "", tuple(facts[NETWORKS_FACT])
 
 
-def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:
-    """The state of these roles in a run's last checkpoint."""
+def network_layouts(algorithm: Algorithm[Any]) -> dict[str, dict[str, Any]]:
+    """What lies where in the tensors of each role, for a checkpoint."""
+    return {role: NetworkLayout.of(part).model_dump(mode="json") for role, part in parts_by_role(algorithm).items()}
+
+
+def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, Part]:
+    """The networks of these roles in a run's last checkpoint."""
     if roles and not RunDir(origin).config_file.exists():
         raise CheckpointError(f"init_from '{origin}'", f"only a run has {', '.join(roles)}", do="Name a run directory.")
     checkpoint = find_checkpoint(RunDir.open(origin), "last") if roles else None
@@ -104,7 +108,9 @@ def networks_of(origin: str, roles: tuple[str, ...]) -> dict[str, State]:
             raise ConfigError("init_roles", f"'{origin}' has no '{role}'", do=did_you_mean(role, paths))
         whole = f"algorithm.{paths[role]}"
         state = {path: leaf for path, leaf in checkpoint.state.items() if path == whole or path.startswith(f"{whole}.")}
-        found[role] = {path.removeprefix(whole).removeprefix("."): leaf for path, leaf in state.items()}
+        told = checkpoint.facts.get(LAYOUTS_FACT, {}).get(role, {})  # older ones do not say
+        layout = NetworkLayout.parse(told, f"checkpoint '{checkpoint.path}', {LAYOUTS_FACT}")
+        found[role] = Part({path.removeprefix(whole).removeprefix("."): leaf for path, leaf in state.items()}, layout)
     return found
 
 
@@ -117,31 +123,32 @@ def own_networks(algorithm: Algorithm[Any], roles: tuple[str, ...]) -> dict[str,
     return {role: networks[role] for role in roles}
 
 
-def check_handed(algorithm: Algorithm[Any], theirs: Mapping[str, State], keys: Mapping[str, str], where: str) -> None:
-    """An error unless each role can take over all that it has."""
+def check_handed(
+    algorithm: Algorithm[Any], theirs: Mapping[str, Part], keys: Mapping[str, str], mismatch: Mismatch, where: str
+) -> None:
+    """An error unless each role can take over all that it has, or of those that need not, something."""
     for role, network in own_networks(algorithm, tuple(theirs)).items():
-        Handed.between(capture(network), theirs[role], keys).check(f"{where}, {role}")
+        if mismatch == "refuse":
+            Handed.between(capture(network), theirs[role].state, keys).check(f"{where}, {role}")
+        else:
+            load_partially(network, theirs[role], keys, mismatch, f"{where}, {role}", dry=True)
 
 
 def hand_over(
-    algorithm: Algorithm[Any], theirs: Mapping[str, State], keys: Mapping[str, str], where: str
-) -> dict[str, str]:
+    algorithm: Algorithm[Any], theirs: Mapping[str, Part], keys: Mapping[str, str], mismatch: Mismatch, where: str
+) -> dict[str, LoadReport]:
     """Give networks the tensors of another run's; what was taken over, by role."""
-    check_handed(algorithm, theirs, keys, where)
-    told = {}
+    check_handed(algorithm, theirs, keys, mismatch, where)
+    reports = {}
     for role, network in own_networks(algorithm, tuple(theirs)).items():
+        if mismatch != "refuse":
+            reports[role] = load_partially(network, theirs[role], keys, mismatch, f"{where}, {role}")
+            continue
         mine = capture(network)
-        handed = Handed.between(mine, theirs[role], keys)
+        handed = Handed.between(mine, theirs[role].state, keys)
         restore(network, {**mine, **handed.matched}, f"{where}, {role}")
-        told[role] = handed.told()
-    return told
-
-
-def _renamed(path: str, keys: Mapping[str, str]) -> str:
-    for theirs, mine in keys.items():
-        if path == theirs or path.startswith(f"{theirs}."):
-            return mine + path.removeprefix(theirs)
-    return path
+        reports[role] = handed.report()
+    return reports
 
 
 def _shape(leaf: object) -> str:

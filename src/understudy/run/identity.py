@@ -31,6 +31,7 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
         "eval_video": True,
         "keep_checkpoints": True,
         "init_from": True,
+        "git_repositories": True,
         "stages": True,
         "data": {"path"},
         "datasets": {"__all__": {"path"}},

@@ -21,13 +21,20 @@ from understudy.core.protocols import Metrics
 from understudy.core.state import capture, nonfinite, place_large_state
 from understudy.core.stopping import StoppedError, stop_signals
 from understudy.run.callbacks import Callbacks
-from understudy.run.checkpoint import CARD_FACT, NETWORKS_FACT, SEGMENTS, amend_checkpoint, save_checkpoint
+from understudy.run.checkpoint import (
+    CARD_FACT,
+    LAYOUTS_FACT,
+    NETWORKS_FACT,
+    SEGMENTS,
+    amend_checkpoint,
+    save_checkpoint,
+)
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
 from understudy.run.evaluation import Evaluation, headline
 from understudy.run.guard import Guard, bad_metrics
-from understudy.run.handed_networks import network_paths
+from understudy.run.handed_networks import network_layouts, network_paths
 from understudy.run.history import (
     FACT,
     Best,
@@ -374,6 +381,7 @@ class Loop:
                 mode="json"
             ),
             NETWORKS_FACT: network_paths(self.learner.algorithm),
+            LAYOUTS_FACT: network_layouts(self.learner.algorithm),
             CARD_FACT: describe_policy(self.learner.policy),
         }
 

@@ -4,6 +4,7 @@ import hashlib
 import platform
 import socket
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from understudy.run.git_state import git_state
+from understudy.run.git_state import git_state, git_states
 
 PACKAGES = ("understudy", "torch", "numpy", "gymnasium", "mujoco", "envpool", "safetensors", "pydantic")
 OURS = "understudy"
@@ -20,10 +21,12 @@ BESIDE = ("cli", "tools", "configs")
 """Rooms of ours that a run never reads: nothing in them can change its bits."""
 
 
-def describe_run(origin: dict[str, Any]) -> dict[str, Any]:
-    """Facts for meta.json; nothing here influences training. `origin`: where experience comes from."""
+def describe_run(origin: dict[str, Any], repositories: Sequence[str] = ()) -> dict[str, Any]:
+    """Facts for meta.json; nothing here influences training. `origin`: where experience comes from; `repositories`:
+    further git checkouts."""
     return {
         "git": git_state(Path()),
+        **({"git_repositories": git_states(repositories)} if repositories else {}),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "argv": sys.argv,

@@ -14,7 +14,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.other_names import Learning
 from understudy.core.protocols import MAIN, Needs, Roles, SourceNeeds
 from understudy.core.settings import Settings, whole_number
-from understudy.sources import find_source
+from understudy.sources import find_source, yields
 
 LONGEST = 18
 """Digits of a number of steps that somebody could mean."""
@@ -32,7 +32,7 @@ class Parts:
     def learning(self) -> Learning:
         """Whose names for settings may be meant."""
         plays = bool(self.source_needs.envs)
-        return "rollouts" if find_source(self.kind).YIELDS is Rollout else "replay" if plays else "data"
+        return "rollouts" if Rollout in yields(self.kind) else "replay" if plays else "data"
 
     @property
     def source_needs(self) -> SourceNeeds:
@@ -63,7 +63,7 @@ def _source(data: Mapping[str, Any], needs: Needs, algorithm: str, place: str) -
     if not isinstance(settings, dict):
         raise ConfigError(place, "wrong value", got=repr(given), expected="a group of settings")
     kind = str(settings.get("kind", needs.sources[0]))
-    if find_source(kind).YIELDS is not needs.consumes:
+    if needs.consumes not in yields(kind):
         expected = " or ".join(needs.sources)
         raise ConfigError(f"{place}.kind", f"{algorithm} learns from another kind", got=kind, expected=expected)
     return kind, {**settings, "kind": kind}
@@ -84,8 +84,9 @@ def updates_within(env_steps: int, needs: SourceNeeds, kind: str, place: str = "
     if not needs.updates_per_step:
         raise ConfigError(f"{place}env_steps", f"nobody plays with source.kind={kind}", do="Give updates.")
     updates = int((env_steps - needs.first_steps) * needs.updates_per_step)
+    updates -= updates % needs.updates_at_once
     if updates < 1:
-        first = needs.first_steps + -(-1 // needs.updates_per_step)
+        first = needs.first_steps + -(-needs.updates_at_once // needs.updates_per_step)
         raise ConfigError(
             f"{place}env_steps",
             "ends before the first update",

@@ -8,25 +8,32 @@ from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
+from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
 from understudy.run.stages import stage_folder
-from understudy.run.warm_start import Ancestor, check_same, load_frozen, policy_fingerprint
+from understudy.run.warm_start import Ancestor, check_same, frozen_fingerprint, load_frozen
+from understudy.sources import Act
 
 
 def preflight(
-    config: RunConfig, reporter: Reporter, ready: Mapping[str, Prepared], make_envs: MakeEnvs | None = None
+    config: RunConfig,
+    reporter: Reporter,
+    ready: Mapping[str, Prepared],
+    make_envs: MakeEnvs | None = None,
+    teacher: Act | None = None,
 ) -> tuple[RunConfig, Learner]:
     """The config with fingerprints of its data and its ancestor written in, and the learner.
 
     Each policy fits the one it starts from.
     """
-    learner = build_learner(config, reporter, ready, make_envs)
+    check_repositories(config.git_repositories, "git_repositories")
+    learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
     try:
         _try_environment(config, learner, make_envs)
-        return _with_stages(config, learner, reporter, make_envs), learner
+        return _with_stages(config, learner, reporter, make_envs, teacher), learner
     except BaseException:
         learner.close()
         raise
@@ -43,7 +50,9 @@ def _try_environment(config: RunConfig, learner: Learner, make_envs: MakeEnvs | 
             evaluator.evaluate(learner.policy, 1)
 
 
-def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None) -> RunConfig:
+def _with_stages(
+    config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None, teacher: Act | None
+) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
     first = config.stages[0] if config.stages else config
     ancestor = Ancestor.load(config.init_from, first) if config.init_from else None
@@ -52,7 +61,8 @@ def _with_stages(config: RunConfig, learner: Learner, reporter: Reporter, make_e
         check_same(fingerprint, config.init_fingerprint, where, "init_fingerprint")
     sealed = []
     for number, stage in enumerate(config.stages):
-        with closing(build_learner(stage, reporter, shared_data(learner, stage, config), make_envs)) as begun:
+        shared = shared_data(learner, stage, config)
+        with closing(build_learner(stage, reporter, shared, make_envs, teacher=teacher)) as begun:
             if ancestor is not None:
                 ancestor.check(begun.algorithm, stage, where)
             heir = config.stages[number + 1] if number + 1 < len(config.stages) else config
@@ -93,7 +103,7 @@ def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
         for role, settings in config.data_by_role.items()
     }
     policies = {
-        role: named.model_copy(update={"fingerprint": policy_fingerprint(load_frozen(role, named))})
+        role: named.model_copy(update={"fingerprint": frozen_fingerprint(load_frozen(role, named))})
         for role, named in config.policies.items()
     }
     return config.with_data(data).model_copy(update={"policies": policies})

@@ -1,4 +1,5 @@
-"""The replay buffer of a run, as a dataset: what its checkpoint holds, in whole episodes, read segment by segment."""
+"""What a run has seen, as a dataset: the replay buffer of its checkpoint, or all that its teacher labelled (DAgger), in
+whole episodes, read segment by segment."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,17 +17,21 @@ from understudy.data.ring_episodes import ring_episodes, stored_blocks, valid_ro
 from understudy.run.checkpoint import CARD_FACT, Checkpoint
 from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
+from understudy.sources.interactive import Config as InteractiveSettings
+from understudy.sources.labelling.aggregate import row_facts
 from understudy.sources.replay import Config as ReplaySettings
 
-RING, PLAYED = "source.ring.rows", "source.log.running_return"
-"""Where a checkpoint keeps it, and a number of every environment that it was played in."""
+RING, AGGREGATE = "source.ring.rows", "source.aggregate.ring.rows"
+PLAYED = "source.log.running_return"
+"""Where a checkpoint keeps them, and a number of every environment that they were played in."""
 
 
 def replay_recording(path: Path | str, checkpoint: str | int = "last") -> Recording:
-    """The replay buffer in a checkpoint of a run: all steps that are there, raw, in the environment's units.
+    """What a checkpoint of a run holds of its steps: all that are there, raw, in the environment's units.
 
     Episodes come in the order in which they ended. Those that had not ended are cut there, their final observation
-    known; of one that was partly overwritten, the rest is an episode.
+    known; of one that was partly overwritten, the rest is an episode. Of what a teacher labelled, actions are the
+    labels, and `round`, `teacher_acted` and `executed_action` are further columns.
     """
     run = RunDir.open(path)
     found = find_checkpoint(run, str(checkpoint))
@@ -39,12 +44,13 @@ def replay_recording(path: Path | str, checkpoint: str | int = "last") -> Record
         return ring_episodes(blocks(), ring.layout, ring.num_envs)
 
     config = run.config
+    what = "labelled rounds" if ring.layout.facts else "replay buffer"
     return Recording(
-        f"replay buffer of {path} at update {found.updates:,}",
+        f"{what} of {path} at update {found.updates:,}",
         valid_rows(blocks()),
         play,
         ring.layout.spec.action,
-        "replay buffer",
+        what,
         "" if config.env is None else config.env.id,
     )
 
@@ -56,10 +62,11 @@ def keeps_replay(path: Path | str, updates: int) -> bool:
 
 def _stored(run: RunDir, checkpoint: Checkpoint) -> tuple[StoredRows, ReplayRing]:
     """The rows, and a ring without any that says how they are laid out."""
-    stored, source = checkpoint.state.get(RING), run.config.source
-    where = f"checkpoint '{checkpoint.path}'"
-    if not isinstance(stored, StoredRows) or not isinstance(source, ReplaySettings):
-        do = "Only a run with source.kind=replay does."
+    source, where = run.config.source, f"checkpoint '{checkpoint.path}'"
+    interactive = isinstance(source, InteractiveSettings)
+    stored = checkpoint.state.get(AGGREGATE if interactive else RING)
+    if not isinstance(stored, StoredRows) or not isinstance(source, (ReplaySettings, InteractiveSettings)):
+        do = "Only a run with source.kind=replay does, or with source.kind=interactive."
         raise CheckpointError(where, "keeps no replay buffer", got=f"source.kind={run.config.source_kind}", do=do)
     played = checkpoint.state.get(PLAYED)
     count = len(played) if isinstance(played, Tensor) and played.ndim == 1 else 0
@@ -67,4 +74,5 @@ def _stored(run: RunDir, checkpoint: Checkpoint) -> tuple[StoredRows, ReplayRing
         what = "its replay buffer is of another number of environments"
         raise CheckpointError(where, what, got=count, expected=f"{source.num_envs}, as {run.config_file} says")
     spec = Spec.from_json(where, checkpoint.facts[CARD_FACT]["spec"])
-    return stored, ReplayRing.empty(spec, source.buffer_size, source.num_envs)
+    facts = row_facts(spec.action) if interactive else {}
+    return stored, ReplayRing.empty(spec, source.buffer_size, source.num_envs, facts=facts)

@@ -23,6 +23,7 @@ from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir, State
 from understudy.run.video import LONGEST as LONGEST_FILM
 from understudy.run.video import Video, check_filmable, film
+from understudy.sources import Act
 
 if TYPE_CHECKING:
     from understudy.run.comparison import Picture
@@ -40,11 +41,13 @@ class Run:
     """A run directory, ready to be asked. `env`, or `make_envs`: the environment of its owner that it was trained in,
     which no file can hold; `train` and `resume` hand over what they were given."""
 
-    def __init__(self, path: Path | str, *, env: object = None, make_envs: MakeEnvs | None = None) -> None:
+    def __init__(
+        self, path: Path | str, *, env: object = None, make_envs: MakeEnvs | None = None, teacher: Act | None = None
+    ) -> None:
         self._dir = RunDir.open(as_path(path, "run"))
         self.path = self._dir.path
         self.config: RunConfig = self._dir.config
-        self.env, self.make_envs = env, make_envs
+        self.env, self.make_envs, self.teacher = env, make_envs, teacher
 
     @property
     def finished(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import discard, write_json
+from understudy.core.files import discard, read_json, write_json
 from understudy.core.lock import is_locked
 from understudy.core.spec import ActionSpace
 from understudy.core.state import restore
@@ -26,6 +26,7 @@ from understudy.run.environments import MakeEnvs, spec_of
 from understudy.run.evaluation import headline
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
+from understudy.run.given_teacher import own_teacher, teacher_of, teacher_words
 from understudy.run.handed_networks import POLICY
 from understudy.run.history import recall
 from understudy.run.identity import code_digests
@@ -42,15 +43,17 @@ from understudy.run.rundir import RunDir
 from understudy.run.sinks import Logger, check_loggers
 from understudy.run.warm_start import compare_rewards, take_over
 from understudy.run.yaml_text import read_yaml
+from understudy.sources import Act
 
 
 @final
 @dataclass(frozen=True)
 class Surroundings:
-    """What a run is given beside its config: none of it decides a number, but for the simulator."""
+    """What a run is given beside its config: none of it decides a number, but for simulator and teacher."""
 
     reporter: Reporter
     make_envs: MakeEnvs | None = None
+    teacher: Act | None = None
     callbacks: Callbacks = NOBODY
     loggers: tuple[Logger, ...] = ()
 
@@ -65,6 +68,7 @@ def train(
     data: object = None,
     columns: ColumnMap = "",
     env: object = None,
+    teacher: object = None,
     callbacks: Iterable[object] = (),
     loggers: Sequence[Logger] = (),
     progress: bool = True,
@@ -78,7 +82,8 @@ def train(
     `data` is a path, or experience in memory: a Dataset, a DataFrame, a dict of arrays or a list of episodes, which the
     run keeps in its directory; `columns` tells what a table's columns are: `obs=temp,humidity,action=valve,reward=r`,
     or a dict. `env` is a registered id, or an environment of your own: a gymnasium.Env, a class or a function that
-    makes one, or a vector of them; a run of such a one is resumed with it.
+    makes one, or a vector of them; a run of such a one is resumed with it. `teacher` labels what a student meets
+    (DAgger): a function of observations [N, …] that gives actions [N, …], a `Run`, or its path.
 
     `callbacks` are called at logs, evaluations, checkpoints and the end (`Callback`); True from one at an evaluation
     ends the run, saved. `loggers` get every number (`Logger`). `progress=False` is quiet. A run takes the next free
@@ -86,15 +91,16 @@ def train(
     environments of your own, as many as it is asked for: `make_envs(count)`.
     """
     overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
-    around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
-    settings = {**({"data.columns": columns} if columns else {}), **settings}
+    heard = Callbacks(callbacks), check_loggers(loggers)
+    around = Surroundings(reporter_for(progress, reporter), worlds, own_teacher(teacher), *heard)
+    settings = {**({"data.columns": columns} if columns else {}), **teacher_words(teacher), **settings}
     resolved = resolve_given(config, data, env, worlds, settings)
     if isinstance(worlds, GivenEnvs):
         resolved = in_given_envs(resolved, worlds)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
     done = begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
-    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs, teacher=around.teacher)
 
 
 def resolve_given(
@@ -177,7 +183,7 @@ def begin(
             if (kept := Path(config.logged.path)).parent == run.path:
                 undo.callback(discard, kept)
         config = settle_compile(settled_data(config), around.reporter.say)
-        config, learner = preflight(config, around.reporter, ready or {}, around.make_envs)
+        config, learner = preflight(config, around.reporter, ready or {}, around.make_envs, around.teacher)
         with closing(learner):
             if overwrite:
                 run.clear(keep=() if held is None else (Path(config.logged.path).name,))
@@ -228,8 +234,12 @@ def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundi
             raise error.of(run.path) from None
         reporter.say(f"stage {number} ended: {headline(done.result)}")
         origin, fingerprint = str(done.path), ""
-    if origin and take_over(learner.algorithm, config, origin, fingerprint, reporter) != (POLICY,):
-        compare_rewards(run, RunDir(origin), reporter)
+    if origin:
+        reports = take_over(learner.algorithm, config, origin, fingerprint, reporter)
+        told = {role: [report.facts() for report in some] for role, some in reports.items()}
+        write_json(run.meta_file, {**read_json(run.meta_file), "taken_over": told})
+        if tuple(reports) != (POLICY,):
+            compare_rewards(run, RunDir(origin), reporter)
 
 
 def _finish(stage: RunConfig, around: Surroundings, ready: Mapping[str, Prepared], *, accept_versions: bool) -> Run:
@@ -263,12 +273,13 @@ def resume(
     accept_versions: bool = False,
     env: object = None,
     make_envs: MakeEnvs | None = None,
+    teacher: object = None,
 ) -> Run:
     """Go on from the newest whole checkpoint, to the bit; `updates` extends (or, before the end, shortens) the run.
 
     `env_steps` says the same in environment steps from the start, where the policy plays while it learns.
-    An `env` of your own is handed over again, or comes with the `Run` that `train` gave. `callbacks` and `loggers`, as
-    in `train`, hear of what is still to come.
+    An `env` or a `teacher` of your own is handed over again, or comes with the `Run` that `train` gave. `callbacks` and
+    `loggers`, as in `train`, hear of what is still to come.
     """
     run = RunDir.open(as_path(path, "resume"))
     if updates is not None and env_steps is not None:
@@ -279,10 +290,12 @@ def resume(
         updates = updates_within(as_count(env_steps, "env_steps"), config.source_needs, config.source_kind)
     if isinstance(path, Run) and env is None and make_envs is None:
         env, make_envs = path.env, path.make_envs
-    worlds = worlds_of(run.config, env, make_envs)
-    around = Surroundings(reporter_for(progress, reporter), worlds, Callbacks(callbacks), check_loggers(loggers))
+    if isinstance(path, Run) and teacher is None:
+        teacher = path.teacher
+    worlds, act = worlds_of(run.config, env, make_envs), teacher_of(run.config, teacher)
+    around = Surroundings(reporter_for(progress, reporter), worlds, act, Callbacks(callbacks), check_loggers(loggers))
     done = go_on(run, around, updates=updates, accept_versions=accept_versions)
-    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs)
+    return Run(done.path, env=None if worlds is None else env, make_envs=make_envs, teacher=act)
 
 
 def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, accept_versions: bool = False) -> Run:
@@ -318,7 +331,9 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
             check_sealed(config, run, record)
         config = with_updates(config, updates, record, done, reporter)
         history = recall(checkpoint)
-        learner = build_learner(config, reporter, make_envs=around.make_envs, checkpoint=checkpoint)
+        learner = build_learner(
+            config, reporter, make_envs=around.make_envs, checkpoint=checkpoint, teacher=around.teacher
+        )
         with closing(learner):
             run.clear_leftovers()
             if checkpoint is None:

@@ -4,6 +4,7 @@ then IQL online). What was taken over is told; too little is refused. Optimisers
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 from safetensors.torch import save as save_tensors
@@ -13,8 +14,7 @@ from understudy.core.errors import CheckpointError, UnderstudyError
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
-from understudy.core.wording import counted
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import Actor, ActorSettings, EstimatingActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.distributions import means_the_same
@@ -23,7 +23,6 @@ from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
 from understudy.run.handed_networks import (
     POLICY,
-    STREAM,
     Handed,
     check_handed,
     hand_over,
@@ -34,6 +33,8 @@ from understudy.run.handed_networks import (
     roles_in,
 )
 from understudy.run.learner import Learner
+from understudy.run.onnx_policy import OnnxPolicy
+from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
@@ -46,13 +47,21 @@ TARGET = "target_"
 REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 
 
-def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed:
+def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed | OnnxPolicy:
     """A policy that takes part in a run and does not learn; it must have the fingerprint, if one is given."""
-    policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
-    check_same(
-        policy_fingerprint(policy), named.fingerprint, f"policies.{role} '{named.path}'", f"policies.{role}.fingerprint"
-    )
+    where, exported = f"policies.{role} '{named.path}'", Path(named.path).suffix == ".onnx"
+    if exported and not Path(named.path).is_file():
+        raise CheckpointError(where, "no such file")
+    policy = OnnxPolicy(Path(named.path)) if exported else load_policy(named.path, named.checkpoint)
+    if not isinstance(policy, OnnxPolicy):
+        policy.requires_grad_(False).train(False)
+    check_same(frozen_fingerprint(policy), named.fingerprint, where, f"policies.{role}.fingerprint")
     return policy
+
+
+def frozen_fingerprint(policy: Deployed | OnnxPolicy) -> str:
+    """sha256 of a policy that does not learn, or of the file it was exported to."""
+    return policy.sha256 if isinstance(policy, OnnxPolicy) else policy_fingerprint(policy)
 
 
 def check_same(found: str, fingerprint: str, where: str, setting: str) -> None:
@@ -85,7 +94,7 @@ class Ancestor:
     policy: Deployed
     roles: tuple[str, ...]
     """What is asked of it, the policy among them if it is."""
-    networks: Mapping[str, State]
+    networks: Mapping[str, Part]
     """Of the other roles."""
 
     @classmethod
@@ -100,16 +109,16 @@ class Ancestor:
         """From a learner as it stands, whose algorithm has this name."""
         roles = asked_roles(heir, name, tuple(network_paths(learner.algorithm)))
         others = own_networks(learner.algorithm, _others(roles))
-        return cls(learner.policy, roles, {role: capture(network) for role, network in others.items()})
+        return cls(learner.policy, roles, {role: Part.of(network) for role, network in others.items()})
 
     @property
     def fingerprint(self) -> str:
         """sha256 of all of it."""
         policy = policy_fingerprint(self.policy)
-        digests = [_digest(role, state) for role, state in sorted(self.networks.items())]
+        digests = [_digest(role, part.state) for role, part in sorted(self.networks.items())]
         return sha256_bytes(json_bytes({"policy": policy, "networks": digests})) if digests else policy
 
-    def handed(self, algorithm: Algorithm[Any], heir: RunConfig) -> tuple[dict[str, State], list[str]]:
+    def handed(self, algorithm: Algorithm[Any], heir: RunConfig) -> tuple[dict[str, Part], list[str]]:
         """What an algorithm takes over beside the policy, by role, and what of its own starts anew instead.
 
         A list of roles is meant as it stands. Who asks for all of them means those that both have; where nobody asked
@@ -124,8 +133,8 @@ class Ancestor:
             if id(part) in of_policy:
                 continue
             misfit = "there is none" if role not in self.networks else ""
-            if not misfit and heir.init_roles == "auto":
-                misfit = Handed.between(capture(part), self.networks[role], heir.init_keys).misfit
+            if not misfit and heir.init_roles == "auto" and heir.init_mismatch == "refuse":
+                misfit = Handed.between(capture(part), self.networks[role].state, heir.init_keys).misfit
             if misfit:
                 anew.append(f"{role} ({misfit})")
             else:
@@ -136,8 +145,8 @@ class Ancestor:
         """An error unless the algorithm can take over what the config says."""
         if POLICY in self.roles:
             assert isinstance(algorithm.policy, Deployed)
-            check_warm_start(algorithm.policy, self.policy, where)
-        check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, where)
+            check_warm_start(algorithm.policy, self.policy, config, where)
+        check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, config.init_mismatch, where)
 
 
 def asked_roles(heir: RunConfig, algorithm: str, there: tuple[str, ...]) -> tuple[str, ...]:
@@ -159,21 +168,22 @@ def _digest(role: str, state: State) -> str:
 
 def take_over(
     algorithm: Algorithm[Any], config: RunConfig, origin: str, fingerprint: str, reporter: Reporter
-) -> tuple[str, ...]:
+) -> dict[str, list[LoadReport]]:
     """Give an algorithm what its run starts from, by role; targets that were not handed on are copies. What it is must
-    have the fingerprint, if one is given. Returns the roles that were handed on."""
+    have the fingerprint, if one is given. Returns what was handed on by role; of a committee, to each policy."""
     where = f"init_from '{origin}'"
     ancestor = Ancestor.load(origin, config)
     check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
     handed, anew = ancestor.handed(algorithm, config)
-    told = hand_over(algorithm, handed, config.init_keys, where)
+    others = hand_over(algorithm, handed, config.init_keys, config.init_mismatch, where)
+    told = {role: [report] for role, report in others.items()}
     if POLICY in ancestor.roles:
-        told = {POLICY: warm_start(algorithm, ancestor.policy, where), **told}
+        told = {POLICY: warm_start(algorithm, ancestor.policy, config, where), **told}
     _renew_targets(algorithm, where, handed)
-    listed = ", ".join(f"{role} ({what})" for role, what in told.items())
+    listed = ", ".join(f"{role} ({' and '.join(one.told() for one in reports)})" for role, reports in told.items())
     rest = f"; new: {', '.join(anew)}" if anew else ""
     reporter.say(f"{where}: taken over: {listed}{rest}; optimisers begin anew")
-    return tuple(told)
+    return told
 
 
 def compare_rewards(run: RunDir, origin: RunDir, reporter: Reporter) -> None:
@@ -198,28 +208,41 @@ def _rewards_of(run: RunDir) -> dict[str, Any]:
     return next(filter(None, facts), {})
 
 
-def warm_start(algorithm: Algorithm[Any], policy: Deployed, where: str) -> str:
+def warm_start(algorithm: Algorithm[Any], policy: Deployed, config: RunConfig, where: str) -> list[LoadReport]:
     """Give the algorithm's policy the tensors of another, normaliser included; what was taken over.
 
     Both policies of a committee start from the same one, or each from its own if the other is a committee, too.
     """
     heir = algorithm.policy
     assert isinstance(heir, Deployed)
-    lines = []
+    reports = []
     for member, ancestor in _pairs(heir, policy, where):
+        if config.init_mismatch != "refuse":
+            reports.append(_partly(member, ancestor, config, where))
+            continue
         taken, mine = _taken(member, ancestor, where), capture(member)
         restore(member, {**mine, **taken}, where)
         _settle(member, ancestor)
-        kept = sorted(mine.keys() - taken.keys())
-        left = sorted(capture(ancestor).keys() - taken.keys())
-        lines.append(f"{counted(len(taken), 'tensor')}{_told(kept, 'kept as they were')}{_told(left, 'left out')}")
-    return " and ".join(lines)
+        kept = tuple(sorted(mine.keys() - taken.keys()))
+        left = tuple(sorted(capture(ancestor).keys() - taken.keys()))
+        reports.append(LoadReport(tuple(sorted(taken)), (), kept, left, overlap=False))
+    return reports
 
 
-def check_warm_start(heir: Deployed, ancestor: Deployed, where: str) -> None:
-    """An error unless the heir can take over a whole network from the ancestor."""
+def check_warm_start(heir: Deployed, ancestor: Deployed, config: RunConfig, where: str) -> None:
+    """An error unless the heir can take over a whole network from the ancestor, or part of one if that will do."""
     for member, origin in _pairs(heir, ancestor, where):
-        _taken(member, origin, where)
+        if config.init_mismatch == "refuse":
+            _taken(member, origin, where)
+        else:
+            _partly(member, origin, config, where, dry=True)
+
+
+def _partly(heir: Single, ancestor: Single, config: RunConfig, where: str, *, dry: bool = False) -> LoadReport:
+    """Take over what fits of a policy of another shape, but of the same kind."""
+    _check_kind(heir, ancestor, where)
+    keys, mismatch = config.init_keys, config.init_mismatch
+    return load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
 
 
 def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:
@@ -243,8 +266,7 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
         raise CheckpointError(
             where, "is a policy of something else", got=ancestor.spec.describe(), expected=heir.spec.describe()
         )
-    if heir.kind != ancestor.kind:
-        raise CheckpointError(where, "is a policy of another kind", got=ancestor.kind, expected=heir.kind)
+    _check_kind(heir, ancestor, where)
     _check_alike(heir.settings, ancestor.settings, where)
     mine, theirs = capture(heir), capture(ancestor)
     return {
@@ -252,6 +274,11 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
         for path, leaf in theirs.items()
         if not path.endswith(STREAM) and path in mine and _fits(mine[path], leaf)
     }
+
+
+def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
+    if heir.kind != ancestor.kind:
+        raise CheckpointError(where, "is a policy of another kind", got=ancestor.kind, expected=heir.kind)
 
 
 def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
@@ -262,6 +289,10 @@ def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
         kinds = mine.distribution.kind, theirs.distribution.kind
         if not means_the_same(*kinds):
             here["distribution"], there["distribution"] = kinds
+    if isinstance(mine, EstimatingActorSettings) and isinstance(theirs, EstimatingActorSettings):
+        estimates = _facts(mine, ("estimate",))["estimate"], _facts(theirs, ("estimate",))["estimate"]
+        if all(estimates):  # whoever estimates nothing has nothing to hand on, or to take over
+            here["estimate"], there["estimate"] = estimates
     different = [name for name in here if here[name] != there[name]]
     if different:
         got, expected = ({name: facts[name] for name in different} for facts in (there, here))
@@ -270,7 +301,7 @@ def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
             f"its network is not that of algo.actor ({', '.join(different)})",
             got=_told_facts(got),
             expected=_told_facts(expected),
-            do="Give this run the same algo.actor settings, or that one.",
+            do="Give this run the same algo.actor settings, or take over what fits: init_mismatch=overlap, or skip.",
         )
 
 
@@ -292,10 +323,6 @@ def _settle(heir: Single, ancestor: Single) -> None:
 
 def _fits(mine: object, theirs: object) -> bool:
     return isinstance(mine, Tensor) and isinstance(theirs, Tensor) and mine.shape == theirs.shape
-
-
-def _told(names: list[str], what: str) -> str:
-    return f"; {what}: {', '.join(names)}" if names else ""
 
 
 def _renew_targets(algorithm: Algorithm[Any], where: str, handed: Collection[str]) -> None:

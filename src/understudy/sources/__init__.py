@@ -1,11 +1,11 @@
 """How data arrives: one file per way; a file here, or an entry point `understudy.sources` of another package, is found.
 
 Such a module offers `Config` (its settings, with a `kind`), `YIELDS` (what `next` gives: Transitions, Sequences or
-Rollout), `INTERVALS` (defaults of a run's `updates`, `log_every`, … where they are others than usual), `needs(config)`,
-and `build(config, inputs)`.
+Rollout, or several of them, as the policy needs), `INTERVALS` (defaults of a run's `updates`, `log_every`, … where they
+are others than usual), `needs(config)`, and `build(config, inputs)`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -39,6 +39,10 @@ class SourceInputs:
     """Who says something of every step while the policy plays; facts are kept as `extra[name/fact]`."""
     policies: Mapping[str, Policy] = field(default_factory=dict)
     """Frozen policies that `needs` named, by role."""
+    env_id: str = ""
+    """The registered id of the environments; empty for a caller's own."""
+    teacher: "Act | None" = None
+    """Whoever was handed over as an object to label what is seen."""
 
     @classmethod
     def over(cls, data: LoggedExperience, algorithm: Algorithm[Any], seed: int = 0) -> "SourceInputs":
@@ -46,10 +50,15 @@ class SourceInputs:
         return cls(data.spec, seed, data.device, algorithm.demand, algorithm.policy, data={MAIN: data})
 
 
+Yielded = type[Transitions] | type[Sequences] | type[Rollout]
+Act = Callable[..., Any]
+"""Observations [N, …] as NumPy, by group if there are several → actions [N, …] in environment units."""
+
+
 class SourceModule(Protocol):
     __doc__: str | None
     Config: type[Settings]
-    YIELDS: type[Transitions] | type[Sequences] | type[Rollout]
+    YIELDS: Yielded | tuple[Yielded, ...]
     INTERVALS: Mapping[str, int]
 
     def needs(self, config: Settings) -> SourceNeeds: ...
@@ -73,6 +82,12 @@ PLUGINS = Plugins(
 def source_names() -> dict[str, str]:
     """Kind to the module that holds it."""
     return PLUGINS.names()
+
+
+def yields(kind: str) -> tuple[Yielded, ...]:
+    """What a source of this kind can give."""
+    given = find_source(kind).YIELDS
+    return given if isinstance(given, tuple) else (given,)
 
 
 def find_source(kind: str) -> SourceModule:

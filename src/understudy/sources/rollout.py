@@ -19,13 +19,14 @@ from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.protocols import Carry, EnvRequest, ExplorationPolicy, Metrics, Recorder, SourceNeeds
 from understudy.core.rng import derived_seed, stream
 from understudy.core.settings import Count, Settings
-from understudy.core.state import Static
+from understudy.core.state import Static, capture, restore
 from understudy.envs.vector.contract import Resumable, Step, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.sources import SourceInputs
 from understudy.sources.playing.episode_log import EpisodeLog
 from understudy.sources.playing.rollout_actor import rollout_actor, stacked
 from understudy.sources.playing.rollout_storage import RolloutStorage
+from understudy.sources.playing.turns import Turns
 
 YIELDS = Rollout
 INTERVALS = {"updates": 500, "log_every": 1, "eval_every": 50, "save_every": 50}
@@ -91,6 +92,8 @@ class RolloutSource:
     """They belong to the algorithm; their facts are `Rollout.extra[name/fact]`."""
     recorder_carries: dict[str, Carry] = field(default_factory=dict)
     """What each of them remembers: as the policy, nothing across episodes."""
+    turns: tuple[Turns, ...] = ()
+    """Who acts in which environment, where one of them may act instead of the policy."""
     envs_at: Static[tuple[int, Tensor]] = (-1, torch.empty(0))
     """The number of rollouts and the random state with which the world stands where it stands: other ones were
     restored from a checkpoint, and the world must follow."""
@@ -117,6 +120,7 @@ class RolloutSource:
         log = EpisodeLog.empty(envs.count)
         explore = stream(seed, "explore")
         source = cls(envs, rollout_length, seed, device, obs, carry, explore, env_state, log, recorders=recorders)
+        source.turns = Turns.build(recorders, policy, envs.count, seed, device)
         source._begin_recording()
         source._note_envs()
         return source
@@ -126,11 +130,15 @@ class RolloutSource:
 
         Whatever ends it early, nothing of it is left in what a checkpoint holds: the same steps can be played again.
         """
-        explored = self.explore.get_state()
+        explored, turns = self.explore.get_state(), capture(self.turns)
+        drawn = [(rng, rng.get_state()) for turn in self.turns for rng in turn.driver.streams]
         try:
             return self._play(policy)
         except BaseException as error:
             self.explore.set_state(explored)
+            restore(self.turns, turns, "rollout")
+            for rng, state in drawn:
+                rng.set_state(state)
             self.envs_moved()
             if isinstance(error, UnderstudyError):
                 error.nothing_learned = True
@@ -141,19 +149,33 @@ class RolloutSource:
         anew = not self._envs_in_place() and self._follow(policy)
         storage = RolloutStorage(self.rollout_length, self.obs, self.device)
         player = rollout_actor(policy, self.rollout_length, self.envs.count, self.explore, self.device)
-        before = carry = self.carry
-        recorder_carries, facts = self.recorder_carries, []
+        carry, recorder_carries, facts = self.carry, self.recorder_carries, []
+        driven = [turn.driven for turn in self.turns]
+        for turn in self.turns:
+            carry = turn.carry_before(policy, carry)
+        before = carry
         for t in range(self.rollout_length):
             env_action, carry = player.play(t, storage.seen(t), carry)
+            if self.recorders:
+                recorded, recorder_carries = self._record(storage.seen(t), recorder_carries)
+                facts.append(recorded)
+            for turn, rows in zip(self.turns, driven, strict=True):
+                recorded |= turn.facts(rows)
+                if bool(rows.any()):
+                    env_action = turn.take(t, player, policy, env_action, recorded, rows)
             step = self.envs.step(env_action)
             storage.put(t, step)
             carry = self._carried(policy, carry, step)
             if self.recorders:
-                recorded, recorder_carries = self._record(storage.seen(t), recorder_carries, step)
-                facts.append(recorded)
+                recorder_carries = self._all_carried(recorder_carries, step)
+                driven = [self._next_turns(turn, rows, step) for turn, rows in zip(self.turns, driven, strict=True)]
+        columns = stacked(facts)
+        for turn, rows in zip(self.turns, driven, strict=True):
+            turn.driven.copy_(rows)
+            columns |= turn.policy_weights(columns)
         self.carry, self.recorder_carries = carry, recorder_carries
         self.obs = storage.last()
-        rollout = storage.rollout(before, player.drawn(storage.all_seen()), stacked(facts), anew=anew)
+        rollout = storage.rollout(before, player.drawn(storage.all_seen()), columns, anew=anew)
         self.log.add(rollout.reward, rollout.valid, rollout.ended)
         self.terms = rollout.reward_terms
         self.rollouts += 1
@@ -195,15 +217,23 @@ class RolloutSource:
         """Returns and lengths of the episodes that ended since this was last asked, the newest last."""
         return self.log.ask()
 
-    def _record(self, obs: Obs, carries: dict[str, Carry], step: Step) -> tuple[Obs, dict[str, Carry]]:
-        """What everybody says of what was seen before a step, and remembers after it."""
+    def _record(self, obs: Obs, carries: dict[str, Carry]) -> tuple[Obs, dict[str, Carry]]:
+        """What everybody says of what is seen before a step, and remembers of it."""
         facts: Obs = {}
         after: dict[str, Carry] = {}
         for name, recorder in self.recorders.items():
-            found, carry = recorder.record(obs, carries[name])
-            after[name] = self._carried(recorder, carry, step)
+            found, after[name] = recorder.record(obs, carries[name])
             facts |= {f"{name}/{fact}": values.to(self.device, copy=True) for fact, values in found.items()}
         return facts, after
+
+    def _all_carried(self, carries: dict[str, Carry], step: Step) -> dict[str, Carry]:
+        """What everybody still remembers after a step."""
+        return {name: self._carried(self.recorders[name], carry, step) for name, carry in carries.items()}
+
+    def _next_turns(self, turn: Turns, driven: Tensor, step: Step) -> Tensor:
+        """Who is driven after a step [N]: drawn anew where another episode begins."""
+        begins = (step.terminated | step.truncated | ~step.valid).to(self.device)
+        return turn.after(driven, begins) if bool(begins.any()) else driven
 
     def _begin_recording(self) -> None:
         count = self.envs.count
@@ -238,6 +268,8 @@ class RolloutSource:
                 return False
         self.obs = _copied(self.envs.reset(derived_seed(self.seed, "rollout", self.rollouts)), self.device)
         self.carry = _detached(policy.initial(self.envs.count), self.device)
+        for turn in self.turns:
+            turn.driven.copy_(turn.after(turn.driven, torch.ones_like(turn.driven)))
         self._begin_recording()
         self.log.forget_unfinished()
         return True

@@ -22,6 +22,7 @@ from understudy.envs.gym import make_env
 from understudy.nn.deployed import Deployed
 from understudy.run.dataset_tiers import level_checkpoints
 from understudy.run.given_env import name_of
+from understudy.run.onnx_policy import OnnxPolicy
 from understudy.run.policies import load_policy, updates_of
 from understudy.run.policy_file import CARD
 from understudy.run.run import Run
@@ -34,7 +35,6 @@ from understudy.sources.playing.players import (
     ScriptedPlayer,
 )
 from understudy.tools.export import policy_digest
-from understudy.tools.onnx_policy import OnnxPolicy
 
 RANDOM, SCRIPTED = "random", "scripted"
 SHARE = re.compile(r"(.+):([^:/]+)", re.DOTALL)

@@ -10,7 +10,7 @@ from understudy.tools.portable import Port, Portable
 
 KIND = "understudy exported policy"
 FORMAT = 2
-CARD, PAGE = "card.json", "card.md"
+PAGE = "card.md"
 NORMALISER = "Inside: give raw observations, as the environment emits them."
 
 

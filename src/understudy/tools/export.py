@@ -29,13 +29,14 @@ from understudy.core.state import capture
 from understudy.nn.deployed import Deployed
 from understudy.run.deployment import DeploymentSettings
 from understudy.run.meta import versions
+from understudy.run.onnx_policy import CARD
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import CARD as POLICY_CARD
 from understudy.run.policy_file import check_policy
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
-from understudy.tools.card import CARD, KIND, PAGE, card_page, make_card, onnx_metadata
+from understudy.tools.card import KIND, PAGE, card_page, make_card, onnx_metadata
 from understudy.tools.onnx_file import OPSET, onnx_bytes, onnx_versions, run_onnx
 from understudy.tools.parity import ExportError, Parity, Runner, measure_parity
 from understudy.tools.portable import Portable

@@ -7,12 +7,11 @@ single operators, and leaves the batch size open for everything a policy here is
 import io
 import warnings
 from collections.abc import Mapping
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from understudy.core.errors import MissingPackageError
+from understudy.run.onnx_policy import onnx_packages
 from understudy.tools.parity import Runner
 from understudy.tools.portable import Portable
 from understudy.tools.torchscript_file import example
@@ -61,17 +60,3 @@ def run_onnx(content: bytes, portable: Portable) -> Runner:
 
 def onnx_versions() -> dict[str, str]:
     return {package.__name__: str(package.__version__) for package in onnx_packages()}
-
-
-def onnx_packages() -> tuple[ModuleType, ModuleType]:
-    """onnx and onnxruntime, or how to install them."""
-    try:
-        import onnx
-        import onnx.checker
-        import onnx.helper
-        import onnxruntime  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingPackageError(
-            "export", f"ONNX needs onnx and onnxruntime ({error})", do="Run: pip install 'understudy-rl[export]'"
-        ) from error
-    return onnx, onnxruntime

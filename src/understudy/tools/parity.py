@@ -145,7 +145,7 @@ def random_observations(portable: Portable, batch: int, rng: torch.Generator) ->
     ports = portable.inputs[: len(portable.observed)]
     drawn = {port.name: _draw(port, batch, portable.policy, rng) for port in ports}
     for name, values in normalised_groups(portable.policy).items():
-        for columns, normalizer in values:
+        for columns, normalizer in values if name in drawn else ():  # others are estimated
             noise = SPREAD * torch.randn(drawn[name][..., columns].shape, generator=rng)
             drawn[name][..., columns] = normalizer(noise)
     if isinstance(portable.policy, SkillSet):

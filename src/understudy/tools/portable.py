@@ -17,9 +17,8 @@ from understudy.core.protocols import Carry
 from understudy.core.spec import ACTION_MASK, Box, Discrete, Group, MultiDiscrete
 from understudy.nn.actor import action_range
 from understudy.nn.deployed import Deployed
+from understudy.run.onnx_policy import ACTION
 from understudy.tools.plain_layers import plain_copy
-
-ACTION = "action"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from understudy.core.rng import stream
 from understudy.core.settings import Widths
 from understudy.core.spec import Spec
 from understudy.nn.activations import Activation
-from understudy.nn.actor import Actor, ActorSettings
+from understudy.nn.actor import Actor, EstimatingActorSettings
 from understudy.nn.critic import CriticSettings
 from understudy.nn.distributions import OnPolicyDistributionSettings
 from understudy.nn.normalization import OnPolicyNormalizerSettings
@@ -16,7 +16,7 @@ from understudy.nn.perception import Perception, check_borrows
 from understudy.nn.value_network import ValueNetwork, check_alike
 
 
-class OnPolicyActorSettings(ActorSettings):
+class OnPolicyActorSettings(EstimatingActorSettings):
     """What the policy sees, its shape, and how it draws."""
 
     hidden: Widths = (64, 64)

@@ -188,8 +188,13 @@ class PolicyPlayer:
 
 
 def _is_plain(policy: Actor) -> bool:
-    """It remembers nothing, drops nothing, and is here."""
-    return policy.perception.memory is None and not policy.trunk.drops and policy.trunk.flat.is_cpu
+    """It remembers nothing, is shown no estimates, drops nothing, and is here."""
+    return (
+        policy.perception.memory is None
+        and (policy.estimator is None or policy.estimator.idle)
+        and not policy.trunk.drops
+        and policy.trunk.flat.is_cpu
+    )
 
 
 def _quick(policy: Actor, count: int) -> Callable[[Obs], Rows]:

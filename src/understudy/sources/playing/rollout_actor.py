@@ -32,6 +32,10 @@ class RolloutActor(Protocol):
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         """What is sent to N environments at step t [N, …], and what is remembered."""
 
+    def replace(self, t: int, rows: Tensor, action: Tensor) -> None:
+        """In some environments [N] somebody did this instead at step t, the last that was played [N, …], in policy
+        space: what is told of them is told of it."""
+
     def drawn(self, obs: Obs) -> Drawn:
         """Of all steps, after observations [T, N, …]."""
 
@@ -45,13 +49,23 @@ class SamplingActor:
         self._actions: list[Tensor] = []
         self._log_probs: list[Tensor] = []
         self._extras: list[Obs] = []
+        self._before: tuple[Obs, Carry] = ({}, ())
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        self._before = obs, carry
         drawn = self._policy.draw(obs, carry, self._rng)
         self._actions.append(drawn.action.to(self._device, copy=True))
         self._log_probs.append(drawn.log_prob.to(self._device, torch.float32, copy=True))
         self._extras.append({name: values.to(self._device, copy=True) for name, values in drawn.extra.items()})
         return drawn.env_action, drawn.carry
+
+    def replace(self, t: int, rows: Tensor, action: Tensor) -> None:
+        policy, (obs, carry) = self._policy, self._before
+        assert isinstance(policy, Actor)
+        seen = {name: values.unsqueeze(0).to(self._device) for name, values in {**obs, **self._extras[t]}.items()}
+        judged = policy.evaluate(seen, carry, torch.zeros_like(rows).unsqueeze(0), action.unsqueeze(0))
+        self._actions[t] = torch.where(_wide(rows, action), action.to(self._actions[t]), self._actions[t])
+        self._log_probs[t] = torch.where(rows, judged.log_prob.squeeze(0).float(), self._log_probs[t])
 
     def drawn(self, obs: Obs) -> Drawn:
         return Drawn(torch.stack(self._actions), torch.stack(self._log_probs), stacked(self._extras))
@@ -63,20 +77,27 @@ class GaussianActor:
     and log-probabilities are computed in one after the last. Both cost more than the network if done at each step."""
 
     def __init__(self, policy: Actor, density: Gaussian, steps: int, count: int, rng: torch.Generator) -> None:
-        self._policy, self._perception = policy, policy.perception
+        self._policy = policy
         self._log_std = density.log_std.clamp(density.limits.low, density.limits.high)
         noise = scaled_noise((steps, count, density.outputs), self._log_std, rng)
         self._mean, self._action = torch.empty_like(noise), torch.empty_like(noise)
         self._steps = list(zip(*(whole.unbind(0) for whole in (noise, self._mean, self._action)), strict=True))
+        self._mask = policy.draw_mask((steps, count), rng)
+        self._extras: list[Obs] = []
 
     def play(self, t: int, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
         noise, mean, action = self._steps[t]
-        seen, carry = self._perception.step(obs, carry)
+        seen, carry, extra = self._policy.see(obs, carry, None if self._mask is None else self._mask[t])
+        self._extras.append(extra)
         mean.copy_(self._policy.trunk.outputs(seen))
         return self._policy.to_env_action(torch.add(mean, noise, out=action)), carry
 
+    def replace(self, t: int, rows: Tensor, action: Tensor) -> None:
+        own = self._steps[t][2]
+        own.copy_(torch.where(_wide(rows, own), action, own))
+
     def drawn(self, obs: Obs) -> Drawn:
-        return Drawn(self._action, normal_log_prob(self._mean, self._log_std, self._action), {})
+        return Drawn(self._action, normal_log_prob(self._mean, self._log_std, self._action), stacked(self._extras))
 
 
 @final
@@ -101,10 +122,17 @@ class SmallGaussianActor:
         np.minimum(np.maximum(units, self._low, out=units), self._high, out=units)
         return torch.from_numpy(units), carry
 
+    def replace(self, t: int, rows: Tensor, action: Tensor) -> None:
+        np.copyto(self._steps[t][1], action.numpy(), where=rows.numpy()[:, None])
+
     def drawn(self, obs: Obs) -> Drawn:
         policy = self._policy
         means = policy.trunk.outputs(policy.perception.look(obs).flatten(0, 1)).view_as(self._action)
         return Drawn(self._action, normal_log_prob(means, self._log_std, self._action), {})
+
+
+def _wide(flags: Tensor, like: Tensor) -> Tensor:
+    return flags.reshape(-1, *[1] * (like.dim() - 1))
 
 
 def stacked(facts: list[Obs]) -> Obs:

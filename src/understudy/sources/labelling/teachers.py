@@ -1,0 +1,146 @@
+"""Teachers: who says what to do in every state that is visited. A frozen policy, a scripted controller or a function.
+
+A teacher is a policy: it remembers what was seen, whoever acted, and begins anew with every episode. A frozen one
+brings its own normaliser and looks at its own groups. Whatever it says is checked before it is learned from.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.core.batch import Obs
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.protocols import Carry, Policy
+from understudy.core.spec import Box, Discrete, Spec, recordable
+from understudy.envs.builtin.controllers import find_controller, make_controller
+from understudy.envs.gym import make_env
+from understudy.nn.actor import legal_actions
+from understudy.nn.deployed import Deployed
+from understudy.sources.playing.players import FunctionPlayer, Player, ScriptedPlayer
+
+TEACHER = "teacher"
+"""The role of a frozen policy that labels."""
+
+
+@final
+class PlayingTeacher:
+    """A player without a memory of its own as a policy; it has a mean and no more."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def initial(self, count: int) -> Carry:
+        return ()
+
+    def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
+        rows: NDArray[Any] = self._player.act(obs)
+        return torch.as_tensor(rows), carry
+
+
+def scripted_teacher(env_id: str) -> PlayingTeacher:
+    """The scripted controller of an environment, by its id."""
+    find_controller(env_id)
+    with closing(make_env(env_id)) as env:
+        return PlayingTeacher(ScriptedPlayer(make_controller(env, env_id)))
+
+
+def function_teacher(act: Callable[..., Any], spec: Spec, count: int) -> PlayingTeacher:
+    """Somebody's function of observations [N, …]."""
+    return PlayingTeacher(FunctionPlayer(act, spec, count, TEACHER))
+
+
+def check_teacher(teacher: Policy, spec: Spec, where: str) -> None:
+    """An error that lists every difference between what a frozen policy knows and what the environments are."""
+    if isinstance(teacher, Deployed) and (found := teacher_differences(teacher, spec)):
+        raise ConfigError(
+            where,
+            f"does not fit the environment, {len(found)} difference{'s' * (len(found) > 1)}: {'; '.join(found)}",
+            do="Give a teacher of these groups and actions, or the environment it was trained in.",
+        )
+
+
+def teacher_differences(teacher: Deployed, spec: Spec) -> list[str]:
+    """What it looks at and what it does, where that is not what there is; groups it does not look at may differ."""
+    found = [_group_difference(teacher, spec, name) for name in sorted({entry.group for entry in teacher.inputs})]
+    found += [_segment_difference(teacher, spec, name) for name in sorted({entry.group for entry in teacher.inputs})]
+    found.append(_action_difference(teacher.spec, spec))
+    return [difference for difference in found if difference]
+
+
+def _group_difference(teacher: Deployed, spec: Spec, name: str) -> str:
+    own, there = teacher.spec.observation[name], spec.observation.get(name)
+    if there is None:
+        return f"it looks at group '{name}', and there are {', '.join(spec.observation)}"
+    if own.shape != there.shape:
+        return f"group '{name}' is {list(there.shape)} here and was {list(own.shape)} there"
+    if (own.dtype == "uint8") != (there.dtype == "uint8"):
+        return f"group '{name}' is {there.dtype} here and was {own.dtype} there"
+    return ""
+
+
+def _segment_difference(teacher: Deployed, spec: Spec, name: str) -> str:
+    """Columns that bear one name in both and are not the same."""
+    own, here = teacher.spec.segments.get(name, {}), spec.segments.get(name, {})
+    moved = [segment for segment in sorted(own) if segment in here and tuple(own[segment]) != tuple(here[segment])]
+    told = (f"'{name}.{one}' is columns {_columns(here[one])} here and was {_columns(own[one])}" for one in moved)
+    return "; ".join(told)
+
+
+def _columns(ends: tuple[int, int]) -> str:
+    return f"{ends[0]} to {ends[1]}"
+
+
+def _action_difference(own: Spec, spec: Spec) -> str:
+    theirs, here = own.action, spec.action
+    same = theirs == here
+    if isinstance(theirs, Box) and isinstance(here, Box):
+        same = (theirs.low, theirs.high) == (here.low, here.high)
+    if not same:
+        return f"actions are {here.describe()} here and were {theirs.describe()} there"
+    return "it needs an action mask, and there is none" if own.masked and not spec.masked else ""
+
+
+@final
+class Labels:
+    """What a teacher said [N, …], as the environments take it, or an error that names the environment."""
+
+    def __init__(self, spec: Spec, count: int, where: str) -> None:
+        self._spec, self._where = spec, where
+        space = recordable(spec.action)
+        self._shape = (count, space.size) if isinstance(space, Box) else (count,)
+        self._space = space
+        if isinstance(space, Box):
+            self._low, self._high = torch.tensor(space.low), torch.tensor(space.high)
+
+    def checked(self, said: Tensor, obs: Obs) -> Tensor:
+        """Inside the box, or whole numbers of legal actions."""
+        label = said.detach().cpu()
+        if tuple(label.shape) != self._shape:
+            what = "its labels have another shape"
+            raise DataError(self._where, what, got=list(label.shape), expected=list(self._shape))
+        if not bool(label.isfinite().all()):
+            self._refuse(~label.isfinite(), label, "a label that is not finite", "a number")
+        if isinstance(self._space, Discrete):
+            return self._choices(label, obs, self._space.count)
+        return torch.minimum(torch.maximum(label.to(torch.float32), self._low), self._high)
+
+    def _choices(self, label: Tensor, obs: Obs, count: int) -> Tensor:
+        chosen = label.to(torch.int64)
+        wrong = (chosen != label) | (chosen < 0) | (chosen >= count)
+        if bool(wrong.any()):
+            self._refuse(wrong, label, "a label that is no action", f"a whole number from 0 to {count - 1}")
+        if self._spec.masked:
+            illegal = ~legal_actions(obs).cpu().gather(1, chosen.unsqueeze(1)).squeeze(1)
+            if bool(illegal.any()):
+                self._refuse(illegal, label, "a label that the mask forbids", "a legal action")
+        return chosen
+
+    def _refuse(self, wrong: Tensor, label: Tensor, what: str, expected: str) -> None:
+        number = int(wrong.flatten(1).any(1).nonzero()[0]) if wrong.ndim > 1 else int(wrong.nonzero()[0])
+        got = np.array2string(label[number].numpy(), threshold=8)
+        raise DataError(f"{self._where}, environment {number}", what, got=got, expected=expected)

@@ -1,0 +1,82 @@
+"""PPO with an estimator in the windy world: the wind and the mass are known to the simulator only."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rollouts import build_ppo
+from understudy.algorithms import ppo
+from understudy.core.protocols import Metrics
+from understudy.envs.vector.local import LocalVectorEnv
+from understudy.nn.actor import Actor
+from understudy.nn.estimator import Estimator
+from understudy.objectives.estimator import EstimatorObjective
+from understudy.sources.rollout import RolloutSource
+
+WORLD, COUNT, STEPS = "UnderstudyWindyPoint-v0", 4, 12
+SEGMENTS = {
+    "state": {"position": (0, 2), "velocity": (2, 4)},
+    "privileged": {"velocity": (2, 4), "wind": (4, 6), "mass": (6, 7), "both": (4, 7)},
+}
+GRU = {"kind": "gru", "units": 5}
+LSTM = {"kind": "lstm", "units": 4, "layers": 2}
+SEES = ["privileged.wind", "state.position", "privileged.mass"]
+SHAPES: dict[str, dict[str, Any]] = {
+    "only watched": {"sees": ["state"], "estimate": {"targets": ["privileged.both"]}},
+    "replacing": {"sees": SEES, "estimate": {"targets": ["privileged.mass", "privileged.wind"], "sees": ["state"]}},
+    "part of an input": {"sees": ["state", "privileged.both"], "estimate": {"targets": ["privileged.wind"]}},
+    "own memory": {"sees": SEES, "estimate": {"targets": ["privileged.mass", "privileged.wind"], "memory": GRU}},
+    "both remember": {
+        "sees": SEES,
+        "memory": GRU,
+        "estimate": {"targets": ["privileged.wind", "privileged.mass"], "sees": ["state"], "memory": LSTM},
+    },
+    "only the actor remembers": {"sees": SEES, "memory": LSTM, "estimate": {"targets": ["privileged.wind"]}},
+    "on the actor's memory": {
+        "sees": ["state"],
+        "memory": GRU,
+        "estimate": {"targets": ["privileged.wind"], "share_memory": True},
+    },
+    "next step": {"sees": ["state"], "estimate": {"targets": ["state.velocity", "privileged.mass"], "step": "next"}},
+}
+REPLACING = ["replacing", "part of an input", "own memory", "both remember", "only the actor remembers"]
+
+
+@dataclass
+class Learning:
+    """An algorithm and its rollouts, of which a state can be taken."""
+
+    algorithm: ppo.PPO
+    source: RolloutSource
+
+    @property
+    def policy(self) -> Actor:
+        return self.algorithm.policy
+
+    @property
+    def estimator(self) -> Estimator:
+        assert self.policy.estimator is not None
+        return self.policy.estimator
+
+    @property
+    def objective(self) -> EstimatorObjective:
+        found = self.algorithm.objectives.members["estimator"]
+        assert isinstance(found, EstimatorObjective)
+        return found
+
+    def update(self, times: int = 1) -> Metrics:
+        metrics: Metrics = {}
+        for _ in range(times):
+            metrics = self.algorithm.update(self.source.next(self.policy)).metrics
+        return metrics
+
+
+def learning(shape: str, objective: dict[str, Any] | None = None, *, seed: int = 0, **changes: Any) -> Learning:
+    """Without an objective: the same actor, without an estimate."""
+    world = LocalVectorEnv(WORLD, COUNT, stagger_episodes=True)
+    actor = {"hidden": [8], **SHAPES[shape]}
+    estimate = {"hidden": [8], **actor.pop("estimate")}
+    settings = {"critic": {"hidden": [8]}, "epochs": 2, "minibatches": 2, "schedule": "constant", **changes}
+    if objective is not None:
+        actor, settings = {**actor, "estimate": estimate}, {**settings, "objectives": {"estimator": objective}}
+    algorithm = build_ppo(world.spec.with_segments(SEGMENTS), COUNT, actor=actor, **settings)
+    return Learning(algorithm, RolloutSource.build(world, algorithm.policy, STEPS, seed))

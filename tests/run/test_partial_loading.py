@@ -1,0 +1,212 @@
+"""Networks that start from networks of another shape: what fits is taken over, columns by name, and all is told."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+import understudy as us
+from understudy.core.errors import CheckpointError
+from understudy.core.state import capture
+from understudy.nn.network_layout import Columns, NetworkLayout, Reading
+from understudy.run.build import build_learner
+from understudy.run.config import load_config
+from understudy.run.partial_loading import Part, copy_block, copy_columns, load_partially, rename
+from understudy.run.progress import SILENT, Reporter
+from understudy.run.warm_start import take_over
+
+pytestmark = pytest.mark.usefixtures("no_plots")
+
+SMALL = [
+    "source.num_envs=4",
+    "source.rollout_length=10",
+    "updates=2",
+    "eval_every=2",
+    "eval_episodes=1",
+    "save_every=2",
+]
+NETWORK = ["algo.actor.hidden=[16, 16]", "algo.critic.hidden=[16, 16]"]
+GRU = ["algo.actor.memory={kind: gru, units: 8}", "algo.critic.memory={kind: gru, units: 8}"]
+
+
+def config(out: Path, *words: str) -> us.RunConfig:
+    return load_config("ppo/privileged-critic", [*SMALL, *NETWORK, "tensorboard=false", *words, f"out={out}"])
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> us.Run:
+    return us.train(config(tmp_path_factory.mktemp("runs") / "plain"))
+
+
+def heir(origin: us.Run, out: Path, *words: str) -> tuple[Any, dict[str, Any]]:
+    """An algorithm that has taken over, and what it says of it."""
+    settings = config(out, "seed=7", f"init_from={origin.path}", *words)
+    with closing(build_learner(settings, SILENT)) as learner:
+        reports = take_over(learner.algorithm, settings, str(origin.path), "", SILENT)
+    return learner.algorithm, {role: report for role, (report,) in reports.items()}
+
+
+def unfold(network: Any) -> dict[str, torch.Tensor]:
+    return NetworkLayout.of(network).unfold(capture(network))
+
+
+def loaded(run: us.Run) -> us.Actor:
+    policy = us.load_policy(run.path)
+    assert isinstance(policy, us.Actor)
+    return policy
+
+
+def observations(policy: us.Actor, count: int = 6) -> dict[str, torch.Tensor]:
+    rng = torch.Generator().manual_seed(3)
+    return {name: torch.randn(count, *group.shape, generator=rng) for name, group in policy.spec.observation.items()}
+
+
+def ancestor(origin: us.Run) -> Any:
+    """The algorithm as it ended."""
+    same = origin.config.model_copy(update={"init_roles": "all"})
+    with closing(build_learner(same, SILENT)) as learner:
+        take_over(learner.algorithm, same, str(origin.path), "", SILENT)
+    return learner.algorithm
+
+
+@pytest.mark.parametrize("sees", ["[privileged, state]", "[state, privileged]"])
+def test_more_to_see_changes_nothing_at_first(learned: us.Run, tmp_path: Path, sees: str) -> None:
+    """Wherever it stands: actor and critic act and judge as before; not so if columns were copied as they lie."""
+    words = [f"algo.actor.sees={sees}", f"algo.critic.sees={sees}", "init_mismatch=overlap"]
+    algorithm, reports = heir(learned, tmp_path, *words)
+    before = ancestor(learned)
+    obs = observations(before.policy)
+    mine, theirs = (one.policy.act(obs, (), greedy=True)[0] for one in (algorithm, before))
+    torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(algorithm.value.evaluate(obs), before.value.evaluate(obs))
+    assert [name.partition(" ")[0] for name in reports["policy"].resized] == ["trunk.0.weight"]
+    assert all(name.startswith("perception.normalizers.of_privileged.") for name in reports["policy"].missing)
+    assert "trunk.1.weight" in reports["value"].matched
+    assert not reports["policy"].unexpected
+
+
+def test_a_memory_reads_inputs_by_name_too(tmp_path: Path) -> None:
+    first = us.train(config(tmp_path / "first", *GRU))
+    algorithm, reports = heir(
+        first, tmp_path / "run", *GRU, "algo.actor.sees=[privileged, state]", "init_mismatch=overlap"
+    )
+    before = loaded(first)
+    obs = observations(before)
+    mine, theirs = (one.act(obs, one.initial(6), greedy=True)[0] for one in (algorithm.policy, before))
+    torch.testing.assert_close(mine, theirs)
+    names = [name.partition(" ")[0] for name in reports["policy"].resized]
+    assert names == ["perception.memory.cells.gru.weight_ih_l0"]
+
+
+def test_wider_layers_take_the_block_that_both_have(learned: us.Run, tmp_path: Path) -> None:
+    algorithm, reports = heir(learned, tmp_path, "algo.actor.hidden=[16, 24]", "init_mismatch=overlap")
+    fresh = build_learner(config(tmp_path / "fresh", "seed=7", "algo.actor.hidden=[16, 24]"), SILENT)
+    fresh.close()
+    before = loaded(learned)
+    mine, theirs, new = unfold(algorithm.policy), unfold(before), unfold(fresh.policy)
+    assert torch.equal(mine["trunk.0.weight"], theirs["trunk.0.weight"])
+    assert torch.equal(mine["trunk.1.weight"][:, :16], theirs["trunk.1.weight"])
+    assert torch.equal(mine["trunk.1.weight"][:, 16:], new["trunk.1.weight"][:, 16:])
+    assert torch.equal(mine["trunk.2.weight"][:16], theirs["trunk.2.weight"])
+    assert "trunk.1.weight [16, 16] → [16, 24]" in reports["policy"].resized
+    skipped, reports = heir(learned, tmp_path, "algo.actor.hidden=[16, 24]", "init_mismatch=skip")
+    mine = unfold(skipped.policy)
+    assert torch.equal(mine["trunk.0.weight"], theirs["trunk.0.weight"])
+    assert torch.equal(mine["trunk.1.weight"], new["trunk.1.weight"])
+
+
+def test_columns_within_a_group_go_by_their_numbers(learned: us.Run, tmp_path: Path) -> None:
+    """One that was hidden is seen: what is known of the others stays theirs, and the normaliser believes the next
+    rollout, which it would hardly do after so many rows. One that is hidden takes nothing from the others."""
+    fewer = us.train(config(tmp_path / "fewer", "algo.actor.hide={state: [1]}"))
+    (_, known), *_ = loaded(fewer).perception.normalised()
+    others = [0, 2, 3]
+    for mismatch, count in (("overlap", 1.0), ("skip", 0.0)):
+        algorithm, _ = heir(fewer, tmp_path / mismatch, f"init_mismatch={mismatch}")
+        (_, normalizer), *_ = algorithm.policy.perception.normalised()
+        assert float(normalizer.count) == count
+        assert torch.equal(normalizer.mean[others], known.mean) == bool(count)
+        assert normalizer.mean[1] == 0
+    before, (algorithm, _) = loaded(fewer), heir(fewer, tmp_path / "run", "init_mismatch=overlap")
+    obs = observations(before)
+    mine, theirs = (one.act(obs, (), greedy=True)[0] for one in (algorithm.policy, before))
+    torch.testing.assert_close(mine, theirs)
+    (_, whole), *_ = loaded(learned).perception.normalised()
+    algorithm, _ = heir(learned, tmp_path / "run", "algo.actor.hide={state: [1]}", "init_mismatch=overlap")
+    (_, normalizer), *_ = algorithm.policy.perception.normalised()
+    assert torch.equal(normalizer.mean, whole.mean[others])
+    assert normalizer.count == whole.count > 1
+    assert torch.equal(normalizer.scale, whole.scale[others])
+
+
+def test_a_run_tells_and_keeps_what_became_of_each_tensor(learned: us.Run, tmp_path: Path) -> None:
+    console = Console(record=True, width=2000)
+    words = ["algo.actor.hidden=[16, 16, 16]", "init_mismatch=overlap", f"init_from={learned.path}"]
+    run = us.train(config(tmp_path / "run", *words), reporter=Reporter(console=console))
+    told = json.loads((run.path / "meta.json").read_text())["taken_over"]
+    assert told.keys() == {"policy", "value"}
+    (policy,), (value,) = told["policy"], told["value"]
+    assert policy["resized"] == ["trunk.2.bias [2] → [16]", "trunk.2.weight [16, 2] → [16, 16]"]
+    assert policy["missing"] == ["trunk.3.bias", "trunk.3.weight"]
+    assert value == {**value, "resized": [], "missing": [], "unexpected": []}
+    printed = console.export_text()
+    assert "; resized, common block taken: trunk.2.bias [2] → [16], " in printed
+    assert "missing, begin anew: trunk.3.bias, trunk.3.weight" in printed
+    with pytest.raises(CheckpointError, match=r"\(hidden\).*take over what fits: init_mismatch=overlap, or skip"):
+        us.train(config(tmp_path / "refused", "algo.actor.hidden=[16, 16, 16]", f"init_from={learned.path}"))
+
+
+def test_where_nothing_fits_it_is_told_before_the_first_step(learned: us.Run, tmp_path: Path) -> None:
+    words = [
+        f"init_from={learned.path}",
+        "init_mismatch=skip",
+        "init_keys={perception: a, trunk: b, distribution: c, action_*: d*}",
+    ]
+    with pytest.raises(CheckpointError, match=r"policy: has nothing that this network could take over.*init_keys"):
+        us.train(config(tmp_path / "run", *words))
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_are_mapped_by_beginnings_and_by_patterns() -> None:
+    keys = {"memory_a": "perception.memory", "*.actor.*.weight": "trunk.*.*.w", "old": "new"}
+    assert rename("memory_a.rnn.weight", keys) == "perception.memory.rnn.weight"
+    assert rename("net.actor.0.weight", keys) == "trunk.net.0.w"
+    assert (rename("old", keys), rename("older", keys)) == ("new", "older")
+
+
+def test_blocks_and_inputs_are_copied_where_they_belong() -> None:
+    mine = torch.full((3, 2), -1.0)
+    copy_block(mine, torch.arange(8.0).view(2, 4))
+    assert mine.tolist() == [[0, 1], [4, 5], [-1, -1]]
+    copy_block(mine, torch.ones(3))
+    assert mine[0].tolist() == [0, 1], "of other axes nothing is copied"
+    theirs = torch.arange(1.0, 7.0).view(3, 2)
+    mine = torch.full((5, 3), -1.0)
+    copy_columns(mine, theirs, reading(-2, new=[0], b=[0, 1], a=[4, 5]), reading(-2, a=[4], b=[0, 1]), silent=True)
+    assert mine.tolist() == [[0, 0, -1], [3, 4, -1], [5, 6, -1], [1, 2, -1], [0, 0, -1]]
+    cells = torch.full((3, 2, 2), -1.0)
+    copy_columns(
+        cells, torch.arange(12.0).view(3, 2, 2), reading(-1, b=[0], a=[0]), reading(-1, a=[0], b=[0]), silent=True
+    )
+    assert cells.tolist() == torch.arange(12.0).view(3, 2, 2).flip(-1).tolist()
+    statistics = torch.full((3,), -1.0)
+    copy_columns(statistics, torch.tensor([7.0, 8.0]), reading(-1, a=[0, 1, 2]), reading(-1, a=[0, 2]), silent=False)
+    assert statistics.tolist() == [7, -1, 8]
+
+
+def reading(axis: int, **columns: list[int]) -> Reading:
+    return Reading(axis=axis, columns=[Columns(of=name, numbers=numbers) for name, numbers in columns.items()])
+
+
+def test_a_checkpoint_that_does_not_say_what_lies_where_is_taken_as_ours(learned: us.Run) -> None:
+    before = loaded(learned)
+    part = Part(capture(before), NetworkLayout())
+    report = load_partially(before, part, {}, "skip", "here")
+    assert not [*report.resized, *report.missing, *report.unexpected]
+    lying = NetworkLayout(widths={"trunk.flat": [3, 10**12, 2]}, gates={"trunk": 7})
+    told = load_partially(before, Part(capture(before), lying), {}, "overlap", "here", dry=True)
+    assert "trunk.flat" in told.unexpected
