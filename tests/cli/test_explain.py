@@ -91,3 +91,11 @@ def test_values_are_shown_as_a_config_writes_them() -> None:
         "a": "a",
     }
     assert {value: shown(value) for value in values} == values
+
+
+def test_skill_sets_are_explained_from_their_equations_to_their_settings() -> None:
+    told = understudy("explain", "skills").out
+    assert "w_t = (e_t + e_{t-1} + … + e_{t-L+1}) / L" in told
+    for key in ("smoothing=1", "reset_memory=never", "skills.<name>.overrides", "selector.fallback", "last_action=[]"):
+        assert f"  {key}" in told, key
+    assert "skills/climb  skills chosen by what the environment says" in understudy("list", "skills").out

@@ -24,6 +24,7 @@ TOPICS = {
     "env": "where the policy is evaluated, and where rollouts are played",
     "source": "how data arrives",
     "run": "everything else: seed, updates, intervals, devices, stages",
+    "skills": "several policies as one, and who chooses among them: understudy skills",
 }
 
 
@@ -103,10 +104,21 @@ def explain(
         for name in sorted(PLUGINS.names()):
             _print_page(f"{name}: {(find_objective(name).__doc__ or '').strip().splitlines()[0]}")
         print("\nOne of them with all its settings: understudy explain iql")
+    elif topic == "skills":
+        _print_skills()
     elif topic == "run":
         _print_settings(setting for setting in _run_settings() if "." not in setting.key)
     else:
         _print_found(topic)
+
+
+def _print_skills() -> None:
+    from understudy.nn import skill_set
+    from understudy.run.skill_sets import SkillSetConfig
+
+    _print_page(inspect.cleandoc(skill_set.__doc__ or "").strip())
+    print("\nSettings of a skill set (understudy skills SKILLS key=value …); env as in a run:\n")
+    _print_settings(setting for setting in settings_of(SkillSetConfig, "") if not setting.key.startswith("env."))
 
 
 def preset_methods() -> dict[str, str]:

@@ -5,7 +5,6 @@ brings its own normaliser and looks at its own groups. Whatever it says is check
 """
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any, final
 
 import numpy as np
@@ -17,8 +16,7 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry, Policy
 from understudy.core.spec import Box, Discrete, Spec, recordable
-from understudy.envs.builtin.controllers import find_controller, make_controller
-from understudy.envs.gym import make_env
+from understudy.envs.builtin.controllers import find_controller
 from understudy.nn.actor import legal_actions
 from understudy.nn.deployed import Deployed
 from understudy.sources.playing.players import FunctionPlayer, Player, ScriptedPlayer
@@ -44,9 +42,7 @@ class PlayingTeacher:
 
 def scripted_teacher(env_id: str) -> PlayingTeacher:
     """The scripted controller of an environment, by its id."""
-    find_controller(env_id)
-    with closing(make_env(env_id)) as env:
-        return PlayingTeacher(ScriptedPlayer(make_controller(env, env_id)))
+    return PlayingTeacher(ScriptedPlayer(find_controller(env_id)))
 
 
 def function_teacher(act: Callable[..., Any], spec: Spec, count: int) -> PlayingTeacher:
