@@ -8,7 +8,8 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import stream
 from understudy.core.spec import Box, Discrete, Group, Spec
 from understudy.nn.actor import Actor, ActorSettings
-from understudy.parts.distillation.teachers import Teachers, Wanted, differences
+from understudy.nn.policy_fit import policy_differences
+from understudy.parts.distillation.teachers import Teachers, Wanted
 
 COUNT, WHERE = 6, "algo.objectives.teacher"
 SPEC = Spec(
@@ -95,9 +96,11 @@ def test_every_difference_between_two_worlds_is_listed() -> None:
         assert told in str(caught.value)
     choosing = Spec({"state": Group((4,), "float32")}, Discrete(3), masked=True)
     chooser = an_actor(choosing, "state", 0)
-    assert differences(chooser, Spec(choosing.observation, Discrete(3))) == ["it obeys masks, and there are none"]
-    assert differences(chooser, choosing) == []
-    assert differences(WALKER, SPEC) == []
+    assert policy_differences(chooser, Spec(choosing.observation, Discrete(3))) == [
+        "it obeys masks, and there are none"
+    ]
+    assert policy_differences(chooser, choosing) == []
+    assert policy_differences(WALKER, SPEC) == []
 
 
 def test_what_its_world_emits_beside_what_it_reads_may_be_anything() -> None:
