@@ -105,9 +105,10 @@ def test_a_go1_that_is_blind_for_its_velocity_walks_as_its_teacher_does(name: st
 @pytest.mark.slow
 @needs_mujoco
 @pytest.mark.parametrize("name", CHEETAH)
-def test_a_cheetah_without_velocities_runs_as_its_teacher_does(name: str, tmp_path: Path) -> None:
+def test_a_cheetah_without_velocities_runs_as_its_teacher_does_or_knows_them(name: str, tmp_path: Path) -> None:
     config = load(name)
     run = us.train(config, out=str(tmp_path / "run"), eval_every=config.updates, threads=1, progress=False)
-    assert ratio(config, run) >= 0.9
     if name.endswith("estimator"):
         assert explained(run) > 0.9
+    else:
+        assert ratio(config, run) >= 0.9
