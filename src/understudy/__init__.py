@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from understudy.run.session import resume, train
     from understudy.run.sinks import Logger
     from understudy.run.skill_sets import skill_set
+    from understudy.tools.checkpoint_edits import edit_checkpoint
     from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
@@ -69,6 +70,7 @@ HOMES = {
     "understudy.run.session": "resume train",
     "understudy.run.sinks": "Logger",
     "understudy.run.skill_sets": "skill_set",
+    "understudy.tools.checkpoint_edits": "edit_checkpoint",
     "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
@@ -104,6 +106,7 @@ __all__ = [
     "collect",
     "collect_ladder",
     "corrupt",
+    "edit_checkpoint",
     "evaluate_policy",
     "export_policy",
     "load_config",
