@@ -54,6 +54,7 @@ class Case:
 
 
 CASES = {
+    "symmetry": Case({"observations": {"state": {"signs": [1, -1] * 8 + [1]}}, "actions": {"signs": [-1] * 6}}),
     "ppo": Case(),
     "plain": Case(algo={"early_stop_kl": 1e9}),
     "estimator": Case(actor={"estimate": {"targets": [VELOCITIES], "hidden": [128, 64]}}),
