@@ -21,7 +21,7 @@ from understudy.run.tasks import ORIGINS, has_origin, laid_over
 FOLDER = "stages"
 OWN = (
     *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
-    *("init_mismatch", "best", "best_is", "patience"),
+    *("init_mismatch", "init_std", "best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
 NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")

@@ -13,6 +13,7 @@ from understudy.core.protocols import Carry, Policy
 from understudy.core.spec import Spec
 from understudy.nn.actor import Actor
 from understudy.nn.deployed import Deployed
+from understudy.nn.distributions.gaussians import Gaussian, StateGaussian, TanhMeanGaussian
 from understudy.nn.policy_fit import policy_differences
 from understudy.nn.segments import Input, find_inputs
 
@@ -80,7 +81,7 @@ class Teachers:
         if not isinstance(policy, Actor):
             action, carry = policy.act(obs, carry, greedy=not wanted.sample, rng=rng)
             return {LABEL: student.from_env_action(action.to(student.action_centre.device))}, carry
-        seen, carry = policy.perception.step(obs, carry)
+        seen, carry, _ = policy.see(obs, carry)
         features = policy.features(seen, policy.mask(obs))
         action = policy.distribution.sample(features, rng) if wanted.sample else policy.distribution.mode(features)
         facts = {LABEL: student.from_env_action(policy.to_env_action(action))}
@@ -134,7 +135,7 @@ def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, whe
         )
     if wanted.sample and not isinstance(policy, Deployed):
         raise ConfigError(f"{where}.labels", f"teacher '{name}' is an exported file, which has no draws", got="sample")
-    if wanted.features and not (isinstance(policy, Actor) and type(policy.distribution) is type(student.distribution)):
+    if wanted.features and not (isinstance(policy, Actor) and _family(policy) == _family(student)):
         kind = type(policy.distribution).__name__ if isinstance(policy, Actor) else type(policy).__name__
         raise ConfigError(
             f"{where}.loss",
@@ -145,6 +146,12 @@ def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, whe
         )
     for mine, theirs in (wanted.latents or {}).items():
         _check_latent(place, policy, student, mine, theirs, where)
+
+
+def _family(policy: Actor) -> type:
+    """Who shares it has features of one meaning: μ and log σ of a Gaussian, wherever they come from."""
+    kind = type(policy.distribution)
+    return Gaussian if kind in (Gaussian, TanhMeanGaussian, StateGaussian) else kind
 
 
 def _check_latent(place: str, policy: Policy, student: Actor, mine: str, theirs: str, where: str) -> None:
