@@ -1,6 +1,6 @@
 """DAgger beside BC at equal numbers of labels: the picture of docs/dagger.md.
 
-    python benchmarks/dagger_curves.py          # a few minutes on two cores; docs/pictures/dagger_cartpole-masked.png
+    python benchmarks/dagger_curves.py          # a few minutes on two cores; docs/pictures/dagger_cartpole_masked.png
 
 A pole whose speeds are hidden. Both have the same network, batches and number of updates. DAgger has as many labels as
 its rounds so far, 6,000 at the end; BC has 6,000 from the start, of twelve episodes that the teacher played. Runs are
@@ -16,7 +16,7 @@ from understudy.run.plots import RETURN, UPDATES, curve, draw_curves
 
 ROOT = Path(__file__).parent.parent
 CONFIG, EVERY, SEEDS = "dagger/cartpole-masked", 500, (0, 1, 2)
-PICTURE = ROOT / "docs" / "pictures" / f"{CONFIG.replace('/', '_')}.png"
+PICTURE = ROOT / "docs" / "pictures" / "dagger_cartpole_masked.png"
 
 
 def cloning(seed: int) -> dict[str, Any]:
