@@ -14,6 +14,8 @@ Scale = Positive | tuple[Positive, ...] | dict[str, Positive]
 """Of actions: one number, one for each dimension, or some dimensions by name."""
 SkillName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=64)]
 ResetMemory = Literal["never", "all", "when_selected"]
+Column = Annotated[float | str, Field(union_mode="left_to_right")]
+"""A constant, or the name of columns."""
 LONGEST = 1000
 """Selections that are averaged at most."""
 
@@ -51,7 +53,7 @@ class OverrideSettings(Settings):
 class SkillChanges(Settings):
     """What is changed on the way to a skill and from it. Names are those of the skill set's own observation."""
 
-    inputs: dict[str, tuple[str | float, ...]] = Field(default_factory=dict)
+    inputs: dict[str, tuple[Column, ...]] = Field(default_factory=dict)
     """How groups that the skill reads are made, where the environment emits no such group or another of that name:
     {state: [state.gyro, state.gravity, 0.5]} joins these segments in this order; a number is a column that stays so."""
     overrides: dict[str, OverrideSettings] = Field(default_factory=dict)
