@@ -49,6 +49,14 @@ def test_a_method_that_is_settings_of_another_leads_there() -> None:
     assert "Did you mean 'td3" in understudy("explain", "td33").err
 
 
+def test_a_method_that_is_a_source_leads_there() -> None:
+    told = understudy("explain", "dagger").out
+    assert told.startswith("dagger: bc with source.kind=interactive, as the configs dagger… have it")
+    assert "understudy explain bc\n" in told
+    assert told.endswith(understudy("explain", "interactive").out)
+    assert "  source.beta.over=4\n      Rounds from start to end.\n" in told
+
+
 def test_a_source_has_a_page() -> None:
     told = understudy("explain", "replay").out
     assert told.startswith("Replay: the policy plays")

@@ -27,6 +27,9 @@ TOPICS = {
     "skills": "several policies as one, and who chooses among them: understudy skills",
 }
 
+SOURCE_METHODS = {"dagger": "interactive"}
+"""Methods that are an algorithm with a source."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -89,6 +92,11 @@ def explain(
         _print_page(inspect.cleandoc(find_objective(topic).__doc__ or "").strip())
         print("\nSettings (change one with key=value):\n")
         _print_settings(settings_of(find_objective(topic).Config, f"algo.objectives.{topic}", deep=False))
+    elif topic in SOURCE_METHODS:
+        learner, kind = preset_methods()[topic], SOURCE_METHODS[topic]
+        print(f"{topic}: {learner} with source.kind={kind}, as the configs {topic}… have it (understudy list configs).")
+        print(f"What is learned, and the settings algo.…: understudy explain {learner}\n")
+        explain(kind)
     elif topic not in algorithm_names() and (algorithm := preset_methods().get(topic)):
         print(f"{topic}: settings of {algorithm}, as the configs {topic}… have them (understudy list configs).\n")
         explain(algorithm)

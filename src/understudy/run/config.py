@@ -142,6 +142,8 @@ class RunConfig(Settings):
     init_mismatch: Mismatch = "refuse"
     """A network there of another shape: `refuse`, `skip` what is missing or resized, so that it starts anew, or take
     over the `overlap` of resized tensors, too, inputs by their names. What became of each tensor is in meta.json."""
+    init_std: float | None = Field(None, gt=0)
+    """σ that a Gaussian policy which is taken over begins with, instead of its own: a small one for PPO after BC."""
     git_repositories: tuple[str, ...] = ()
     """Folders of further git checkouts whose commit, status and diff meta.json shall hold: that of the simulator."""
     stages: tuple["RunConfig", ...] = ()
@@ -222,6 +224,12 @@ class RunConfig(Settings):
         for name in ("best", "patience"):
             if self.eval_every == 0 and self.__dict__[name]:
                 raise ValueError(f"{name} needs evaluations, and eval_every is 0")
+        return self
+
+    @model_validator(mode="after")
+    def _taken_over(self) -> Self:
+        if self.init_std is not None and not self.init_from and not self.stages:
+            raise ValueError("init_std is of a policy that is taken over: init_from=RUN, or stages")
         return self
 
     @model_validator(mode="after")
