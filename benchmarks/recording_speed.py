@@ -3,7 +3,7 @@
     python benchmarks/recording_speed.py                 # about three minutes
     python benchmarks/recording_speed.py --windows 2 --steps 8000 --worlds Pendulum-v1
 
-One thread, a fresh policy of PPO, 256-128, greedy. `playing` is what a rollout does: the policy acts, the environments step.
+One thread, a fresh policy of PPO of 256-128, greedy. `playing`: the policy acts and the environments step, no more.
 `recording` does the same and keeps every episode: cut out of the vector, checked, written to a native store, which is
 finished and sealed at the end. Both take turns, each in seconds of the processor for a step; what is read is the ratio
 of the best windows: machines are shared and noisy.
