@@ -55,3 +55,27 @@ def alone(policy: Deployed, obs: dict[str, torch.Tensor], carry: Carry | None = 
     """What a skill does by itself."""
     memory = policy.initial(len(obs["state"])) if carry is None else carry
     return policy.act(obs, memory, greedy=True)[0]
+
+
+ZONE_SEGMENTS = {
+    "state": {
+        "velocity": (0, 2),
+        "offset": (2, 3),
+        "command": (3, 4),
+        "last_action": (4, 6),
+        "zone": (6, 8),
+        "spin": (8, 9),
+    }
+}
+
+
+def zones_set(memory: str = "none", seed: int = 0, **words: Any) -> SkillSet:
+    """Three untrained skills for the world of zones."""
+    spec = Spec({"state": Group((9,), "float32")}, Box((-1.0, -1.0), (1.0, 1.0))).with_segments(ZONE_SEGMENTS)
+    settings = ActorSettings.parse({"hidden": [8], "init": "default", "memory": {"kind": memory, "units": 4}})
+    names = ("ground", "mirror", "left")
+    policies: dict[str, Deployed] = {
+        name: Actor(spec, settings, stream(10 * seed + number, "init")).train(False).requires_grad_(False)
+        for number, name in enumerate(names)
+    }
+    return make_set(policies, **{"selector": {"kind": "fixed", "skill": "ground"}, **words})

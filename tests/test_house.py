@@ -137,7 +137,7 @@ def test_public_names_exist_and_are_documented() -> None:
         assert f"`{name}" in readme, f"docs/python.md does not mention {name}"
 
 
-NAMED_PRESETS = {"td3": "td3bc", "droq": "redq", "rlpd": "redq"}
+NAMED_PRESETS = {"td3": "td3bc", "droq": "redq", "rlpd": "redq", "dagger": "bc"}
 """Methods that are settings of an algorithm of another name."""
 
 

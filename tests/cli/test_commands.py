@@ -19,6 +19,7 @@ from command_line import complaint, config_file, understudy
 
 import understudy as us
 from shipped import command_words
+from skill_cases import zones_set
 from understudy.algorithms import algorithm_names
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites_of
@@ -199,7 +200,13 @@ def test_explain(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in config_names() if "/" in name and not suites_of(name)])
-def test_check_prints_the_whole_config_of_every_shipped_one(name: str, tmp_path: Path) -> None:
+def test_check_prints_the_whole_config_of_every_shipped_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "ppo/zones-gate":
+        assert "'policies/mutex'" in understudy("check", name).err
+        monkeypatch.chdir(tmp_path)
+        us.save_policy(zones_set(), "policies/mutex")
     spoken = understudy("check", name, *command_words(name), "seed=3")
     extra, module = EXTRAS.get(name, ("", "understudy"))
     if find_spec(module) is None:

@@ -49,6 +49,14 @@ def test_a_method_that_is_settings_of_another_leads_there() -> None:
     assert "Did you mean 'td3" in understudy("explain", "td33").err
 
 
+def test_a_method_that_is_a_source_leads_there() -> None:
+    told = understudy("explain", "dagger").out
+    assert told.startswith("dagger: bc with source.kind=interactive, as the configs dagger… have it")
+    assert "understudy explain bc\n" in told
+    assert told.endswith(understudy("explain", "interactive").out)
+    assert "  source.beta.over=4\n      Rounds from start to end.\n" in told
+
+
 def test_a_source_has_a_page() -> None:
     told = understudy("explain", "replay").out
     assert told.startswith("Replay: the policy plays")
@@ -91,3 +99,11 @@ def test_values_are_shown_as_a_config_writes_them() -> None:
         "a": "a",
     }
     assert {value: shown(value) for value in values} == values
+
+
+def test_skill_sets_are_explained_from_their_equations_to_their_settings() -> None:
+    told = understudy("explain", "skills").out
+    assert "w_t = (e_t + e_{t-1} + … + e_{t-L+1}) / L" in told
+    for key in ("smoothing=1", "reset_memory=never", "skills.<name>.overrides", "selector.fallback", "last_action=[]"):
+        assert f"  {key}" in told, key
+    assert "skills/climb  skills chosen by what the environment says" in understudy("list", "skills").out

@@ -68,11 +68,11 @@ def test_every_config_says_in_short_what_it_does_needs_and_takes() -> None:
 
 
 def test_lists_and_explanations() -> None:
-    topics = ("algo", "data", "env", "source", "run", "algo.actor", *sorted(algorithm_names()))
+    topics = ("algo", "data", "env", "source", "run", "skills", "algo.actor", *sorted(algorithm_names()))
     check(
         ["explain"],
         *(["explain", topic] for topic in topics),
-        *(["list", kind] for kind in ("algorithms", "configs", "suites", "datasets", "envs")),
+        *(["list", kind] for kind in ("algorithms", "configs", "skills", "suites", "datasets", "envs")),
     )
 
 

@@ -81,7 +81,7 @@ CASES: dict[str, Case] = {
     "estimator": Case({"optimizer": "policy"}, actor={"estimate": {"targets": ["state"], "step": "next"}}),
     "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
     "teacher": Case(
-        {"beta": 0.5},
+        {"beta": 0.5, "labels": "sample"},
         {"weight": 0.0, "beta": 0.0},
         policies=a_teacher,
         run={"policies": {"teacher": {"path": "somewhere"}}},

@@ -18,7 +18,7 @@ from understudy.cli.collect import Collect
 from understudy.cli.commands import app
 from understudy.cli.explain import Setting, all_settings, find_settings, preset_methods
 from understudy.objectives import PLUGINS
-from understudy.run.packaged import config_names
+from understudy.run.packaged import config_names, skill_set_names
 from understudy.run.suites import suites
 from understudy.sources import source_names
 from worlds import random_dataset
@@ -133,7 +133,8 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
     given = command.make_context(command.name, [*words])
     config = given.params.get("config")
     if isinstance(config, str) and not config.endswith(".yaml") and not re.search("[A-Z<]", config):
-        assert config in config_names(), f"no config '{config}'"
+        known_configs = config_names() if command.name != "skills" else [f"skills/{name}" for name in skill_set_names()]
+        assert config in known_configs or Path(config).parts[0] == "policies", f"no config '{config}'"
     if command.name in ("train", "check", "collect"):
         overrides = given.params.get("overrides") or []
         for override in overrides:
@@ -145,5 +146,5 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
                 assert value in {task.id for suite in suites() for task in suite.tasks}, f"no task '{value}'"
     if command.name == "explain":
         topic = given.params["topic"]
-        known = {*config_names(), *preset_methods(), *source_names(), *PLUGINS.names(), "algo", "run"}
+        known = {*config_names(), *preset_methods(), *source_names(), *PLUGINS.names(), "algo", "run", "skills"}
         assert topic in known or find_settings(topic, settings), f"nothing to explain: {topic}"

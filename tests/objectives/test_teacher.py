@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,7 +24,9 @@ from understudy.envs.vector.contract import Step
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives.teacher import Config, Teacher
+from understudy.run.config import parse_config
 from understudy.sources.rollout import RolloutSource
+from worlds import tiny_settings
 
 COUNT, STEPS, LIMIT = 6, 16, 5
 CPU = torch.device("cpu")
@@ -82,6 +85,7 @@ class Lesson:
         teacher: dict[str, Any] | None = None,
         algo: dict[str, Any] | None = None,
         thrusters: bool = False,
+        estimator: dict[str, Any] | None = None,
         **objective: Any,
     ) -> None:
         self.world = Diary(thrusters=thrusters)
@@ -95,7 +99,7 @@ class Lesson:
                 "minibatches": 1,
                 "schedule": "constant",
                 **(algo or {}),
-                "objectives": {"teacher": objective},
+                "objectives": {"teacher": objective, **({"estimator": estimator} if estimator else {})},
             },
             "algo",
         )
@@ -151,6 +155,26 @@ def test_whoever_acts_the_first_ratio_is_one_and_what_was_sent_is_stored() -> No
             own = lesson.policy.to_env_action(rollout.action)
             torch.testing.assert_close(sent[~driven], own[~driven])
             lesson.algorithm.update(rollout)
+
+
+def test_the_first_ratio_is_one_with_teacher_estimates_and_memory_together() -> None:
+    """Who acts, what is shown of an estimate and where memories begin are all drawn, and all are in the rollout."""
+    for distribution in ("gaussian", "state_gaussian"):
+        estimate = {"targets": ["privileged"], "sees": ["state"], "memory": LSTM["memory"], "hidden": [8]}
+        student = {**GRU, "sees": ["state", "privileged"], "estimate": estimate, "distribution": distribution}
+        lesson = Lesson(student, GRU, estimator={"replace_probability": 0.5}, beta=0.5, hidden_state_resample_prob=0.5)
+        for _ in range(3):
+            rollout = lesson.play()
+            driven = rollout.extra["teacher/driven"]
+            assert 0 < int(driven.sum()) < driven.numel()
+            seen = {**rollout.obs, **rollout.extra}
+            judged = lesson.policy.evaluate(seen, rollout.carry, rollout.resets, rollout.action)
+            torch.testing.assert_close(judged.log_prob, rollout.log_prob, rtol=1e-4, atol=1e-4)
+            metrics = lesson.algorithm.update(rollout).metrics
+            assert abs(float(metrics["policy/kl"])) < 1e-6
+            assert 0 < float(metrics["estimator/replaced"]) < 1
+    with pytest.raises(ConfigError, match=r"teacher\.buffer_dilation: old rollouts do not keep the estimates"):
+        Lesson(student, algo={"policy_coef": 0.0}, estimator={"replace_probability": 0.5}, buffer_dilation=2)
 
 
 def test_choices_are_driven_and_learned_as_well() -> None:
@@ -305,16 +329,54 @@ def test_latents_of_named_encoders_come_together() -> None:
         Lesson(student, smaller, latents={"state": "privileged"})
 
 
+def test_a_memory_begins_at_random_whole_and_only_where_it_was_drawn() -> None:
+    """T3: one draw for each environment; what was drawn is what the rollout was played from."""
+    for student in (GRU, LSTM):
+        for chance in (0.0, 0.5, 1.0):
+            lesson = Lesson(student, hidden_state_resample_prob=chance)
+            for _ in range(3):
+                before, stream_before = lesson.source.carry, lesson.source.turns[0].memories.get_state()
+                rollout = lesson.play()
+                pairs = list(zip(before, rollout.carry, strict=True))
+                moved = torch.stack([(one != other).flatten(1).all(-1) for one, other in pairs])
+                touched = torch.stack([(one != other).flatten(1).any(-1) for one, other in pairs])
+                assert torch.equal(moved, touched), "all units, or none"
+                assert torch.equal(moved.all(0), moved.any(0)), "all parts of a memory, or none"
+                share = float(moved[0].float().mean())
+                assert share == chance or chance == 0.5
+                drawn = not torch.equal(stream_before, lesson.source.turns[0].memories.get_state())
+                assert drawn == bool(chance)
+
+
 def test_a_longer_buffer_is_only_for_those_whom_ppo_does_not_move() -> None:
     """T6: advantages and ratios of older policies mean nothing."""
     for coef in (1.0, {"start": 0.0, "end": 1.0, "over": 5}):
         with pytest.raises(ConfigError, match=r"teacher\.buffer_dilation: old rollouts.*expected algo\.policy_coef=0"):
             Lesson(algo={"policy_coef": coef}, buffer_dilation=3)
-    for student in (None, GRU):
+
+
+def test_each_of_the_rollouts_in_a_longer_buffer_counts_alike() -> None:
+    """Two older ones whose labels are 2 away from what the student says there, from the memory it had, and with a label
+    that is 9 away in the place of a fourth, which is forgotten."""
+    for student in (None, GRU, LSTM):
         lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3)
-        lesson.update(4)
         (past,) = lesson.objective.past
-        assert (past.put, past.filled) == (4, 2)
+        policy = lesson.policy
+        with torch.no_grad():
+            policy.trunk.flat.mul_(20.0)  # what it remembers shows in what it does
+        for away in (9.0, 2.0, 2.0):
+            rollout = lesson.play()
+            seen = policy.perception.sequence(rollout.obs, rollout.carry, rollout.resets if student else None)
+            with torch.no_grad():
+                label = policy.trunk(seen) + away
+            past.add(rollout, {"label": label}, rollout.valid)
+        assert (past.put, past.filled) == (3, 2)
+        rollout = lesson.play()
+        with torch.no_grad():
+            judged = policy.evaluate(rollout.obs, rollout.carry, rollout.resets, rollout.action)
+        now = (judged.features[..., :2] - rollout.extra["teacher/label"]).square().mean()
+        told = float(lesson.algorithm.update(rollout).metrics["loss/teacher.distillation"])
+        assert told == pytest.approx((float(now) + 2 * 4.0) / 3, rel=1e-4)
 
 
 def test_episodes_that_failed_are_left_out_on_request() -> None:
@@ -334,6 +396,14 @@ def test_episodes_that_failed_are_left_out_on_request() -> None:
         assert differences(*policies) == []
     with pytest.raises(DataError, match=r"teacher\.success: the environment tells nothing of the name 'truncatd'"):
         Lesson(success="truncatd").update()
+
+
+def test_ppo_learns_from_rollouts_only(tmp_path: Path) -> None:
+    """T7: rewards of a dataset beside actions that the student drew mean nothing."""
+    told = tiny_settings("ppo", tmp_path, source={"kind": "offline"}, policies={"teacher": {"path": "somewhere"}})
+    told["algo"] = {**told["algo"], "objectives": {"teacher": {}}}
+    with pytest.raises(ConfigError, match=r"source\.kind"):
+        parse_config(told)
 
 
 def test_mistakes_are_told_before_the_first_step() -> None:

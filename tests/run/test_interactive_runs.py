@@ -1,13 +1,17 @@
 """Runs in which a teacher labels: going on to the bit, teachers that remember, masks, images, rounds as a dataset."""
 
 import gc
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small import BATTLE, SHORT, StoppedAt, content, short_settings
+from faults import Faults
+from folders import fast_folder
+from forks import finish, go_on
+from small import BATTLE, SHORT, StoppedAt, content, leftovers, short_settings, write_settings
 
 import understudy as us
 from understudy.core.errors import ConfigError
@@ -69,6 +73,22 @@ def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path, teachers: dict
         assert content(path) == content(whole.path), (case, stop)
         assert labelled(path).fingerprint == labelled(whole.path).fingerprint
         gc.collect()
+
+
+def test_a_run_killed_outright_goes_on_to_the_bit() -> None:
+    """SIGKILL among its writes, one of them half done; the aggregate is the same, and nothing lies about."""
+    deaths: list[Faults] = [{"die_at": 70}, {"torn_at": 25}, {"die_at": 61}, {"die_at": 83}]
+    with fast_folder() as folder:
+        whole, killed = (folder / name for name in ("whole", "killed"))
+        job = {out: write_settings(folder / f"{out.name}.yaml", settings(out, updates=40)) for out in (whole, killed)}
+        finish(job[whole], whole, no_plots=True)
+        for death in deaths:
+            death["no_plots"] = True
+            assert go_on(job[killed], killed, **death).code == -signal.SIGKILL
+        finish(job[killed], killed, no_plots=True)
+        assert content(killed) == content(whole)
+        assert labelled(killed).fingerprint == labelled(whole).fingerprint
+        assert leftovers(killed) == []
 
 
 def test_a_teacher_that_remembers_is_asked_about_what_was_seen(tmp_path: Path, teachers: dict[str, str]) -> None:
@@ -133,13 +153,17 @@ def test_a_teacher_that_does_not_fit_is_refused_with_every_difference(tmp_path: 
     given = settings(tmp_path, source=asked, policies={"teacher": {"path": teachers["battle"]}})
     with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, \d differences: ") as told:
         build_learner(parse_config(given))
-    assert "group 'state' is [3] here and was [64] there" in str(told.value)
-    assert "actions are [1] float32 from [-2] to [2] here and were one of" in str(told.value)
+    assert (
+        "group 'state' is [3] float32, and was [64]; actions are [1] float32 from [-2] to [2], and were one of"
+        in str(told.value)
+    )
     moved = {"env": {"id": SHORT, "segments": {"state": {"angle": [0, 2]}}}}
-    named = us.train(parse_config({**short_settings("bc", tmp_path / "named"), **moved}))
+    seeing = short_settings("bc", tmp_path / "named")
+    seeing["algo"]["actor"]["sees"] = ["state.angle"]
+    named = us.train(parse_config({**seeing, **moved}))
     other = {"env": {"id": SHORT, "segments": {"state": {"angle": [1, 3]}}}}
     given = settings(tmp_path, source=asked, policies={"teacher": {"path": str(named.path)}}, **other)
-    with pytest.raises(ConfigError, match=r"'state.angle' is columns 1 to 3 here and was 0 to 2"):
+    with pytest.raises(ConfigError, match=r"segment 'state.angle' is columns 1 to 3, and was 0 to 2"):
         build_learner(parse_config(given))
 
 
@@ -168,6 +192,24 @@ def test_a_run_is_a_teacher(tmp_path: Path, teachers: dict[str, str]) -> None:
     given = settings(tmp_path / "run", source={"teacher": "policy", "controller": ""})
     run = us.train(given, teacher=us.Run(teachers["gru"]), progress=False)
     assert run.config.policies["teacher"].path == str(Path(teachers["gru"]).resolve())
+
+
+def test_an_exported_file_is_a_teacher(tmp_path: Path, teachers: dict[str, str]) -> None:
+    """With its memory, it says what the live one does; it does not draw, and it fits or is refused."""
+    pytest.importorskip("onnxruntime")
+    exported = us.export_policy(teachers["gru"], out=tmp_path / "export").path
+    runs = []
+    for name, path in (("live", teachers["gru"]), ("file", exported)):
+        given = settings(tmp_path / name, source={"teacher": "policy", "controller": "", "beta": 1})
+        runs.append(us.train(given, teacher=path, progress=False))
+    live, of_file = (labelled(run.path).actions for run in runs)
+    torch.testing.assert_close(of_file, live)
+    asked = {"teacher": "policy", "controller": "", "labels": "sample"}
+    with pytest.raises(ConfigError, match=r"source.labels: the teacher is an exported file, which has no draws"):
+        us.train(settings(tmp_path / "draws", source=asked), teacher=exported, progress=False)
+    battle = settings(tmp_path / "battle", source={**asked, "labels": "mean"}, world=BATTLE)
+    with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, 2 differences: "):
+        us.train(battle, teacher=exported, progress=False)
 
 
 def test_rounds_are_a_dataset(tmp_path: Path) -> None:

@@ -162,8 +162,9 @@ def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:
 def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     """[bc] → [ppo]: one network, without a word about it; statistics of the data are where running ones go on from."""
     stage = {"algo": {"name": "bc"}, "updates": 6, "data": {"recipe": PENDULUM_RECIPE}, "source": {"batch_size": 16}}
+    actor = {"hidden": [16, 16], "distribution": {"log_std_min": -2.0}}  # what it is by default is the stage's too
     config = {
-        "algo": {"name": "ppo", "actor": {"hidden": [16, 16]}, "critic": {"hidden": [16, 16]}, **SLOW},
+        "algo": {"name": "ppo", "actor": actor, "critic": {"hidden": [16, 16]}, **SLOW},
         "env": {"id": "Pendulum-v1"},
         "source": {"num_envs": 2, "rollout_length": 8},
         "updates": 2,

@@ -15,11 +15,14 @@ import understudy as us
 from understudy.core.batch import Sequences, Transitions
 from understudy.core.errors import ConfigError, DataError
 from understudy.data.replay_ring import FACT, FLAGS, VALID
+from understudy.nn.actor import Actor
 from understudy.run.build import build_learner
 from understudy.run.config import parse_config
 from understudy.run.given_env import GivenEnvs, given_envs
 from understudy.run.learner import Learner
+from understudy.run.replay_data import replay_recording
 from understudy.sources.interactive import InteractiveSource
+from understudy.tools.dataset.conversion import target_kind, write_recording
 
 
 def shout(obs: Any) -> Any:
@@ -233,8 +236,8 @@ def test_wrong_labels_are_told_with_the_environment() -> None:
 
 def test_what_is_wrong_is_told_before_the_first_step() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"source": {"beta": 1.2}}, "beta is a probability: got 1.2, expected a number from 0 to 1"),
-        ({"source": {"beta": {"start": 0.5, "end": -0.1}}}, "beta is a probability: got -0.1"),
+        ({"source": {"beta": 1.2}}, "source.beta.start: wrong value: got 1.2, expected less than or equal to 1"),
+        ({"source": {"beta": {"start": 0.5, "end": -0.1}}}, "source.beta.end: wrong value: got -0.1, expected greater"),
         ({"source": {"controller": "Pendulum-v1"}}, "controller is of a scripted teacher, and teacher is callable"),
         ({"source": {"labels": "sample"}}, "labels=sample: only a policy draws, and teacher is callable"),
         ({"source": {"keep_rounds": 200}}, "buffer_size has no room for 200 rounds of 21 rows: got 3,000"),
@@ -277,6 +280,41 @@ def test_demonstrations_alone_are_cloned_as_offline_does(tmp_path: Path) -> None
             run = us.train(given, progress=False)
             policies.append((run.path / "policy" / "final" / "policy.safetensors").read_bytes())
         assert policies[0] == policies[1]
+
+
+def test_one_round_of_the_teacher_is_cloned_as_its_data(tmp_path: Path) -> None:
+    """β = 1 and one round: the same policy to the bit as from a dataset of what the teacher played."""
+    for memory in ({}, {"memory": {"kind": "gru", "units": 4}}):
+        batch, actor = {"batch_size": 8, **({"length": 5} if memory else {})}, {"normalize": False, **memory}
+        own = {"num_envs": 1, "beta": 1, "round_length": 250, "updates_per_round": 40, "teacher": "scripted"}
+        given = {**settings(actor=actor), "env": {"id": "Pendulum-v1"}, "updates": 40}
+        place, store = tmp_path / f"dagger{bool(memory)}", tmp_path / f"store{bool(memory)}"
+        one = us.train({**given, "source": {"kind": "interactive", **own, **batch}, "out": place}, progress=False)
+        write_recording(replay_recording(one.path), store, target_kind(store, ""))
+        played = us.load_dataset(store)
+        assert (played.episodes, played.steps) == (2, 250)
+        assert torch.equal(played.actions, played.extra["executed_action"]), "the teacher drove"
+        source = {"kind": "sequences" if memory else "offline", **batch}
+        out = {"data": {"path": str(store)}, "out": tmp_path / f"bc{bool(memory)}"}
+        other = us.train({**given, "source": source, **out}, progress=False)
+        policies = [(run.path / "policy" / "final" / "policy.safetensors").read_bytes() for run in (one, other)]
+        assert policies[0] == policies[1]
+
+
+def test_observations_are_normalised_by_what_was_learned_from() -> None:
+    """As there is no dataset: mean and variance are of all rows of all batches so far, padding left out."""
+    for memory in ({}, {"memory": {"kind": "gru", "units": 4}}):
+        with played(actor=memory, source={"length": 6}) as (source, learner):
+            seen = []
+            for batch in batches(source, learner.policy, 8):
+                learner.algorithm.update(batch)
+                rows = batch.obs["state"]
+                seen.append(rows[batch.valid] if isinstance(batch, Sequences) else rows)
+            assert isinstance(learner.policy, Actor)
+            ((_, normalizer),) = learner.policy.perception.normalised()
+            every = torch.cat(seen).double()
+            torch.testing.assert_close(normalizer.mean, every.mean(0))
+            torch.testing.assert_close(normalizer.variance, every.var(0, correction=0))
 
 
 def test_demonstrations_are_drawn_beside_own_rounds() -> None:

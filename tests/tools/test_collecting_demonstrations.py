@@ -13,6 +13,7 @@ import torch
 
 import understudy as us
 from understudy.core.errors import ConfigError, DataError
+from understudy.data.stores.recorder import Recorder
 from understudy.data.stores.store import store_recipe
 from understudy.data.success import FLAG
 from understudy.run.loading import load_dataset
@@ -137,19 +138,67 @@ def test_only_the_groups_that_are_named_are_kept(tmp_path: Path) -> None:
         us.collect(ENV, groups=["state", "state"])
 
 
-def test_it_is_enough_with_the_first_or_with_both() -> None:
+def test_it_is_enough_with_the_first_or_with_all() -> None:
     lengths = us.collect(ENV, episodes=60).index.lengths
     for episodes, steps in ((10, 30), (3, 200), (10, int(lengths[:10].sum()))):
         first = us.collect(ENV, episodes=episodes, steps=steps, until="first")
         assert first.episodes <= episodes
         assert first.steps <= steps
         assert first.episodes == episodes or first.steps == steps
-        both = us.collect(ENV, episodes=episodes, steps=steps, until="both")
+        both = us.collect(ENV, episodes=episodes, steps=steps, until="all")
         expected = max(episodes, int(np.searchsorted(np.cumsum(lengths), steps)) + 1)
         assert both.episodes == expected
         assert both.index.lengths.tolist() == lengths[:expected].tolist()
-    with pytest.raises(ConfigError, match=r"until=both is of episodes and steps, and not both were given"):
-        us.collect(ENV, episodes=3, until="both")
+    with pytest.raises(ConfigError, match=r"until=all is of several of episodes, steps and successes"):
+        us.collect(ENV, episodes=3, until="all")
+
+
+def test_successes_are_counted_and_failures_are_kept_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = np.array(endings(us.collect(ENV, episodes=60)))
+    for number in (1, 4):
+        data = us.collect(ENV, successes=number)
+        assert data.episodes == int(np.flatnonzero(ends == 0)[number - 1]) + 1
+        assert sum(flags(data)) == number
+    first = us.collect(ENV, successes=20, episodes=7, until="first")
+    assert first.episodes == 7
+    assert us.collect(ENV, successes=1, episodes=20, until="all").episodes == 20
+    falls = us.collect(ENV, successes=3, only="failed", success_is="truncated", episodes=4, until="first")
+    assert falls.episodes == 4
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    us.collect(ENV, out=whole, successes=5)
+    with monkeypatch.context() as patched:
+        added = iter([False] * 4 + [True])
+        add = Recorder.add
+        patched.setattr(Recorder, "add", lambda self, episode: stop() if next(added) else add(self, episode))
+        with pytest.raises(KeyboardInterrupt):
+            us.collect(ENV, out=stopped, successes=5)
+    assert load_dataset(stopped).episodes == 4
+    us.collect(ENV, out=stopped, successes=5)
+    assert files(stopped) == files(whole)
+    with pytest.raises(DataError, match=r"tells nothing of success, and 2 are wanted"):
+        us.collect(Silent, successes=2)
+    monkeypatch.setattr("understudy.tools.collection.HOPELESS", 12)
+    with pytest.raises(DataError, match=r"successes: none of the last 12 episodes was one"):
+        us.collect(ENV, successes=3, only="failed")
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+def test_when_the_time_is_over_every_policy_has_played_its_share_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr("understudy.tools.collection.monotonic", lambda: float(next(clock)))
+    data = us.collect(ENV, [("random", 1), ("random", 3)], max_time=40)
+    played = data.extra["policy"][torch.from_numpy(data.index.starts)].bincount().tolist()
+    assert played[1] > 2 * played[0] >= 2
+    late = us.collect(ENV, max_time=0.5, episodes=9)
+    assert late.episodes == 1
+    for wrong in (0, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match="max_time"):
+            us.collect(ENV, max_time=wrong)
 
 
 def test_a_set_that_grows_is_the_parts_one_after_the_other(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import Sequences, Transitions
-from understudy.core.protocols import BuildContext, Demand, Needs, Update
+from understudy.core.protocols import MAIN, BuildContext, Demand, Needs, Update
 from understudy.core.settings import Settings
 from understudy.core.spec import Box, Discrete
 from understudy.core.state import Static
@@ -54,6 +54,8 @@ class BC:
     config: Static[Config]
     policy: Actor
     policy_optimizer: Adam
+    running: Static[bool]
+    """Observations are normalised by what was learned from so far, as no dataset says what they are like."""
 
     @property
     def demand(self) -> Demand:
@@ -65,6 +67,8 @@ class BC:
 
     def update(self, data: Transitions | Sequences) -> Update:
         """One gradient step."""
+        if self.running:
+            self.policy.perception.observe(data.obs, data.valid if isinstance(data, Sequences) else None)
         action = data.action
         state = self._remembered(data) if isinstance(data, Sequences) else self.policy.perception.look(data.obs)
         if isinstance(self.policy.distribution, Deterministic):
@@ -99,4 +103,4 @@ def needs(config: Config) -> Needs:
 
 def build(config: Config, context: BuildContext) -> BC:
     policy = NetworkBuilder.of(context, memory=True).actor(config.actor)
-    return BC(config, policy, adam_for(policy, config.optimizer, context))
+    return BC(config, policy, adam_for(policy, config.optimizer, context), MAIN not in context.data)

@@ -59,9 +59,11 @@ def collect(
     ] = Path("dataset"),
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to keep, 100 by default.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Steps to keep, in the place of episodes.")] = None,
+    successes: Annotated[int | None, typer.Option("--successes", help="Successful episodes to keep.")] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="Of episodes and steps: enough with the `first`, or with `both`.")
+        str | None, typer.Option("--until", help="Of several of these: enough with the `first`, or with `all`.")
     ] = None,
+    max_time: Annotated[float | None, typer.Option("--max-time", help="Seconds after which it is enough.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Everything random grows from it.")] = None,
     num_envs: Annotated[
         int | None, typer.Option("--num-envs", help="Environments that step together, 8 by default.")
@@ -103,6 +105,7 @@ def collect(
     named: dict[str, Any] = {"episodes": episodes, "steps": steps, "seed": seed, "num_envs": num_envs}
     named |= {"workers": workers, "noise": noise, "epsilon": epsilon, "skill": skill, "only": only}
     named |= {"min_return": min_return, "minari_id": minari, "step_timeout": step_timeout}
+    named |= {"successes": successes, "max_time": max_time}
     named |= {"until": until, "success_is": success_is, "groups": group or None, "append": append or None}
     named |= {"greedy": False if stochastic else None}
     given = {name: value for name, value in named.items() if value is not None}

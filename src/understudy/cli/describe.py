@@ -20,6 +20,7 @@ class Kind(StrEnum):
     configs = "configs"
     envs = "envs"
     datasets = "datasets"
+    skills = "skills"
     suites = "suites"
     tasks = "tasks"
 
@@ -33,7 +34,7 @@ def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     suite: Annotated[str, typer.Argument(help="Of tasks: one suite only, by name or by path to a .yaml file.")] = "",
 ) -> None:
-    """List algorithms, objectives, configs, environments, known dataset references, suites, or the tasks of suites."""
+    """List algorithms, objectives, configs, skill sets, environments, dataset references, suites, or their tasks."""
     if suite and kind is not Kind.tasks:
         raise ConfigError(f"list {kind}", "takes no more words", got=f"'{suite}'")
     for line in _tasks(suite) if kind is Kind.tasks else _names(kind):
@@ -74,6 +75,10 @@ def _names(kind: Kind) -> list[str]:
         from understudy.run.packaged import config_names, config_summary
 
         return [f"{name}  {config_summary(name)}" for name in config_names()]
+    if kind is Kind.skills:
+        from understudy.run.packaged import config_summary, skill_set_names
+
+        return [f"skills/{name}  {config_summary(f'skills/{name}')}" for name in skill_set_names()]
     if kind is Kind.suites:
         return _suites()
     if kind is Kind.envs:

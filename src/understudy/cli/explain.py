@@ -24,7 +24,11 @@ TOPICS = {
     "env": "where the policy is evaluated, and where rollouts are played",
     "source": "how data arrives",
     "run": "everything else: seed, updates, intervals, devices, stages",
+    "skills": "several policies as one, and who chooses among them: understudy skills",
 }
+
+SOURCE_METHODS = {"dagger": "interactive"}
+"""Methods that are an algorithm with a source."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ def explain(
         _print_page(inspect.cleandoc(find_objective(topic).__doc__ or "").strip())
         print("\nSettings (change one with key=value):\n")
         _print_settings(settings_of(find_objective(topic).Config, f"algo.objectives.{topic}", deep=False))
+    elif topic in SOURCE_METHODS:
+        learner, kind = preset_methods()[topic], SOURCE_METHODS[topic]
+        print(f"{topic}: {learner} with source.kind={kind}, as the configs {topic}… have it (understudy list configs).")
+        print(f"What is learned, and the settings algo.…: understudy explain {learner}\n")
+        explain(kind)
     elif topic not in algorithm_names() and (algorithm := preset_methods().get(topic)):
         print(f"{topic}: settings of {algorithm}, as the configs {topic}… have them (understudy list configs).\n")
         explain(algorithm)
@@ -103,10 +112,21 @@ def explain(
         for name in sorted(PLUGINS.names()):
             _print_page(f"{name}: {(find_objective(name).__doc__ or '').strip().splitlines()[0]}")
         print("\nOne of them with all its settings: understudy explain iql")
+    elif topic == "skills":
+        _print_skills()
     elif topic == "run":
         _print_settings(setting for setting in _run_settings() if "." not in setting.key)
     else:
         _print_found(topic)
+
+
+def _print_skills() -> None:
+    from understudy.nn import skill_set
+    from understudy.run.skill_sets import SkillSetConfig
+
+    _print_page(inspect.cleandoc(skill_set.__doc__ or "").strip())
+    print("\nSettings of a skill set (understudy skills SKILLS key=value …); env as in a run:\n")
+    _print_settings(setting for setting in settings_of(SkillSetConfig, "") if not setting.key.startswith("env."))
 
 
 def preset_methods() -> dict[str, str]:

@@ -258,6 +258,11 @@ class Spec:
                     )
         return replace(self, segments={group: dict(named) for group, named in segments.items()})
 
+    def with_more_segments(self, segments: Segments) -> "Spec":
+        """The same, with these names beside those that are there."""
+        groups = {**self.segments, **segments}
+        return self.with_segments({g: {**self.segments.get(g, {}), **segments.get(g, {})} for g in groups})
+
     def to_json(self) -> dict[str, Any]:
         masked = {"masked": True} if self.masked else {}
         segments = {group: {name: list(ends) for name, ends in named.items()} for group, named in self.segments.items()}

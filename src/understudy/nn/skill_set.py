@@ -1,8 +1,11 @@
 """A policy of frozen skills, one of which is chosen at each step.
 
-    e_t  = the one-hot [K] of the skill that is chosen at step t: by a named observation, a learnt gate or a function
-    w_t  = (e_t + e_{t-1} + … + e_{t-L+1}) / L                 of fewer where the episode is younger: `smoothing`
-    a_t  = Σ_k w_t[k] · a_k · skill_scale_k / env_scale        inside the box; choices are those of the chosen skill
+    e_t = one-hot [K] of the skill that is chosen at step t
+    w_t = (e_t + e_{t-1} + … + e_{t-L+1}) / L                L: `smoothing`
+    a_t = Σ_k w_t[k] · a_k · skill_scale_k / env_scale       inside the box
+
+A named observation chooses, a learnt gate or a function. Where the episode is younger than L, w_t is of fewer choices;
+discrete actions are those of the chosen skill.
 
 All skills see every step, each with its own normaliser, memory and changes of what it sees (`nn/skill.py`). Everything
 that is remembered is in the carry, all zeros but for skills that begin otherwise: the skills' own carries, the gate's,

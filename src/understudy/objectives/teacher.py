@@ -194,7 +194,7 @@ class Teacher:
     ) -> dict[str, Tensor]:
         """The same terms, such that their mean is that of these rows and of as many of each earlier rollout."""
         rows = past.some(batch.action.shape[1 if batch.sequential else 0], sequential=batch.sequential)
-        seen = student.perception.sequence(rows.obs, rows.carry, rows.resets if RESETS in batch.extra else None)
+        seen = student.perceive(rows.obs, rows.carry, rows.resets if RESETS in batch.extra else None)
         old = self._terms(student, student.features(seen, student.mask(rows.obs)), rows.obs, rows.facts)
         count, others = batch.counted(batch.advantage).numel(), rows.valid.sum()
         share = count / (count + others)

@@ -152,7 +152,8 @@ def _joined(
     for group in envs:
         check_actions(group.spec, f"environment '{config.world.id}'", config)
         spec = group.spec
-    spec = spec.with_segments(_column_names(config, spec) if config.env is None else config.env.segments)
+    named = _column_names(config, spec) if config.env is None else config.env.segments
+    spec = spec.with_more_segments(named) if envs else spec.with_segments(named)
     config.deployment.check_actions(spec.action)
     _check_task_metrics(config, spec)
     if checkpoint is None:

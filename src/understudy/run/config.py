@@ -37,8 +37,7 @@ MOST_EPISODES = 10_000
 OWN = "own"
 """What environments of the caller's own are called where no env.id says it."""
 MOST_THREADS = 1024
-"""More than one machine has cores. The same on every machine, as a config must be; many times as many, and the system
-refuses threads, upon which torch ends the process."""
+"""More than a machine has cores; of many times as many, systems refuse some, upon which torch ends the process."""
 
 
 class DataSettings(Transforms):
@@ -51,8 +50,7 @@ class DataSettings(Transforms):
     recipe: Recipe | None = None
     """How to make the dataset."""
     action_low: Bound | None = None
-    """Least action, one number or one per dimension: [0, 0]. For runs without an environment; else it is the file's
-    own, or the smallest in the data."""
+    """Least action, one number or one per dimension, without an environment; else the file's own, or the smallest."""
     action_high: Bound | None = None
     """Greatest action, likewise."""
     fingerprint: str = ""
@@ -95,6 +93,8 @@ class EnvSettings(Settings):
     """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
     segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
     """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
+    skills: FrozenPolicySettings | None = None
+    """A skill set (`understudy skills`): actions choose which of its skills acts, and a gate is learned."""
 
     @field_validator("reference")
     @classmethod
@@ -142,6 +142,8 @@ class RunConfig(Settings):
     init_mismatch: Mismatch = "refuse"
     """A network there of another shape: `refuse`, `skip` what is missing or resized, so that it starts anew, or take
     over the `overlap` of resized tensors, too, inputs by their names. What became of each tensor is in meta.json."""
+    init_std: float | None = Field(None, gt=0)
+    """σ that a Gaussian policy which is taken over begins with, instead of its own: a small one for PPO after BC."""
     git_repositories: tuple[str, ...] = ()
     """Folders of further git checkouts whose commit, status and diff meta.json shall hold: that of the simulator."""
     stages: tuple["RunConfig", ...] = ()
@@ -222,6 +224,12 @@ class RunConfig(Settings):
         for name in ("best", "patience"):
             if self.eval_every == 0 and self.__dict__[name]:
                 raise ValueError(f"{name} needs evaluations, and eval_every is 0")
+        return self
+
+    @model_validator(mode="after")
+    def _taken_over(self) -> Self:
+        if self.init_std is not None and not self.init_from and not self.stages:
+            raise ValueError("init_std is of a policy that is taken over: init_from=RUN, or stages")
         return self
 
     @model_validator(mode="after")

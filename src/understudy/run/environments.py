@@ -16,6 +16,7 @@ from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
 from understudy.run.config import EnvSettings, RunConfig
+from understudy.run.skill_env import with_skills
 
 MakeEnvs = Callable[[int], VectorEnv]
 """Makes a world of so many environments, for simulators that only their owner's code can make."""
@@ -38,6 +39,7 @@ def make_vector_env(
     envs = _make(env, count, make_envs, stagger_episodes, workers)
     if extras is not None and isinstance(envs, KeepsExtras):
         envs.keep_extras(extras)
+    envs = with_skills(envs, env)
     return TimedVectorEnv(envs, env.id, step_timeout, simulator=env.simulator == "custom")
 
 
@@ -119,7 +121,7 @@ def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:
 
 def spec_of(env: EnvSettings) -> Spec:
     """What an environment emits and accepts, with names for its columns; or an error if it cannot be learned from."""
-    if env.simulator == "gymnasium":
+    if env.simulator == "gymnasium" and env.skills is None:
         single = make_env(env.id)
         try:
             return env_spec(single, env.id).with_segments(env.segments)
@@ -127,7 +129,7 @@ def spec_of(env: EnvSettings) -> Spec:
             single.close()
     envs = make_vector_env(env, 1)
     try:
-        return envs.spec.with_segments(env.segments)
+        return envs.spec.with_more_segments(env.segments)
     finally:
         envs.close()
 

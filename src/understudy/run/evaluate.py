@@ -30,6 +30,7 @@ from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import EpisodeTally, Summary, info_number, told_names
 from understudy.run.evaluation import Evaluation
 from understudy.run.given_env import GivenEnvs, given_envs
+from understudy.run.skill_env import as_it_acts
 from understudy.run.task_metrics import TaskMetrics
 
 
@@ -60,6 +61,8 @@ class Evaluator:
         """`shared`: environments that exist. `between` is called between steps of the environments, and may raise to
         stop it."""
         config = self._config
+        if shared is None:
+            policy = as_it_acts(policy, config.world)
         wishes: dict[str, Any] = {
             "greedy": greedy,
             "reference": config.world.reference,
@@ -84,7 +87,7 @@ class Evaluator:
         if self._kept is None:
             given = self._make_envs
             self._kept = make_vector_env(
-                self._config.world,
+                self._config.world.model_copy(update={"skills": None}),
                 given.as_many_as(episodes) if isinstance(given, GivenEnvs) else episodes,
                 given,
                 step_timeout=self._timeout,

@@ -13,6 +13,7 @@ from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
+from understudy.run.skill_env import sealed_skills
 from understudy.run.stages import stage_folder
 from understudy.run.warm_start import Ancestor, check_same, frozen_fingerprint, load_frozen
 from understudy.sources import Act
@@ -106,4 +107,5 @@ def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
         role: named.model_copy(update={"fingerprint": frozen_fingerprint(load_frozen(role, named))})
         for role, named in config.policies.items()
     }
-    return config.with_data(data).model_copy(update={"policies": policies})
+    env = sealed_skills(config.env)
+    return config.with_data(data).model_copy(update={"policies": policies, "env": env})

@@ -123,6 +123,8 @@ class Run:
             there = EnvSettings(id=own.name, simulator="custom")
         else:
             there = EnvSettings.parse(env if isinstance(env, Mapping) else {"id": given_envs(env)}, "env")
+        if self.config.env is not None and there.skills is None:
+            there = there.model_copy(update={"skills": self.config.env.skills})
         return self.config.model_copy(update={"env": there}), own
 
     def video(

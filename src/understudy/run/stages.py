@@ -21,7 +21,7 @@ from understudy.run.tasks import ORIGINS, has_origin, laid_over
 FOLDER = "stages"
 OWN = (
     *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
-    *("init_mismatch", "best", "best_is", "patience"),
+    *("init_mismatch", "init_std", "best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
 NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
@@ -88,7 +88,7 @@ def _with_actor(algo: object, heir: object) -> object:
         return laid_over({key: value for key, value in run.items() if key not in OF_THE_SWITCH}, named)
     if "actor" in named:
         return named
-    shape = {**_network(run, named), **(run["actor"] if isinstance(run.get("actor"), dict) else {})}
+    shape = laid_over(_network(run, named), run["actor"] if isinstance(run.get("actor"), dict) else {})
     return {**named, "actor": shape} if shape else named
 
 
@@ -104,7 +104,7 @@ def _network(heir: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any
     shape = {name: mine[name] for name in NETWORK if name in mine and name in theirs and mine[name] != theirs[name]}
     if "distribution" in mine and "distribution" in theirs:
         kinds = mine["distribution"]["kind"], theirs["distribution"]["kind"]
-        shape |= {} if means_the_same(*kinds) else {"distribution": kinds[0]}
+        shape |= {} if means_the_same(*kinds) else {"distribution": {"kind": kinds[0]}}
     return shape
 
 

@@ -39,6 +39,7 @@ from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig
 from understudy.run.given_env import KeptOpen, make_given, name_of
 from understudy.run.rundir import RunDir
+from understudy.run.skill_env import as_it_acts
 
 FORMATS = (".mp4", ".gif")
 SMALLEST = 240
@@ -92,6 +93,8 @@ def film(
     `env`: another environment than the run's, or the one of its owner: an id, an environment that was made with
     render_mode="rgb_array", or a class or function that makes one.
     """
+    if config.env is not None:
+        policy = as_it_acts(policy, config.env)
     env_id, make = (check_filmable(config), make_filmed) if env is None else given_film(env)
     if out.suffix not in FORMATS:
         raise ConfigError("out", "no such kind of video", got=out.name, expected=" or ".join(FORMATS))

@@ -2,15 +2,17 @@
 then IQL online). What was taken over is told; too little is refused. Optimisers begin anew.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from understudy.core.errors import CheckpointError, UnderstudyError
+from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
@@ -18,6 +20,7 @@ from understudy.nn.actor import Actor, ActorSettings, EstimatingActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.distributions import means_the_same
+from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
@@ -146,6 +149,7 @@ class Ancestor:
         if POLICY in self.roles:
             assert isinstance(algorithm.policy, Deployed)
             check_warm_start(algorithm.policy, self.policy, config, where)
+            _begin_with_std(algorithm.policy, config.init_std, dry=True)
         check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, config.init_mismatch, where)
 
 
@@ -179,6 +183,8 @@ def take_over(
     told = {role: [report] for role, report in others.items()}
     if POLICY in ancestor.roles:
         told = {POLICY: warm_start(algorithm, ancestor.policy, config, where), **told}
+        assert isinstance(algorithm.policy, Deployed)
+        _begin_with_std(algorithm.policy, config.init_std)
     _renew_targets(algorithm, where, handed)
     listed = ", ".join(f"{role} ({' and '.join(one.told() for one in reports)})" for role, reports in told.items())
     rest = f"; new: {', '.join(anew)}" if anew else ""
@@ -243,6 +249,22 @@ def _partly(heir: Single, ancestor: Single, config: RunConfig, where: str, *, dr
     _check_kind(heir, ancestor, where)
     keys, mismatch = config.init_keys, config.init_mismatch
     return load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
+
+
+@torch.no_grad()
+def _begin_with_std(policy: Deployed, std: float | None, *, dry: bool = False) -> None:
+    """Give a policy that was taken over this σ in every dimension, where one is said."""
+    for member in () if std is None else _members(policy):
+        density = member.distribution if isinstance(member, Actor) else member
+        if not isinstance(density, (Gaussian, TanhMeanGaussian)):
+            kinds = "gaussian or tanh_mean_gaussian"
+            raise ConfigError("init_std", "the policy has no σ that is the same in every state", expected=kinds)
+        low, high = (math.exp(limit) for limit in (density.limits.low, density.limits.high))
+        assert std is not None
+        if not low <= std <= high:
+            raise ConfigError("init_std", "outside the limits of σ", got=std, expected=f"from {low:.3g} to {high:.3g}")
+        if not dry:
+            density.log_std.fill_(math.log(std))
 
 
 def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:

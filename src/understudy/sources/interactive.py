@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, Generic, Literal, Self, final
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.core.batch import Obs, Sequences, Transitions
@@ -28,7 +28,7 @@ from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Carry, EnvRequest, Metrics, Policy, SourceNeeds
 from understudy.core.rng import derived_seed, stream
-from understudy.core.schedule import Schedule
+from understudy.core.schedule import ScheduledShare
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Box
 from understudy.core.state import Static
@@ -59,6 +59,15 @@ STREAMS = ("explore", "teacher", "drive", "labels")
 """Who draws: the student, a teacher that samples, who drives, and noise on labels."""
 
 
+class BetaSchedule(ScheduledShare):
+    """β over rounds. A number is constant."""
+
+    after: int = Field(0, ge=0)
+    """Rounds before it begins to change."""
+    over: int = Field(4, ge=1)
+    """Rounds from start to end."""
+
+
 class Config(Settings):
     """Rounds of play that a teacher labels."""
 
@@ -77,8 +86,8 @@ class Config(Settings):
     """Steps of each environment in a round; episodes go on from one round to the next."""
     updates_per_round: int = Field(500, ge=1)
     """Updates after each round."""
-    beta: Schedule = Schedule(kind="linear", start=1.0, end=0.0, over=4)
-    """Chance that an episode is driven by the teacher: a number, or a group {start, end, over}, counted in rounds."""
+    beta: BetaSchedule = BetaSchedule(kind="linear", start=1.0, end=0.0)
+    """Chance that an episode is driven by the teacher: a number, or {start, end, over}, counted in rounds."""
     batch_size: int = Field(256, ge=1)
     """Rows per gradient step; for policies with a memory, stretches of rows."""
     length: int = Field(32, ge=1)
@@ -102,20 +111,10 @@ class Config(Settings):
     step_timeout: float = Field(STEP_TIMEOUT, gt=0, le=1e6)
     """Seconds after which an environment that does not answer is an error."""
 
-    @field_validator("beta", mode="before")
-    @classmethod
-    def _one_number(cls, beta: object) -> object:
-        if isinstance(beta, (int, float, str)):
-            return {"kind": "constant", "start": beta, "end": beta}
-        return beta
-
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.workers > self.num_envs:
             raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
-        for chance in (self.beta.start, self.beta.end):
-            if not 0 <= chance <= 1:
-                raise ValueError(f"beta is a probability: got {chance:g}, expected a number from 0 to 1")
         if self.controller and self.teacher != "scripted":
             raise ValueError(f"controller is of a scripted teacher, and teacher is {self.teacher}")
         if self.labels == "sample" and self.teacher != "policy":
@@ -195,10 +194,11 @@ class InteractiveSource(Generic[Batch]):
     def _batch(self) -> Batch:
         passed, place = divmod(self.drawn, self.config.updates_per_round)
         number = passed + (not self.config.demonstrations)
-        at_once = min(self.at_once, self.config.updates_per_round) if number else self.at_once
+        at_once = min(self.at_once, self.config.updates_per_round) if passed else self.at_once
         block, inside = divmod(place, at_once)
         if self.gathered[0] != (number, block):
-            self.gathered = ((number, block), self.aggregate.batches(number, block, at_once))
+            rng = stream(self.seed, f"sample/{passed}/{block}" if passed else f"sample/{block}")
+            self.gathered = ((number, block), self.aggregate.batches(number, at_once, rng))
         self.drawn += 1
         return self.gathered[1][inside]
 
@@ -282,7 +282,7 @@ class InteractiveSource(Generic[Batch]):
     def beta(self) -> float:
         """β of the round that is being played, or comes next."""
         number = self.rounds - (self.round_step > 0)
-        return float(self.config.beta.value(torch.tensor(number)))
+        return self.config.beta.at(number)
 
     def _in_place(self) -> bool:
         """The environments stand where this state, with this random state, says."""
@@ -398,7 +398,7 @@ def _assembled(
     check_room("source.batch_size", f"a batch of {rows:,} rows", rows * row_bytes, "Use a smaller one.")
     where = f"policies.{TEACHER}" if config.teacher == "policy" else f"{config.teacher} teacher"
     teacher = _teacher(config, inputs)
-    check_teacher(teacher, inputs.spec, where)
+    check_teacher(teacher, inputs.spec, where, config.labels)
     obs = envs.reset(derived_seed(inputs.seed, "interactive"))
     source = InteractiveSource(
         config,
@@ -407,7 +407,7 @@ def _assembled(
         Labels(inputs.spec, envs.count, where),
         inputs.seed,
         batches_at_once(rows * row_bytes),
-        Aggregate(ring, gathering, inputs.seed, torch.zeros(config.keep_rounds, dtype=torch.int64)),
+        Aggregate(ring, gathering, torch.zeros(config.keep_rounds, dtype=torch.int64)),
         {name: values.to("cpu", copy=True) for name, values in obs.items()},
         (),
         (),

@@ -18,7 +18,6 @@ from understudy.core.protocols import Policy
 from understudy.core.spec import Box, Spec
 from understudy.data.recipes import LEVELS
 from understudy.envs.builtin.controllers import find_controller
-from understudy.envs.gym import make_env
 from understudy.nn.deployed import Deployed
 from understudy.run.dataset_tiers import level_checkpoints
 from understudy.run.given_env import name_of
@@ -127,16 +126,9 @@ def _behaviours(given: object, share: float, env: str, spec: Spec, manner: Manne
 
 
 def _scripted(share: float, env: str, spec: Spec, manner: Manner) -> Behaviour:
-    make = find_controller(env)
-
-    def player(count: int) -> Player:
-        live = make_env(env)
-        try:
-            return ScriptedPlayer(make(live), manner.skill)
-        finally:
-            live.close()
-
-    return _noisy(share, {"policy": SCRIPTED, "skill": manner.skill}, player, spec, manner)
+    controller = find_controller(env)
+    facts = {"policy": SCRIPTED, "skill": manner.skill}
+    return _noisy(share, facts, lambda count: ScriptedPlayer(controller, manner.skill), spec, manner)
 
 
 def _onnx(word: str, share: float, env: str, spec: Spec, manner: Manner) -> Behaviour:

@@ -45,7 +45,9 @@ def collect(
     *,
     episodes: int | None = None,
     steps: int | None = None,
-    until: Literal["first", "both"] | None = None,
+    successes: int | None = None,
+    until: Literal["first", "all"] | None = None,
+    max_time: float | None = None,
     seed: int = 0,
     num_envs: int = 8,
     workers: int = 1,
@@ -63,8 +65,8 @@ def collect(
     progress: bool = False,
     reporter: Reporter | None = None,
 ) -> Dataset:
-    """Play and keep what happens: 100 episodes, or as many `episodes` or `steps` as are asked for; of both, `until` the
-    `first` of them is reached, or `both`.
+    """Play and keep what happens: 100 episodes, or as many `episodes`, `steps` or `successes` as are asked for; of
+    several, `until` the `first` of them is reached, or `all`; at most `max_time` seconds.
 
     `env` is an id, a mapping as a config's `env` ({id, simulator, settings}), or an environment of your own as `train`
     takes it. `policy` is `"random"`, `"scripted"`, a run or a policy folder (`"runs/x@best"`), an exported `.onnx`
@@ -79,7 +81,9 @@ def collect(
     wishes = Wishes(
         episodes=episodes,
         steps=steps,
+        successes=successes,
         until=until,
+        max_time=max_time,
         seed=seed,
         num_envs=num_envs,
         greedy=greedy,
@@ -94,7 +98,7 @@ def collect(
     world = _world(env, wishes, as_count(workers, "workers"), as_number(step_timeout, "step_timeout"))
     manner = Manner(wishes.greedy, wishes.noise, wishes.epsilon, wishes.skill)
     behaviours = find_behaviours(policy, world.settings.id, world.spec, manner)
-    least = min(wishes.amounts.values())
+    least = min(wishes.amounts.values(), default=len(behaviours))
     if len(behaviours) > least:
         raise ConfigError("policy", "more policies than there is to play", got=len(behaviours), expected=least)
     path = None if out is None else as_path(out, "out")

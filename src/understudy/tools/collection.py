@@ -5,9 +5,10 @@ depends on the seed, its number, who plays, and in the last bits on how many env
 clock, on workers, or on where an earlier collection was stopped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -44,8 +45,12 @@ class Wishes(Settings):
     """Episodes to keep."""
     steps: int | None = Field(None, ge=1)
     """Steps to keep, in the place of episodes or beside them."""
-    until: Literal["first", "both"] | None = None
-    """Where episodes and steps are given: it is enough with the `first` of them, or with `both`."""
+    successes: int | None = Field(None, ge=1)
+    """Successful episodes to keep, whatever is kept beside them."""
+    until: Literal["first", "all"] | None = None
+    """Where several of these are given: it is enough with the `first` of them, or with `all`."""
+    max_time: float | None = Field(None, gt=0, allow_inf_nan=False)
+    """Seconds after which it is enough, as soon as every policy has kept an episode."""
     seed: int = Field(0, ge=0)
     """Everything random grows from it."""
     num_envs: Count = 8
@@ -70,23 +75,29 @@ class Wishes(Settings):
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:
-        both = self.episodes is not None and self.steps is not None
-        if both and self.until is None:
-            raise ValueError("episodes and steps were given: say until=first or until=both")
-        if self.until is not None and not both:
-            raise ValueError(f"until={self.until} is of episodes and steps, and not both were given")
+        given = [unit for unit in ("episodes", "steps", "successes") if unit in self.amounts]
+        if len(given) > 1 and self.until is None:
+            raise ValueError(f"{' and '.join(given)} were given: say until=first or until=all")
+        if self.until is not None and len(given) < 2:
+            raise ValueError(f"until={self.until} is of several of episodes, steps and successes: got {given}")
         return self
 
     @property
     def amounts(self) -> dict[str, int]:
-        """How much is to be kept, by unit."""
-        given = {"episodes": self.episodes, "steps": self.steps}
-        return {unit: amount for unit, amount in given.items() if amount is not None} or {"episodes": 100}
+        """How much is to be kept, by unit; nothing where only the clock decides."""
+        given = {"episodes": self.episodes, "steps": self.steps, "successes": self.successes}
+        known = {unit: amount for unit, amount in given.items() if amount is not None}
+        return known if known or self.max_time is not None else {"episodes": 100}
 
     @property
     def exact_steps(self) -> bool:
         """The last episode is cut where steps are counted, unless a filter has judged it as a whole."""
-        return self.steps is not None and self.until != "both" and not self.filtered
+        return self.steps is not None and self.until != "all" and not self.filtered
+
+    @property
+    def needs_success(self) -> bool:
+        """What an environment tells of success decides when it is enough, or what is kept."""
+        return self.only is not None or self.successes is not None
 
     @property
     def filtered(self) -> bool:
@@ -112,13 +123,19 @@ class Position:
     part: int = 0
     episodes: int = 0
     steps: int = 0
+    successes: int = 0
     number: int = 0
     told: tuple[str, ...] | None = None
     """Names under which the environment speaks of success; None before the first episode."""
 
+    def after(self, gained: Mapping[str, int], number: int) -> Self:
+        """With what an episode adds, by unit; `number` is next."""
+        episodes, steps, successes = (self.amounts[unit] + gained[unit] for unit in self.amounts)
+        return replace(self, episodes=episodes, steps=steps, successes=successes, number=number)
+
     @property
     def amounts(self) -> dict[str, int]:
-        return {"episodes": self.episodes, "steps": self.steps}
+        return {"episodes": self.episodes, "steps": self.steps, "successes": self.successes}
 
 
 @final
@@ -130,6 +147,8 @@ class Collection:
         self._behaviours, self._wishes = behaviours, wishes
         self._check_groups()
         shares = [behaviour.share for behaviour in behaviours]
+        self._time_shares = np.cumsum(shares) / np.sum(shares)
+        self._began = monotonic()
         self._quotas = {unit: split_by_shares(amount, shares) for unit, amount in wishes.amounts.items()}
         self._told: tuple[str, ...] | None = None
         self._returns: list[float] = []
@@ -140,6 +159,7 @@ class Collection:
         """What the dataset's card says: all that decides its content, and who played."""
         settings, wishes = self.world.settings, self._wishes
         filters: dict[str, Any] = {"until": wishes.until, "only": wishes.only, "min_return": wishes.min_return}
+        filters |= {"max_time": wishes.max_time}
         filters |= {"success_is": wishes.success_is if wishes.success_is != "told" else None}
         filters |= {"groups": list(wishes.groups) or None}
         return {
@@ -165,21 +185,28 @@ class Collection:
 
     def episodes(self, at: Position) -> Iterator[Episode]:
         """What is kept, from a position on."""
-        unit, total = next(iter(self._wishes.amounts.items()))
-        quotas = self._quotas[unit]
-        done = sum(quotas[: at.part]) + min(at.amounts[unit], quotas[at.part])
+        self._told, self._began = at.told, monotonic()
+        clock = ("seconds", round(self._wishes.max_time or 0))
+        unit, total = next(iter(self._wishes.amounts.items()), clock)
+        quotas = self._quotas.get(unit, [0] * len(self._behaviours))
+        done = sum(quotas[: at.part]) + min(at.amounts.get(unit, 0), quotas[at.part])
         with self.reporter.task("collecting", total, unit, done) as advance:
-            self._told = at.told
             for part in range(at.part, len(self._behaviours)):
                 for episode in self._part(at if part == at.part else Position(part)):
                     yield episode
-                    done += len(episode) if unit == "steps" else 1
+                    done = round(self._elapsed()) if unit == "seconds" else done + _gained(episode)[unit]
                     self._tell(advance, min(done, total), float(np.sum(episode.rewards, dtype=np.float64)))
+
+    def _elapsed(self) -> float:
+        return monotonic() - self._began
 
     def _enough(self, at: Position) -> bool:
         """Of the policy that plays."""
+        limit = self._wishes.max_time
+        if limit is not None and at.episodes and self._elapsed() >= limit * self._time_shares[at.part]:
+            return True
         reached = [at.amounts[unit] >= quotas[at.part] for unit, quotas in self._quotas.items()]
-        return all(reached) if self._wishes.until == "both" else any(reached)
+        return bool(reached) and (all(reached) if self._wishes.until == "all" else any(reached))
 
     def _tell(self, advance: Advance, done: int, earned: float) -> None:
         self._returns.append(earned)
@@ -190,7 +217,7 @@ class Collection:
 
     def _part(self, at: Position) -> Iterator[Episode]:
         """What is kept of one policy's episodes."""
-        wishes, refused = self._wishes, list[float]()
+        wishes, refused, barren = self._wishes, list[float](), 0
         if self._enough(at):
             return
         seed = derived_seed(wishes.seed, "collect", at.part)
@@ -204,23 +231,31 @@ class Collection:
                 if not self._keeps(played):
                     refused.append(_earned(played))
                     self._check_hope(refused)
+                    if wishes.max_time is not None and self._enough(at):
+                        return
                     continue
                 refused.clear()
                 left = self._quotas["steps"][at.part] - at.steps if wishes.exact_steps else len(played.episode)
                 episode = self._cut(played.episode, left)
                 columns = self._columns(played, at.part, len(episode))
-                at = replace(at, episodes=at.episodes + 1, steps=at.steps + len(episode), number=played.number + 1)
-                yield replace(episode, extra=columns)
+                episode = replace(episode, extra=columns)
+                gained = _gained(episode)
+                barren = 0 if gained["successes"] else barren + 1
+                at = at.after(gained, played.number + 1)
+                yield episode
+                self._check_successes(barren)
                 if self._enough(at):
                     return
 
     def _success_names(self, played: PlayedEpisode) -> tuple[str, ...]:
         """Names under which the first episode spoke of success."""
         told = tuple(name for name, values in played.info.items() if not np.isnan(values).all())
-        if self._wishes.only is not None and self._wishes.success_is == "told" and not told:
+        wishes = self._wishes
+        if wishes.needs_success and wishes.success_is == "told" and not told:
+            wanted = f"only {wishes.only} episodes are" if wishes.only is not None else f"{wishes.successes} are"
             raise DataError(
                 f"environment '{self.world.settings.id}'",
-                f"tells nothing of success, and only {self._wishes.only} episodes are wanted",
+                f"tells nothing of success, and {wanted} wanted",
                 expected=f"{' or '.join(SUCCESS)} in its info",
                 do="Say what success is (success_is=terminated or truncated), filter by return, or leave it out.",
             )
@@ -246,6 +281,15 @@ class Collection:
         what, least = f"none of the last {len(refused):,} episodes passed it", self._wishes.min_return
         got, expected = (f"returns up to {max(refused):g}", f"{least:g} or more") if least is not None else (None, None)
         raise DataError("filter", what, got=got, expected=expected, do="What was kept is kept.")
+
+    def _check_successes(self, barren: int) -> None:
+        """Successes that are waited for and do not come are told; what was kept is kept."""
+        if self._wishes.successes is not None and barren >= HOPELESS:
+            raise DataError(
+                "successes",
+                f"none of the last {barren:,} episodes was one",
+                do="What was kept is kept: --episodes in its place makes a set of it.",
+            )
 
     def _cut(self, episode: Episode, left: int) -> Episode:
         """Its kept groups, at most so many steps of them."""
@@ -282,7 +326,13 @@ class Collection:
         mine = parts == parts[-1]
         count = int(mine.sum())
         number = int(dataset.extra[NUMBER][starts[-1]]) + 1 if NUMBER in dataset.extra else count
-        return Position(int(parts[-1]), count, int(lengths[mine].sum()), number, told)
+        flags = dataset.extra[FLAG][starts].numpy() if FLAG in dataset.extra else np.zeros(len(lengths), np.bool_)
+        return Position(int(parts[-1]), count, int(lengths[mine].sum()), int(flags[mine].sum()), number, told)
+
+
+def _gained(episode: Episode) -> dict[str, int]:
+    """What a kept episode adds, by unit."""
+    return {"episodes": 1, "steps": len(episode), "successes": int(FLAG in episode.extra and episode.extra[FLAG][0])}
 
 
 def _earned(played: PlayedEpisode) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 from understudy.envs.builtin.bullet import bound
-from understudy.envs.builtin.controllers import CONTROLLERS, make_controller
+from understudy.envs.builtin.controllers import CONTROLLERS, find_controller
 from understudy.envs.facts import time_limit
 from understudy.envs.gym import Env, env_spec, make_env
 from understudy.run.loading import resolve_dataset
@@ -109,7 +109,7 @@ def gait_return(env: Env, skill: float, steps: int = 400) -> float:
 
 
 def test_skill_pays(cheetah: Env) -> None:
-    assert make_controller(cheetah, CHEETAH) is bound
+    assert find_controller(CHEETAH) is bound
     helpless, weak, best = (gait_return(cheetah, skill) for skill in (0.0, 0.4, 1.0))
     assert max(helpless, weak) < -200
     assert best > 150

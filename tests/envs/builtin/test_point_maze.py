@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy import Dataset, Recipe, make_dataset
-from understudy.envs.builtin.controllers import CONTROLLERS, make_controller
+from understudy.envs.builtin.controllers import CONTROLLERS, find_controller
 from understudy.envs.builtin.point_maze import WaypointPlayer, free_cells, make_waypoint_player, ways
 from understudy.envs.gym import Env, env_spec, make_env, observe
 
@@ -108,7 +108,7 @@ def test_skill_pays() -> None:
 
 def steps_to_goal(env_id: str, seed: int) -> int:
     env = make_env(env_id)
-    spec, player = env_spec(env, env_id), make_controller(env, env_id)
+    spec, player = env_spec(env, env_id), find_controller(env_id)
     seen, _ = env.reset(seed=seed)
     success = truncated = False
     steps = 0

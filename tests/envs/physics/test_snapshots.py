@@ -58,7 +58,9 @@ def test_mujoco_goes_on_to_the_bit(name: str) -> None:
     check_goes_on(short, 16)
 
 
-@pytest.mark.parametrize("name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters"])
+@pytest.mark.parametrize(
+    "name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters", "Zones"]
+)
 def test_small_worlds_go_on_to_the_bit(name: str) -> None:
     """Noise, random winds of the episodes that follow, and the look before the first."""
     check_goes_on(f"Understudy{name}-v0", 130)

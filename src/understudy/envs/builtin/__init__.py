@@ -30,6 +30,13 @@ for _name, _thrusters in {"UnderstudyWindyPoint-v0": False, "UnderstudyWindyThru
     gymnasium.register(
         _name, "understudy.envs.builtin.windy_point:WindyPoint", max_episode_steps=100, kwargs={"thrusters": _thrusters}
     )
+for _name, _thrust in {"": 2.0, "Ground": 2.0, "Mirror": 1.0, "Left": 2.0, "Right": 2.0}.items():
+    gymnasium.register(
+        f"UnderstudyZones{_name}-v0",
+        "understudy.envs.builtin.zones:Zones",
+        max_episode_steps=200,
+        kwargs={"kind": _name.lower() or None, "thrust": _thrust},
+    )
 for _name, _maze, _point_steps, _ant_steps in (
     ("UMaze", "U_MAZE", 300, 700),
     ("Medium", "MEDIUM_MAZE", 600, 1000),

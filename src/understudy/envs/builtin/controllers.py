@@ -1,6 +1,7 @@
-"""Scripted players, in environment units, with a skill between 0 and 1; each is made once for a live environment."""
+"""Scripted players, in environment units, with a skill between 0 and 1; some made once for a live environment."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from understudy.core.errors import ConfigError, did_you_mean
 from understudy.envs.builtin.battle.player import play_battle
 from understudy.envs.builtin.bullet import bound
 from understudy.envs.builtin.point_maze import make_waypoint_player
-from understudy.envs.gym import Env
+from understudy.envs.gym import Env, make_env
 
 Controller = Callable[[Mapping[str, NDArray[Any]], float], NDArray[np.float64]]
 """Observation groups and skill → action [A]. A pure function: what it knows of the world it learned when made."""
@@ -42,30 +43,46 @@ def balance_pole(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArray[np
     return np.array(float(angle + foresight * (0.4 * spin + 0.05 * position + 0.1 * velocity) > 0))
 
 
+def stand_up_go1(groups: Mapping[str, NDArray[Any]], skill: float) -> NDArray[np.float64]:
+    """Bring every joint of a Unitree Go1 home, which lifts one that lies on its belly and no other.
+
+    The simulator aims 0.5·action beyond where a joint is. Less skill pulls more weakly, and the legs sag.
+    """
+    away_from_home = np.asarray(groups["state"][6:18], np.float64)
+    return np.clip(-3.2 * skill * away_from_home, -1.0, 1.0)
+
+
 MAZES = ("UMaze", "Medium", "Large", "Open")
-CONTROLLERS: dict[str, Callable[[Env], Controller]] = {
-    "Pendulum-v1": lambda env: swing_up_pendulum,
-    "CartPole-v1": lambda env: balance_pole,
-    **{
-        f"PointMaze_{maze}{places}{reward}-v3": make_waypoint_player
-        for maze in MAZES
-        for places in (("",) if maze == "UMaze" else ("", "_Diverse_G", "_Diverse_GR"))
-        for reward in ("", "Dense")
-    },
-    "HalfCheetahBulletEnv-v0": lambda env: bound,
-    "UnderstudyBattle-v0": lambda env: play_battle,
-    "UnderstudyBattleScripted-v0": lambda env: play_battle,
+ALWAYS: dict[str, Controller] = {
+    "Pendulum-v1": swing_up_pendulum,
+    "CartPole-v1": balance_pole,
+    "Go1Getup-v1": stand_up_go1,
+    "HalfCheetahBulletEnv-v0": bound,
+    "UnderstudyBattle-v0": play_battle,
+    "UnderstudyBattleScripted-v0": play_battle,
 }
-"""Environment id → what makes its player."""
+"""Environment id → its player, which needs to know nothing of the world but what is observed."""
+MADE: dict[str, Callable[[Env], Controller]] = {
+    f"PointMaze_{maze}{places}{reward}-v3": make_waypoint_player
+    for maze in MAZES
+    for places in (("",) if maze == "UMaze" else ("", "_Diverse_G", "_Diverse_GR"))
+    for reward in ("", "Dense")
+}
+"""Environment id → what makes its player of a live environment."""
+CONTROLLERS = (*ALWAYS, *MADE)
+"""Environments that have a player."""
 
 
-def find_controller(env_id: str) -> Callable[[Env], Controller]:
-    """What makes the environment's player, or an error if there is none."""
+def check_controller(env_id: str) -> None:
+    """An error if the environment has no player."""
     if env_id not in CONTROLLERS:
         raise ConfigError(f"environment '{env_id}'", "has no scripted controller", do=did_you_mean(env_id, CONTROLLERS))
-    return CONTROLLERS[env_id]
 
 
-def make_controller(env: Env, env_id: str) -> Controller:
-    """The player of a live environment."""
-    return find_controller(env_id)(env)
+def find_controller(env_id: str) -> Controller:
+    """The player of an environment, which is opened for a moment if its player has to know it."""
+    check_controller(env_id)
+    if env_id in ALWAYS:
+        return ALWAYS[env_id]
+    with closing(make_env(env_id)) as env:
+        return MADE[env_id](env)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -10,21 +10,16 @@ from torch import Tensor, nn
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry, Policy
-from understudy.core.spec import ActionSpace, Box, Spec
+from understudy.core.spec import Spec
 from understudy.nn.actor import Actor
 from understudy.nn.deployed import Deployed
+from understudy.nn.distributions.gaussians import Gaussian, StateGaussian, TanhMeanGaussian
+from understudy.nn.policy_fit import policy_differences
 from understudy.nn.segments import Input, find_inputs
 
 LABEL, FEATURES, LATENT = "label", "features", "latent."
 """Facts of a step: the action in the student's policy space, the teacher's whole density, and what its encoders say, by
 the student's encoder that shall say the same."""
-
-
-@runtime_checkable
-class Fitting(Protocol):
-    """A policy that knows itself whether it fits, such as an exported file."""
-
-    def differences(self, spec: Spec) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -86,7 +81,7 @@ class Teachers:
         if not isinstance(policy, Actor):
             action, carry = policy.act(obs, carry, greedy=not wanted.sample, rng=rng)
             return {LABEL: student.from_env_action(action.to(student.action_centre.device))}, carry
-        seen, carry = policy.perception.step(obs, carry)
+        seen, carry, _ = policy.see(obs, carry)
         features = policy.features(seen, policy.mask(obs))
         action = policy.distribution.sample(features, rng) if wanted.sample else policy.distribution.mode(features)
         facts = {LABEL: student.from_env_action(policy.to_env_action(action))}
@@ -133,18 +128,14 @@ class Teachers:
 
 def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, where: str) -> None:
     """It can be asked in the student's world, and for what is wanted; otherwise every difference is listed."""
-    place, different = f"{where}, teacher '{name}'", list[str]()
-    if isinstance(policy, Deployed):
-        different = differences(policy, student.spec)
-    elif isinstance(policy, Fitting):
-        different = policy.differences(student.spec)
-    if different:
+    place = f"{where}, teacher '{name}'"
+    if different := policy_differences(policy, student.spec):
         raise ConfigError(
             place, f"does not fit the student's world: {'; '.join(different)}", expected=student.spec.describe()
         )
     if wanted.sample and not isinstance(policy, Deployed):
         raise ConfigError(f"{where}.labels", f"teacher '{name}' is an exported file, which has no draws", got="sample")
-    if wanted.features and not (isinstance(policy, Actor) and type(policy.distribution) is type(student.distribution)):
+    if wanted.features and not (isinstance(policy, Actor) and _family(policy) == _family(student)):
         kind = type(policy.distribution).__name__ if isinstance(policy, Actor) else type(policy).__name__
         raise ConfigError(
             f"{where}.loss",
@@ -157,31 +148,10 @@ def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, whe
         _check_latent(place, policy, student, mine, theirs, where)
 
 
-def differences(teacher: Deployed, spec: Spec) -> list[str]:
-    """What of a teacher's world is not as in this one: groups and segments that it reads, actions, masks."""
-    found = []
-    for entry in teacher.inputs:
-        there, here = teacher.spec.observation[entry.group], spec.observation.get(entry.group)
-        if here is None:
-            found.append(f"it sees group '{entry.group}', which is not there")
-        elif (here.shape, here.dtype == "uint8") != (there.shape, there.dtype == "uint8"):
-            found.append(f"group '{entry.group}' is {list(here.shape)} {here.dtype}, and was {list(there.shape)}")
-        segment = entry.name.removeprefix(f"{entry.group}.")
-        columns = spec.segments.get(entry.group, {}).get(segment)
-        if entry.columns is not None and columns is not None and tuple(columns) != entry.columns:
-            was, now = (f"{start} to {stop}" for start, stop in (entry.columns, columns))
-            found.append(f"segment '{entry.name}' is columns {now}, and was {was}")
-    mine, theirs = spec.action, teacher.spec.action
-    if _bounds(mine) != _bounds(theirs):
-        found.append(f"actions are {mine.describe()}, and were {theirs.describe()}")
-    if teacher.spec.masked and not spec.masked:
-        found.append("it obeys masks, and there are none")
-    return found
-
-
-def _bounds(space: ActionSpace) -> object:
-    """What actions there are, whatever kind of floats they are sent as."""
-    return (space.low, space.high) if isinstance(space, Box) else space
+def _family(policy: Actor) -> type:
+    """Who shares it has features of one meaning: μ and log σ of a Gaussian, wherever they come from."""
+    kind = type(policy.distribution)
+    return Gaussian if kind in (Gaussian, TanhMeanGaussian, StateGaussian) else kind
 
 
 def _check_latent(place: str, policy: Policy, student: Actor, mine: str, theirs: str, where: str) -> None:

@@ -2,7 +2,8 @@
 
 Round 0 are the demonstrations, own rounds count from 1. Rows are only ever added; a row is drawn as often as any other,
 whatever round it is of. Which rows a batch has is a function of the seed, of the round and of the batch's number, so
-what is drawn needs no state: with demonstrations alone it is what `offline` or `sequences` draw, to the bit.
+what is drawn needs no state; of demonstrations alone, or of the first round alone, it is what `offline` or `sequences`
+draw of so many rows, to the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ import torch
 from torch import Tensor
 
 from understudy.core.batch import Sequences, Transitions
-from understudy.core.rng import stream
 from understudy.core.spec import ActionSpace, Box, Group
 from understudy.core.state import Static
 from understudy.data.replay_ring import ReplayRing
@@ -49,7 +49,6 @@ class Gathering(Generic[Batch]):
 class Aggregate(Generic[Batch]):
     ring: ReplayRing
     gathering: Static[Gathering[Batch]]
-    seed: Static[int]
     starts: Tensor
     """With which row each of the kept rounds began [K], of round r at (r − 1) mod K; empty where all are kept."""
 
@@ -64,10 +63,10 @@ class Aggregate(Generic[Batch]):
         first = int(self.starts[number % kept]) if kept and number >= kept else 0
         return max(first, self.ring.rows.written - self.ring.rows.capacity)
 
-    def batches(self, number: int, block: int, count: int) -> list[Batch]:
-        """So many batches, which are one block of those that follow the round of this number."""
-        gathering, name = self.gathering, f"sample/{number}/{block}" if number else f"sample/{block}"
-        index = self._index(count * gathering.batch_size, number, stream(self.seed, name))
+    def batches(self, number: int, count: int, rng: torch.Generator) -> list[Batch]:
+        """So many batches that follow the round of this number."""
+        gathering = self.gathering
+        index = self._index(count * gathering.batch_size, number, rng)
         if not number:
             return gathering.of_data(index).split(gathering.batch_size)
         if not gathering.demonstrations:

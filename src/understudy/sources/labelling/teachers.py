@@ -5,7 +5,6 @@ brings its own normaliser and looks at its own groups. Whatever it says is check
 """
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any, final
 
 import numpy as np
@@ -17,10 +16,10 @@ from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Carry, Policy
 from understudy.core.spec import Box, Discrete, Spec, recordable
-from understudy.envs.builtin.controllers import find_controller, make_controller
-from understudy.envs.gym import make_env
+from understudy.envs.builtin.controllers import find_controller
 from understudy.nn.actor import legal_actions
 from understudy.nn.deployed import Deployed
+from understudy.nn.policy_fit import policy_differences
 from understudy.sources.playing.players import FunctionPlayer, Player, ScriptedPlayer
 
 TEACHER = "teacher"
@@ -44,9 +43,7 @@ class PlayingTeacher:
 
 def scripted_teacher(env_id: str) -> PlayingTeacher:
     """The scripted controller of an environment, by its id."""
-    find_controller(env_id)
-    with closing(make_env(env_id)) as env:
-        return PlayingTeacher(ScriptedPlayer(make_controller(env, env_id)))
+    return PlayingTeacher(ScriptedPlayer(find_controller(env_id)))
 
 
 def function_teacher(act: Callable[..., Any], spec: Spec, count: int) -> PlayingTeacher:
@@ -54,55 +51,16 @@ def function_teacher(act: Callable[..., Any], spec: Spec, count: int) -> Playing
     return PlayingTeacher(FunctionPlayer(act, spec, count, TEACHER))
 
 
-def check_teacher(teacher: Policy, spec: Spec, where: str) -> None:
-    """An error that lists every difference between what a frozen policy knows and what the environments are."""
-    if isinstance(teacher, Deployed) and (found := teacher_differences(teacher, spec)):
+def check_teacher(teacher: Policy, spec: Spec, where: str, labels: str) -> None:
+    """It can be asked in the environments, and for what is wanted; otherwise every difference is listed."""
+    if found := policy_differences(teacher, spec):
         raise ConfigError(
             where,
             f"does not fit the environment, {len(found)} difference{'s' * (len(found) > 1)}: {'; '.join(found)}",
             do="Give a teacher of these groups and actions, or the environment it was trained in.",
         )
-
-
-def teacher_differences(teacher: Deployed, spec: Spec) -> list[str]:
-    """What it looks at and what it does, where that is not what there is; groups it does not look at may differ."""
-    found = [_group_difference(teacher, spec, name) for name in sorted({entry.group for entry in teacher.inputs})]
-    found += [_segment_difference(teacher, spec, name) for name in sorted({entry.group for entry in teacher.inputs})]
-    found.append(_action_difference(teacher.spec, spec))
-    return [difference for difference in found if difference]
-
-
-def _group_difference(teacher: Deployed, spec: Spec, name: str) -> str:
-    own, there = teacher.spec.observation[name], spec.observation.get(name)
-    if there is None:
-        return f"it looks at group '{name}', and there are {', '.join(spec.observation)}"
-    if own.shape != there.shape:
-        return f"group '{name}' is {list(there.shape)} here and was {list(own.shape)} there"
-    if (own.dtype == "uint8") != (there.dtype == "uint8"):
-        return f"group '{name}' is {there.dtype} here and was {own.dtype} there"
-    return ""
-
-
-def _segment_difference(teacher: Deployed, spec: Spec, name: str) -> str:
-    """Columns that bear one name in both and are not the same."""
-    own, here = teacher.spec.segments.get(name, {}), spec.segments.get(name, {})
-    moved = [segment for segment in sorted(own) if segment in here and tuple(own[segment]) != tuple(here[segment])]
-    told = (f"'{name}.{one}' is columns {_columns(here[one])} here and was {_columns(own[one])}" for one in moved)
-    return "; ".join(told)
-
-
-def _columns(ends: tuple[int, int]) -> str:
-    return f"{ends[0]} to {ends[1]}"
-
-
-def _action_difference(own: Spec, spec: Spec) -> str:
-    theirs, here = own.action, spec.action
-    same = theirs == here
-    if isinstance(theirs, Box) and isinstance(here, Box):
-        same = (theirs.low, theirs.high) == (here.low, here.high)
-    if not same:
-        return f"actions are {here.describe()} here and were {theirs.describe()} there"
-    return "it needs an action mask, and there is none" if own.masked and not spec.masked else ""
+    if labels == "sample" and not isinstance(teacher, Deployed):
+        raise ConfigError("source.labels", "the teacher is an exported file, which has no draws", got=labels)
 
 
 @final

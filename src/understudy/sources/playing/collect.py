@@ -20,8 +20,8 @@ from understudy.core.spec import ACTION_MASK, ActionSpace, Discrete, Spec, as_ac
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import Behaviour, RandomPlay, Recipe, RunPolicy, Scripted
-from understudy.envs.builtin.controllers import find_controller, make_controller
-from understudy.envs.gym import Env, env_spec, make_env
+from understudy.envs.builtin.controllers import check_controller, find_controller
+from understudy.envs.gym import env_spec, make_env
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 
@@ -57,7 +57,7 @@ def check_playable(recipe: Recipe, spec: Spec) -> None:
     recordable(spec.action)
     for behaviour in recipe.behaviours:
         if isinstance(behaviour, Scripted):
-            find_controller(recipe.env)
+            check_controller(recipe.env)
         if not isinstance(behaviour, RandomPlay) and behaviour.noise > 0 and isinstance(spec.action, Discrete):
             raise ConfigError(
                 "data.recipe", f"noise is for continuous actions, '{recipe.env}' has none", do="Use epsilon."
@@ -74,7 +74,7 @@ def play(recipe: Recipe, policies: Sequence[Policy], progress: Progress, *, firs
         closing(PlayedEnv(recipe.env, answered)) as env,
     ):
         check_playable(recipe, env.spec)
-        players = _players(recipe, policies, env.env, env.spec.action)
+        players = _players(recipe, policies, env.spec.action)
         turns = ((number, episode) for number, count in enumerate(recipe.counts()) for episode in range(count))
         for done, (number, episode) in enumerate(islice(turns, first, None), first + 1):
             seed = derived_seed(recipe.seed, "recipe", number, episode)
@@ -106,18 +106,18 @@ def _play(env: PlayedEnv, act: Act, seed: int, label: str) -> Episode:
     )
 
 
-def _players(recipe: Recipe, policies: Sequence[Policy], env: Env, space: ActionSpace) -> list[Player]:
+def _players(recipe: Recipe, policies: Sequence[Policy], space: ActionSpace) -> list[Player]:
     waiting = iter(policies)
     return [
-        _player(behaviour, next(waiting) if isinstance(behaviour, RunPolicy) else None, env, recipe.env, space)
+        _player(behaviour, next(waiting) if isinstance(behaviour, RunPolicy) else None, recipe.env, space)
         for behaviour in recipe.behaviours
     ]
 
 
-def _player(behaviour: Behaviour, policy: Policy | None, env: Env, env_id: str, space: ActionSpace) -> Player:
+def _player(behaviour: Behaviour, policy: Policy | None, env_id: str, space: ActionSpace) -> Player:
     """What plays a behaviour's episodes."""
     if isinstance(behaviour, Scripted):
-        controller, skill = make_controller(env, env_id), behaviour.skill
+        controller, skill = find_controller(env_id), behaviour.skill
         return lambda seed: _blur(lambda groups: controller(groups, skill), behaviour, space, _rng(seed))
     if isinstance(behaviour, RunPolicy):
         assert policy is not None
