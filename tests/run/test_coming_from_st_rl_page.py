@@ -21,7 +21,7 @@ from understudy.core.st_rl_names import CALLS, NOT_NEEDED, NOT_YET, SKILLS, Name
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import find_objective
 from understudy.run.config import RunConfig, load_config
-from understudy.run.packaged import config_names
+from understudy.run.packaged import config_names, skill_set_names
 from understudy.run.skill_sets import SkillSetConfig
 from understudy.sources import find_source
 
@@ -175,7 +175,7 @@ def test_everything_of_ours_that_is_named_exists() -> None:
         for ours in row.ours:
             assert known(row, ours), (row.theirs, ours)
         for name in re.findall(r"\b((?:ppo|skills|dagger)/[\w-]+)", row.told):
-            assert name in config_names(), name
+            assert name in config_names() or name.removeprefix("skills/") in skill_set_names(), name
 
 
 SUGGESTED = {
