@@ -147,7 +147,7 @@ def exists(key: str) -> bool:
 def options_of(command: str) -> set[str]:
     """The options of a command; of one that is none a KeyError."""
     found: Any = typer.main.get_command(app)
-    for word in command.split()[1:]:
+    for word in command.removeprefix("understudy ").split():
         if not word.startswith("-"):
             found = found.commands[word]
     found = getattr(found, "usual", found)
@@ -157,7 +157,7 @@ def options_of(command: str) -> set[str]:
 def known(row: TheirName, ours: str) -> bool:
     if ours.startswith(SKILLS):
         return lists(SkillSetConfig, ours.removeprefix(SKILLS))
-    if ours.startswith("understudy "):
+    if ours.startswith(("understudy ", "collect --")):
         return {word for word in ours.split() if word.startswith("-")} <= options_of(ours)
     if ours.startswith(CALLS):
         owner, name, *inner = ours.split(".")

@@ -37,7 +37,8 @@ class TheirName(NamedTuple):
     file: str
     theirs: str
     ours: tuple[str, ...]
-    """Settings; calls (`us.`, `run.`, `policy.`), commands (`understudy …`), settings of a skill set (`skills: …`)."""
+    """Settings; calls (`us.`, `run.`, `policy.`), commands and options (`collect --out`), settings of a skill set
+    (`skills: …`)."""
     told: str
 
     @property
