@@ -1,11 +1,14 @@
 """PPO with an estimator in the windy world: the wind and the mass are known to the simulator only."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rollouts import build_ppo
+import torch
+
 from understudy.algorithms import ppo
-from understudy.core.protocols import Metrics
+from understudy.core.protocols import BuildContext, Metrics, Policy
+from understudy.core.spec import Spec
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor
 from understudy.nn.estimator import Estimator
@@ -24,6 +27,14 @@ SHAPES: dict[str, dict[str, Any]] = {
     "only watched": {"sees": ["state"], "estimate": {"targets": ["privileged.both"]}},
     "replacing": {"sees": SEES, "estimate": {"targets": ["privileged.mass", "privileged.wind"], "sees": ["state"]}},
     "part of an input": {"sees": ["state", "privileged.both"], "estimate": {"targets": ["privileged.wind"]}},
+    "encoded": {
+        "sees": SEES,
+        "estimate": {
+            "targets": ["privileged.wind"],
+            "sees": ["state"],
+            "encoders": {"state": {"kind": "mlp", "hidden": [], "size": 4}},
+        },
+    },
     "own memory": {"sees": SEES, "estimate": {"targets": ["privileged.mass", "privileged.wind"], "memory": GRU}},
     "both remember": {
         "sees": SEES,
@@ -38,7 +49,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "next step": {"sees": ["state"], "estimate": {"targets": ["state.velocity", "privileged.mass"], "step": "next"}},
 }
-REPLACING = ["replacing", "part of an input", "own memory", "both remember", "only the actor remembers"]
+REPLACING = ["replacing", "part of an input", "encoded", "own memory", "both remember", "only the actor remembers"]
 
 
 @dataclass
@@ -70,13 +81,27 @@ class Learning:
         return metrics
 
 
-def learning(shape: str, objective: dict[str, Any] | None = None, *, seed: int = 0, **changes: Any) -> Learning:
-    """Without an objective: the same actor, without an estimate."""
+def learning(
+    shape: str,
+    objective: dict[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    actor: dict[str, Any] | None = None,
+    beside: dict[str, Any] | None = None,
+    policies: Callable[[Spec], Mapping[str, Policy]] = lambda spec: {},
+    **changes: Any,
+) -> Learning:
+    """Without an objective: the same actor, without an estimate. `beside` are other objectives."""
     world = LocalVectorEnv(WORLD, COUNT, stagger_episodes=True)
-    actor = {"hidden": [8], **SHAPES[shape]}
-    estimate = {"hidden": [8], **actor.pop("estimate")}
+    spec = world.spec.with_segments(SEGMENTS)
+    told = {"hidden": [8], **SHAPES[shape], **(actor or {})}
+    estimate = {"hidden": [8], **told.pop("estimate")}
     settings = {"critic": {"hidden": [8]}, "epochs": 2, "minibatches": 2, "schedule": "constant", **changes}
     if objective is not None:
-        actor, settings = {**actor, "estimate": estimate}, {**settings, "objectives": {"estimator": objective}}
-    algorithm = build_ppo(world.spec.with_segments(SEGMENTS), COUNT, actor=actor, **settings)
-    return Learning(algorithm, RolloutSource.build(world, algorithm.policy, STEPS, seed))
+        told |= {"estimate": estimate}
+        settings |= {"objectives": {"estimator": objective, **(beside or {})}}
+    config = ppo.Config.parse({"name": "ppo", "actor": told, **settings}, "algo")
+    context = BuildContext(spec, 10, 0, torch.device("cpu"), COUNT, policies=policies(spec), rollout_length=STEPS)
+    algorithm = ppo.build(config, context)
+    source = RolloutSource.build(world, algorithm.policy, STEPS, seed, recorders=algorithm.recorders())
+    return Learning(algorithm, source)

@@ -104,6 +104,25 @@ def test_filters_when_collecting_and_when_loading_keep_the_same_episodes(tmp_pat
     assert torch.equal(load_dataset(target, action_space=space).actions, rows_of(everything, failed[-3:]))
 
 
+def test_episodes_begin_at_a_step_that_is_drawn_once_and_end_as_they_did(tmp_path: Path) -> None:
+    whole = us.collect(ENV, out=tmp_path / "set", episodes=40)
+    for low, high in ((0, 1), (2, 5), (9, 100)):
+        chosen = us.Transforms(starting_frame_range=(low, high), latest_episodes=30)
+        late = load_dataset(tmp_path / "set", transforms=chosen)
+        starts = []
+        for number in range(30):
+            left, full = late.episode(number), whole.episode(number + 10)
+            starts.append(len(full) - len(left))
+            assert low <= starts[-1] < high or len(left) == 1
+            assert (left.terminated, left.truncated) == (full.terminated, full.truncated)
+            np.testing.assert_array_equal(left.observations["state"], full.observations["state"][starts[-1] :])
+            np.testing.assert_array_equal(left.extra[FLAG], full.extra[FLAG][starts[-1] :])
+        assert len(set(starts)) == 1 or high - low > 1
+        assert late.fingerprint == load_dataset(tmp_path / "set", transforms=chosen).fingerprint
+    with pytest.raises(ConfigError, match=r"starting_frame_range: low must be below high: got \[3, 3\]"):
+        us.Transforms.parse({"starting_frame_range": [3, 3]}, "data")
+
+
 def us_convert(source: Path, target: Path, **chosen: Any) -> None:
     from understudy.tools.dataset.conversion import convert_file
 

@@ -41,6 +41,21 @@ def pieces(episode: Episode, limit: int) -> Iterator[Episode]:
         )
 
 
+def from_step(episode: Episode, first: int) -> Episode:
+    """What is left of an episode from a step on, at least its last one; it ends as it did."""
+    first = min(first, len(episode) - 1)
+    if first == 0:
+        return episode
+    return replace(
+        episode,
+        observations={name: values[first:] for name, values in episode.observations.items()},
+        actions=episode.actions[first:],
+        rewards=episode.rewards[first:],
+        mask=None if episode.mask is None else episode.mask[first:],
+        extra={name: values[first:] for name, values in episode.extra.items()},
+    )
+
+
 def finite_pieces(episode: Episode) -> Iterator[Episode]:
     """What stands between rows that hold NaN or infinity, as float32 sees them; all of it, where there are none.
 

@@ -19,7 +19,7 @@ from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
 from understudy.core.wording import counted
 from understudy.data.episode import Array, Episode
-from understudy.data.episode_cuts import cut_episodes, finite_pieces
+from understudy.data.episode_cuts import cut_episodes, finite_pieces, from_step
 from understudy.data.recording import Recording
 from understudy.data.rewards import RewardPreset
 
@@ -83,8 +83,23 @@ class Choosing(Settings):
     validation: Share = "auto"
     """The share of episodes held out: not learned from, but measured at every evaluation. `auto`: none with an
     environment; without one a tenth, at least one episode."""
+    starting_frame_range: tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=1)]] = (0, 1)
+    """Every episode begins at a step that is drawn from this range once, the second number not included; the last step
+    of an episode that is shorter."""
     choice_seed: int = Field(0, ge=0)
-    """Seed of the two random choices above."""
+    """Seed of the random choices above."""
+
+    @model_validator(mode="after")
+    def _frames(self) -> Self:
+        low, high = self.starting_frame_range
+        if low >= high:
+            raise ValueError(f"starting_frame_range: low must be below high: got [{low}, {high}]")
+        return self
+
+    @property
+    def starts_later(self) -> bool:
+        """Episodes may lose their beginnings."""
+        return self.starting_frame_range != (0, 1)
 
     def chooses(self) -> bool:
         return any(getattr(self, name) != field.default for name, field in Choosing.model_fields.items())
@@ -119,6 +134,8 @@ class EpisodeSplit:
 
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    """The step at which each episode of the recording begins [E]."""
 
 
 def mend(recording: Recording, mending: Mending, space: ActionSpace) -> Recording:
@@ -269,15 +286,19 @@ def choose(
             expected="at least one on each side",
         )
     shuffled = rng.permutation(kept)
-    return EpisodeSplit(np.sort(shuffled[held:]), np.sort(shuffled[:held]))
+    frames = np.random.Generator(np.random.PCG64(derived_seed(choosing.choice_seed, "starting frames")))
+    starts = frames.integers(*choosing.starting_frame_range, len(returns))
+    return EpisodeSplit(np.sort(shuffled[held:]), np.sort(shuffled[:held]), starts)
 
 
-def pick(recording: Recording, numbers: NDArray[np.int64]) -> Recording:
-    """Only these episodes."""
+def pick(recording: Recording, numbers: NDArray[np.int64], starts: NDArray[np.int64] | None = None) -> Recording:
+    """Only these episodes, each from its own step on; `starts` [E] are of all that are recorded."""
     wanted = set(map(int, numbers))
 
     def play() -> Iterator[Episode]:
-        return (episode for number, episode in enumerate(recording.episodes()) if number in wanted)
+        for number, episode in enumerate(recording.episodes()):
+            if number in wanted:
+                yield episode if starts is None else from_step(episode, int(starts[number]))
 
     return replace(recording, play=play)
 

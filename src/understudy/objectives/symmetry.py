@@ -26,7 +26,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from understudy.core.batch import Rollout
+from understudy.core.batch import Obs, Rollout
 from understudy.core.protocols import BuildContext, Carry, Metrics, Roles
 from understudy.core.schedule import ScheduledWeight
 from understudy.core.state import Static
@@ -67,9 +67,13 @@ class Symmetry:
         def twice(column: Tensor) -> Tensor:
             return torch.cat([column, column], axis)
 
-        raw = {**batch.value_obs, **batch.policy_obs}
-        image = self.mirror.observations(raw)
-        obs = {name: torch.cat([values, image[name]], axis) for name, values in raw.items()}
+        def imaged(obs: Obs) -> Obs:
+            image = self.mirror.observations(obs)
+            return {name: torch.cat([values, image[name]], axis) for name, values in obs.items()}
+
+        policy_obs = imaged(batch.policy_obs)
+        others = {name: values for name, values in batch.value_obs.items() if batch.policy_obs.get(name) is not values}
+        value_obs = {**policy_obs, **imaged(others)}  # a policy may be shown estimates where its critic sees the truth
         all_rows = torch.ones_like(batch.advantage, dtype=torch.bool)
         played = batch.extra.get(PLAYED, all_rows)
         extra = {name: twice(column) for name, column in batch.extra.items()}
@@ -79,8 +83,8 @@ class Symmetry:
             remembered = _remembered(batch.extra[RESETS], *batch.policy_carry, *batch.value_carry)
             extra[VALID] = torch.cat([valid, valid & remembered], axis)
         return PPOBatch(
-            {name: obs[name] for name in batch.policy_obs},
-            {name: obs[name] for name in batch.value_obs},
+            policy_obs,
+            {name: value_obs[name] for name in batch.value_obs},
             torch.cat([batch.action, self.mirror.action(batch.action)], axis),
             twice(batch.log_prob),
             twice(batch.advantage),

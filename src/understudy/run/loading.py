@@ -154,7 +154,7 @@ def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False)
     where = f"dataset '{dataset.name}'"
     success = None if choosing.only is None else _successes(dataset, choosing, where)
     choice = choose(choosing, dataset.returns(), where, hold_out=hold_out, success=success)
-    if len(choice.train) == dataset.episodes:
+    if len(choice.train) == dataset.episodes and not choosing.starts_later:
         return Prepared(dataset, None)
     recording = dataset.recording()
     kept = dataset.index.lengths[np.concatenate([choice.train, choice.validation])]
@@ -162,7 +162,7 @@ def choose_from(dataset: Dataset, choosing: Choosing, *, hold_out: bool = False)
     check_memory(replace(recording, steps=int(kept.sum())), do)
     parts = [
         Dataset.from_episodes(
-            pick(recording, numbers).episodes(),
+            pick(recording, numbers, choice.starts).episodes(),
             dataset.spec.action,
             name=dataset.name,
             env=dataset.env,

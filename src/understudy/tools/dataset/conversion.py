@@ -132,7 +132,7 @@ def _chain(recording: Recording, space: ActionSpace | None, transforms: Transfor
     if transforms.chooses():
         success = None if transforms.only is None else recorded_successes(mended, transforms.success_is)
         choice = choose(transforms, episode_returns(mended), f"dataset '{recording.name}'", success=success)
-        mended = pick(mended, choice.train)
+        mended = pick(mended, choice.train, choice.starts)
     return replace(mended, space=known)
 
 
