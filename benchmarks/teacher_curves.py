@@ -17,8 +17,10 @@ import understudy as us
 from understudy.run.config import load_config
 
 FILE = Path(__file__).with_suffix(".jsonl")
-EVERY, EPISODES, LAST = 5, 20, 100
-"""Updates between evaluations, episodes of each, and of the last one."""
+EVERY, EPISODES = 5, 20
+"""Updates between evaluations, and episodes of each, from starts of the run's own."""
+LAST, STARTS, FAILED = 100, 1000, -600.0
+"""Episodes of the last evaluation, the seed of their starts, the same for all, and the return below which one failed."""
 KINDS: dict[str, list[str]] = {
     "teacher, then PPO": [],
     "DAgger": ["algo.policy_coef=0", "algo.objectives.teacher.weight=1"],
@@ -38,8 +40,15 @@ def curve(run: us.Run, kind: str, seed: int) -> Line:
     told = [json.loads(line) for line in (run.path / "eval.jsonl").read_text().splitlines()]
     updates, returns = ([line[name] for line in told] for name in ("updates", "eval/return_mean"))
     steps = run.config.source_needs.envs[0].count * run.config.source_needs.envs[0].steps_kept
-    last = run.evaluate(episodes=LAST).mean
-    return {"kind": kind, "seed": seed, "env_steps": [steps * u for u in updates], "returns": returns, "last": last}
+    last = us.evaluate_policy(us.load_policy(run.path), run.config.world.id, LAST, STARTS)
+    return {
+        "kind": kind,
+        "seed": seed,
+        "env_steps": [steps * number for number in updates],
+        "returns": returns,
+        "last": last.mean,
+        "failed": sum(one < FAILED for one in last.returns),
+    }
 
 
 def play(runs: Path, seeds: int) -> list[Line]:
@@ -57,8 +66,9 @@ def play(runs: Path, seeds: int) -> list[Line]:
 
 def table(lines: list[Line]) -> None:
     for kind in ("the teacher", *KINDS):
-        ends = [line["last"] for line in lines if line["kind"] == kind]
-        print(f"{kind:<20}{statistics.mean(ends):>10.1f}   of seeds: {', '.join(f'{end:.1f}' for end in ends)}")
+        mine = [line for line in lines if line["kind"] == kind]
+        told = ", ".join(f"{line['last']:.1f} ({line['failed']} failed)" for line in mine)
+        print(f"{kind:<20}{statistics.mean(line['last'] for line in mine):>10.1f}   of seeds: {told}")
 
 
 def picture(lines: list[Line], path: Path) -> None:
