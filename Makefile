@@ -40,6 +40,7 @@ pictures: $(READY)
 	$(BIN)/python benchmarks/ppo_curves.py --draw docs/pictures/ppo_halfcheetah.png
 	$(BIN)/python benchmarks/teacher_curves.py --draw docs/pictures/teacher_pendulum.png
 	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
+	@echo "dagger_cartpole_masked.png: python benchmarks/dagger_curves.py (a few minutes);"
 	@echo "hopper_ladder.png: understudy collect ladder hopper --steps 18000 --replay-steps 27000 (hours), its returns.png;"
 	@echo "ppo_go1_terms.png: understudy train ppo/go1-joystick (40 minutes), its plots/reward_terms.png"
 

@@ -290,6 +290,69 @@ def test_groups_of_a_skill_may_be_made_of_named_columns() -> None:
     assert torch.equal(first_step(made, obs), expected)
 
 
+def test_a_threshold_decides_between_two_and_holds_inside_its_margin() -> None:
+    policies = actors(count=2)
+    words = {"kind": "threshold", "observation": "state.height", "threshold": 1.0, "below": "walk", "above": "leap"}
+    heights = [0.0, 0.9, 1.05, 1.2, 1.05, 0.95, 0.85]
+    for margin, expected in ((0.0, [0, 0, 1, 1, 1, 0, 0]), (0.125, [0, 0, 0, 1, 1, 1, 0])):
+        made = make_set(policies, selector={**words, "margin": margin})
+        carry = made.initial(1)
+        assert len(carry) == (margin > 0)
+        for step, (height, number) in enumerate(zip(heights, expected, strict=True)):
+            obs = observe([0], step, heights=[height])
+            action, carry = made.act(obs, carry, greedy=True)
+            assert torch.equal(action, alone(policies[NAMES[number]], obs)), (margin, step)
+        fresh = observe([0, 0], heights=[1.05, 0.95])
+        assert torch.equal(first_step(made, fresh)[0], alone(policies["leap"], fresh)[0]), "nothing held yet"
+        assert torch.equal(first_step(made, fresh)[1], alone(policies["walk"], fresh)[1])
+    with pytest.raises(ConfigError, match=r"selector.entry: no such column: got 1, expected -1 to 0"):
+        make_set(policies, selector={**words, "entry": 1})
+
+
+def test_offsets_are_added_to_actions_and_taken_from_the_last_one_that_is_seen() -> None:
+    """Targets that are relative to where the joints are: a = 0.5·a_k − 2·q, so it sees its last action as 2·(l + 2·q)
+    with the q of the step before, whoever acted then."""
+    policies = actors()
+    factors = {"state.command": [-2.0, -1.0]}
+    made = make_set(
+        policies,
+        action_scale=1.0,
+        last_action=["state.last_action"],
+        skills={"leap": {"action_scale": 0.5, "action_offset": factors}},
+    )
+    carry, offset = made.initial(1), torch.zeros(1, 2)
+    for step, zone in enumerate([1, 1, 0, 1]):
+        obs = observe([zone], step)
+        obs["state"][:, COLUMNS["command"]] *= 0.2
+        before = obs["state"].clone()
+        action, carry = made.act(obs, carry, greedy=True)
+        assert torch.equal(obs["state"], before)
+        added = before[:, COLUMNS["command"]] * torch.tensor([-2.0, -1.0])
+        seen = before.clone()
+        seen[:, COLUMNS["last_action"]] = 2.0 * (before[:, COLUMNS["last_action"]] - offset)
+        expected = 0.5 * alone(policies["leap"], {"state": seen}) + added if zone == 1 else alone(policies["walk"], obs)
+        assert torch.allclose(action, expected.clamp(-2.0, 2.0), atol=1e-6), step
+        offset = added
+    with pytest.raises(ConfigError, match=r"action_offset: columns of 'state.body' and actions are not as many: got 3"):
+        make_set(policies, skills={"leap": {"action_offset": {"state.body": 1.0}}})
+    with pytest.raises(ConfigError, match="nothing is added to choices"):
+        make_set(actors(CHOICES), skills={"leap": {"action_offset": {"state.command": 1.0}}})
+
+
+def test_numbers_among_the_inputs_are_columns_that_stay_so() -> None:
+    spec = Spec({"feelings": Group((5,), "float32")}, SPEC.action)
+    other = Actor(spec, ActorSettings(hidden=(8,), init="default"), stream(3, "init"))
+    fixed = {"kind": "fixed", "skill": "other"}
+    skills = {"other": {"inputs": {"feelings": [0.5, "state.body", -1]}}}
+    made = make_set({**actors(count=1), "other": other}, selector=fixed, skills=skills)
+    obs = observe([0, 1])
+    rows = torch.cat([torch.full((2, 1), 0.5), obs["state"][:, :3], torch.full((2, 1), -1.0)], dim=-1)
+    assert torch.equal(first_step(made, obs), other.act({"feelings": rows}, (), greedy=True)[0])
+    words = {"other": {"inputs": {"feelings": [1, 2, 3, 4, 5]}}}
+    with pytest.raises(ConfigError, match=r"inputs.feelings: nothing but numbers"):
+        make_set({**actors(count=1), "other": other}, selector=fixed, skills=words)
+
+
 def test_skills_that_choose_are_chosen_whole() -> None:
     policies = actors(CHOICES)
     made, obs = make_set(policies), observe([0, 1, 2, -1])

@@ -35,6 +35,13 @@ WORDS: dict[str, Any] = {
 }
 
 
+BY_HEIGHT: dict[str, Any] = {
+    **{"kind": "threshold", "observation": "state.height", "threshold": 0.1, "margin": 0.5},
+    **{"below": "walk", "above": "leap"},
+}
+OFFSET: dict[str, Any] = {"leap": {"action_offset": {"state.command": -0.5}, "action_scale": 0.5}}
+
+
 def rich_set() -> SkillSet:
     """One with everything."""
     return make_set(actors(memory="gru"), **WORDS)
@@ -80,7 +87,7 @@ def test_a_folder_of_a_set_needs_none_of_those_its_skills_came_from(tmp_path: Pa
     assert sorted(file.name for file in (tmp_path / "set").iterdir()) == ["policy.json", "policy.safetensors"]
 
 
-@pytest.mark.parametrize("kind", ["rich", "gate", "choices", "strict"])
+@pytest.mark.parametrize("kind", ["rich", "gate", "choices", "strict", "threshold"])
 def test_an_exported_set_does_what_the_live_one_does(kind: str, tmp_path: Path) -> None:
     """Each step is compared when it is written; here a whole episode is, in which what is remembered is passed on."""
     pytest.importorskip("onnxruntime")
@@ -90,6 +97,7 @@ def test_an_exported_set_does_what_the_live_one_does(kind: str, tmp_path: Path) 
         "gate": gated(),
         "choices": make_set(actors(CHOICES)),
         "strict": make_set(selector=strict),
+        "threshold": make_set(selector=BY_HEIGHT, last_action=["state.last_action"], skills=OFFSET),
     }
     made = sets[kind]
     for format in ("onnx", "torchscript"):

@@ -1,7 +1,8 @@
 """One skill of a set: a frozen policy, what it is shown in the place of what is there, and what becomes of its action.
 
 o_k = c if it is overridden by c, s·o otherwise            the caller's observation is never written to
-a   = a_k · skill_scale / env_scale                         and a last action is seen as a · env_scale / skill_scale
+a   = a_k · skill_scale / env_scale + offset(o)             `action_offset`: f·o; nothing by default
+l_k = (a − offset(o)) · env_scale / skill_scale             how it sees a last action, of the step before
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +22,29 @@ from understudy.nn.skill_settings import MixingSettings, Numbers, OverrideSettin
 
 
 class ObservationChange(nn.Module):
-    """One group as a skill sees it [N, C]: where(overridden, value + draws·place, scale·o), in a tensor of its own."""
+    """One group as a skill sees it [N, C]: where(overridden, value + draws·place, scale·(o − offset·shift)).
+
+    What comes out is a tensor of its own.
+    """
 
     scale: Tensor
     overridden: Tensor
     value: Tensor
     place: Tensor
+    shift: Tensor
 
-    def __init__(self, columns: int, draws: int) -> None:
+    def __init__(self, columns: int, draws: int, actions: int) -> None:
         super().__init__()
         self.register_buffer("scale", torch.ones(columns))
         self.register_buffer("overridden", torch.zeros(columns, dtype=torch.bool))
         self.register_buffer("value", torch.zeros(columns))
         self.register_buffer("place", torch.zeros(draws, columns))
+        if actions:
+            self.register_buffer("shift", torch.zeros(actions, columns))
 
-    def forward(self, values: Tensor, draws: Tensor | None) -> Tensor:
-        """`draws` [N, D] are those of the whole set."""
+    def forward(self, values: Tensor, draws: Tensor | None, offset: Tensor | None) -> Tensor:
+        """`draws` [N, D] are those of the whole set, `offset` [N, A] what was added to the skill's last action."""
+        values = values if offset is None else values - offset @ self.shift
         given = self.value if draws is None else self.value + draws @ self.place
         return torch.where(self.overridden, given, self.scale * values)
 
@@ -59,6 +67,7 @@ class Skill(nn.Module):
     action_low: Tensor
     action_high: Tensor
     ratio: Tensor
+    offset_factors: Tensor
 
     def __init__(
         self, name: str, policy: Deployed, changes: SkillChanges, mixing: MixingSettings, spec: Spec, first_draw: int
@@ -74,6 +83,11 @@ class Skill(nn.Module):
         self.register_buffer("ratio", own / env)
         for side, values in action_range(policy.spec).items():
             self.register_buffer(f"action_{side}", values)
+        self.offset_inputs, factors = _offsets(changes, spec, f"{where}.action_offset")
+        if self.offset_inputs:
+            self.register_buffer("offset_factors", factors)
+        self.shifted = bool(self.offset_inputs and mixing.last_action)
+        """Whether what was added to its last action has to be remembered."""
         self.joined = _joined(policy, changes, spec, where)
         self.groups = _own_groups(policy, self.joined, spec, where)
         self.drawn: list[Drawn] = []
@@ -92,12 +106,15 @@ class Skill(nn.Module):
         def place(name: str, setting: str) -> tuple[Input, ObservationChange]:
             entry = find_segment(name, spec, setting)
             if entry.group not in found:
-                found[entry.group] = ObservationChange(spec.observation[entry.group].size, draws)
+                actions = spec.action.size if self.shifted and isinstance(spec.action, Box) else 0
+                found[entry.group] = ObservationChange(spec.observation[entry.group].size, draws, actions)
             return entry, found[entry.group]
 
         for name in mixing.last_action:
             entry, change = place(name, "last_action")
             change.scale[entry.picked] *= _sized(ratio, entry.size, "last_action", f"columns of '{name}' and actions")
+            if self.shifted:
+                change.shift[:, entry.picked].fill_diagonal_(1.0)
         for name, factor in sorted(changes.observation_scale.items()):
             entry, change = place(name, f"{where}.observation_scale")
             change.scale[entry.picked] *= as_columns(factor, entry.size, f"{where}.observation_scale.{name}")
@@ -119,37 +136,53 @@ class Skill(nn.Module):
     def inputs(self) -> list[Input]:
         """What it reads of the set's observation."""
         direct = [entry for entry in self.policy.inputs if entry.group not in self.joined]
-        return [*direct, *(entry for entries in self.joined.values() for entry in entries)]
+        made = [part for parts in self.joined.values() for part in parts if isinstance(part, Input)]
+        return [*direct, *made, *self.offset_inputs]
 
-    def view(self, obs: Obs, draws: Tensor | None) -> Obs:
+    def view(self, obs: Obs, draws: Tensor | None, offset: Tensor | None = None) -> Obs:
         """What the skill sees [N, …] of the set's observation, which stays as it is."""
         seen = dict(obs)
         for group, change in zip(self.changed, self.changes, strict=True):
             if group in obs:
                 assert isinstance(change, ObservationChange)
                 some = None if draws is None else draws[:, : len(change.place)]
-                seen[group] = change(obs[group], some)
-        made = {
-            group: torch.cat([entry.of(seen).float() for entry in entries], dim=-1)
-            for group, entries in self.joined.items()
-        }
+                seen[group] = change(obs[group], some, offset)
+        made = {group: _cat(parts, seen) for group, parts in self.joined.items()}
         mask = {ACTION_MASK: obs[ACTION_MASK]} if self.policy.spec.masked and ACTION_MASK in obs else {}
         return {**{group: seen[group] for group in self.groups if group in seen}, **made, **mask}
 
     def act(
-        self, obs: Obs, carry: Carry, draws: Tensor | None, *, greedy: bool, rng: torch.Generator | None
+        self,
+        obs: Obs,
+        carry: Carry,
+        draws: Tensor | None,
+        offset: Tensor | None,
+        *,
+        greedy: bool,
+        rng: torch.Generator | None,
     ) -> tuple[Tensor, Carry]:
-        """Actions [N, …] in the environment's units."""
-        action, carry = self.policy.act(self.view(obs, draws), carry, greedy=greedy, rng=rng)
-        return action if self.policy.discrete else action * self.ratio, carry
+        """Actions [N, …] in the environment's units; `offset` [N, A] is that of the step before."""
+        action, carry = self.policy.act(self.view(obs, draws, offset), carry, greedy=greedy, rng=rng)
+        return action if self.policy.discrete else self._sent(action, obs), carry
 
-    def greedy_action(self, obs: Obs, carry: Carry, draws: Tensor | None) -> tuple[Tensor, Carry]:
+    def greedy_action(
+        self, obs: Obs, carry: Carry, draws: Tensor | None, offset: Tensor | None
+    ) -> tuple[Tensor, Carry]:
         """The same in operations that can be traced."""
-        chosen, carry = self.policy.greedy_action(self.view(obs, draws), carry)
+        chosen, carry = self.policy.greedy_action(self.view(obs, draws, offset), carry)
         if self.policy.discrete:
             return chosen, carry
         units = self.action_centre + self.action_half_range * chosen
-        return torch.clamp(units, self.action_low, self.action_high) * self.ratio, carry
+        return self._sent(torch.clamp(units, self.action_low, self.action_high), obs), carry
+
+    def _sent(self, action: Tensor, obs: Obs) -> Tensor:
+        scaled = action * self.ratio
+        return scaled + self.offset(obs) if self.offset_inputs else scaled
+
+    def offset(self, obs: Obs) -> Tensor:
+        """What is added to its action [N, A]."""
+        parts = [entry.of(obs).float() * self.offset_factors[row] for row, entry in enumerate(self.offset_inputs)]
+        return torch.stack(parts).sum(0)
 
 
 def restarted(carry: Carry, policy: Deployed, rows: Tensor) -> Carry:
@@ -239,15 +272,45 @@ def _scale(scale: Scale, unnamed: Tensor, names: Sequence[str], where: str) -> T
     return found
 
 
-def _joined(policy: Deployed, changes: SkillChanges, spec: Spec, where: str) -> dict[str, tuple[Input, ...]]:
+def _offsets(changes: SkillChanges, spec: Spec, where: str) -> tuple[list[Input], Tensor]:
+    """What is added to actions, and the factors [S, A]."""
+    if not changes.action_offset:
+        return [], torch.zeros(0, 0)
+    if not isinstance(spec.action, Box):
+        raise ConfigError(where, "nothing is added to choices", got=spec.action.describe())
+    entries, factors = [], []
+    for name, factor in sorted(changes.action_offset.items()):
+        entry = find_segment(name, spec, where)
+        if entry.size != spec.action.size:
+            raise ConfigError(
+                where, f"columns of '{name}' and actions are not as many", got=entry.size, expected=spec.action.size
+            )
+        entries.append(entry)
+        factors.append(as_columns(factor, entry.size, f"{where}.{name}"))
+    return entries, torch.stack(factors)
+
+
+def _cat(parts: Sequence[Input | float], obs: Obs) -> Tensor:
+    """Segments and constant columns side by side [N, C]."""
+    some = next(part for part in parts if isinstance(part, Input)).of(obs).float()
+    columns = [
+        part.of(obs).float() if isinstance(part, Input) else torch.full_like(some[:, :1], part) for part in parts
+    ]
+    return torch.cat(columns, dim=-1)
+
+
+def _joined(policy: Deployed, changes: SkillChanges, spec: Spec, where: str) -> dict[str, tuple[Input | float, ...]]:
     """Groups of the skill that are made of others."""
     made = {}
     for group, names in sorted(changes.inputs.items()):
         place = f"{where}.inputs.{group}"
         if group not in policy.spec.observation:
             raise ConfigError(place, "the skill has no such group", do=did_you_mean(group, policy.spec.observation))
-        entries = tuple(find_segment(name, spec, place) for name in names)
-        size, wanted = sum(entry.size for entry in entries), policy.spec.observation[group]
+        entries = tuple(find_segment(name, spec, place) if isinstance(name, str) else name for name in names)
+        if not any(isinstance(part, Input) for part in entries):
+            raise ConfigError(place, "nothing but numbers", expected="a segment of the set's observation among them")
+        size = sum(part.size if isinstance(part, Input) else 1 for part in entries)
+        wanted = policy.spec.observation[group]
         if wanted.shape != (size,):
             raise ConfigError(place, "does not make the skill's group", got=[size], expected=list(wanted.shape))
         made[group] = entries

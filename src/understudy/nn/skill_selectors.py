@@ -1,4 +1,4 @@
-"""Who chooses among the skills of a set: always one, a named observation, a learnt gate, or a function.
+"""Who chooses among the skills of a set: always one, a named observation, a threshold, a learnt gate, or a function.
 
 An observation chooses by its largest column, if that is above 0.5 (`one_hot`), or by a whole number (`index`). Where
 it chooses nothing, the fallback acts; where there is none, −1 is chosen and `check` says so. A choice may be split in
@@ -25,6 +25,7 @@ from understudy.nn.skill_settings import (
     ObservationSelector,
     SkillSetSettings,
     SplitSettings,
+    ThresholdSelector,
 )
 
 HOT = 0.5
@@ -112,13 +113,9 @@ class ObservationChoice(nn.Module):
         self, name: str, split: SplitSettings, settings: SkillSetSettings, spec: Spec
     ) -> tuple[int, int, Input, int]:
         where = f"selector.split.{name}"
-        entry = find_segment(split.observation, spec, f"{where}.observation")
-        if not -entry.size <= split.entry < entry.size:
-            raise ConfigError(
-                f"{where}.entry", "no such column", got=split.entry, expected=f"{-entry.size} to {entry.size - 1}"
-            )
+        entry, column = find_column(split, spec, where)
         whole, negative = settings.number(name, "selector.split"), settings.number(split.negative, f"{where}.negative")
-        return whole, negative, entry, split.entry % entry.size
+        return whole, negative, entry, column
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -156,6 +153,51 @@ class ObservationChoice(nn.Module):
         values = obs[self.entry.group]
         number = torch.randint(len(self.meaning), (len(values),), generator=rng)
         values[:, self.entry.picked] = torch.eye(len(self.meaning))[number] if self.one_hot else number[:, None].float()
+
+
+class ThresholdChoice(nn.Module):
+    """Which side of a number another one is on; inside the margin, the side it came from."""
+
+    start: Tensor
+
+    def __init__(self, settings: SkillSetSettings, selector: ThresholdSelector, spec: Spec) -> None:
+        super().__init__()
+        self.entry, self.column = find_column(selector, spec, "selector")
+        self.threshold, self.margin = selector.threshold, selector.margin
+        self.below = settings.number(selector.below, "selector.below")
+        self.above = settings.number(selector.above, "selector.above")
+        self.parts = int(self.margin > 0)
+        self.register_buffer("start", torch.zeros(1, 1))
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        return (self.entry,)
+
+    def initial(self, count: int) -> Carry:
+        """The side [N, 1]: −1, 1, or 0 where nothing was chosen yet."""
+        return (self.start.expand(count, 1).clone(),) if self.parts else ()
+
+    def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None) -> tuple[Tensor, Carry]:
+        return self.greedy_action(obs, carry)
+
+    def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
+        over = self.entry.of(obs)[..., self.column : self.column + 1].float() - self.threshold
+        side = torch.where(over >= 0, torch.ones_like(over), -torch.ones_like(over))
+        if carry:
+            (before,) = carry
+            side = torch.where((over.abs() <= self.margin) & (before != 0), before, side)
+        chosen = torch.where(side[:, 0] > 0, torch.full_like(side[:, 0], self.above), float(self.below)).long()
+        return chosen, (side,) if carry else ()
+
+    def check(self, obs: Obs, chosen: Tensor) -> None:
+        """Something always is."""
+
+    def put(self, obs: Obs, rng: torch.Generator) -> None:
+        """Numbers on both sides."""
+        values = obs[self.entry.group]
+        spread = 2.0 * (self.margin or 1.0)
+        drawn = self.threshold + spread * (2.0 * torch.rand(len(values), generator=rng) - 1.0)
+        values[:, self.entry.picked][:, self.column] = drawn
 
 
 class GateChoice(nn.Module):
@@ -236,6 +278,16 @@ class CallableChoice(nn.Module):
         """Nobody knows what a function looks at."""
 
 
+def find_column(named: SplitSettings | ThresholdSelector, spec: Spec, where: str) -> tuple[Input, int]:
+    """A column of a vector group or of a segment."""
+    entry = find_segment(named.observation, spec, f"{where}.observation")
+    if not -entry.size <= named.entry < entry.size:
+        raise ConfigError(
+            f"{where}.entry", "no such column", got=named.entry, expected=f"{-entry.size} to {entry.size - 1}"
+        )
+    return entry, named.entry % entry.size
+
+
 def hot_column(values: Tensor) -> tuple[Tensor, Tensor]:
     """The largest column [N] of [N, C], and whether it is set [N]."""
     return values.argmax(-1), values.amax(-1) > HOT
@@ -250,13 +302,15 @@ def whole_number(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def make_choice(
     settings: SkillSetSettings, spec: Spec, gate: Deployed | None, choose: Callable[[Obs], Tensor] | None
-) -> FixedChoice | ObservationChoice | GateChoice | CallableChoice:
+) -> FixedChoice | ObservationChoice | ThresholdChoice | GateChoice | CallableChoice:
     """What the settings say."""
     selector = settings.selector
     if isinstance(selector, FixedSelector):
         return FixedChoice(settings.number(selector.skill, "selector.skill"))
     if isinstance(selector, ObservationSelector):
         return ObservationChoice(settings, selector, spec)
+    if isinstance(selector, ThresholdSelector):
+        return ThresholdChoice(settings, selector, spec)
     if isinstance(selector, GateSelector):
         assert gate is not None
         return GateChoice(gate, settings, spec)

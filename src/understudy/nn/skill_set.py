@@ -9,9 +9,9 @@ discrete actions are those of the chosen skill.
 
 All skills see every step, each with its own normaliser, memory and changes of what it sees (`nn/skill.py`). Everything
 that is remembered is in the carry, all zeros but for skills that begin otherwise: the skills' own carries, the gate's,
-the last L choices [N, L, K] and what was drawn for overrides [N, D]. So whoever starts an episode anew clears it all,
-for that environment alone. Draws follow the stream that `act` is given; without one, as in an exported file, they are
-the middle of their range.
+the last L choices [N, L, K], what was drawn for overrides [N, D] and added to actions [N, S, A]. So whoever starts an
+episode anew clears it all, for that environment alone. Draws follow the stream that `act` is given; without one, as in
+an exported file, they are the middle of their range.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,9 +45,11 @@ class Carried(NamedTuple):
     """The last choices [N, L, K], the newest first; zeros before the first step of an episode."""
     draws: Tensor | None
     """[N, D]."""
+    offsets: Tensor | None
+    """What was last added to actions of the skills that see a last action without it [N, S, A]."""
 
     def flat(self) -> Carry:
-        rest = tuple(part for part in (self.history, self.draws) if part is not None)
+        rest = tuple(part for part in (self.history, self.draws, self.offsets) if part is not None)
         return (*(part for carry in self.skills for part in carry), *self.gate, *rest)
 
 
@@ -92,6 +94,7 @@ class SkillSet(nn.Module):
         rules = [skill.reset_memory for skill in self.members if skill.start]
         self.remembers = settings.smoothing > 1 or len(self.draw_low) > 0 or "when_selected" in rules
         """Whether earlier choices matter."""
+        self.shifted = [number for number, skill in enumerate(self.members) if skill.shifted]
 
     def _plan_draws(self) -> None:
         drawn = [(number, one) for number, skill in enumerate(self.members) for one in skill.drawn]
@@ -157,8 +160,9 @@ class SkillSet(nn.Module):
         low = self.action_low
         history = low.new_zeros(count, self.settings.smoothing, self.count) if self.remembers else None
         draws = low.new_zeros(count, len(self.draw_low)) if len(self.draw_low) else None
+        offsets = low.new_zeros(count, len(self.shifted), *low.shape) if self.shifted else None
         skills = tuple(skill.policy.initial(count) for skill in self.members)
-        return Carried(skills, self.choice.initial(count), history, draws).flat()
+        return Carried(skills, self.choice.initial(count), history, draws, offsets).flat()
 
     @torch.no_grad()
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
@@ -199,8 +203,10 @@ class SkillSet(nn.Module):
     def _acted(
         self, obs: Obs, chosen: Tensor, carried: Carried, greedy: bool, rng: torch.Generator | None
     ) -> tuple[Tensor, Carry]:
-        def run(skill: Skill, obs: Obs, memory: Carry, draws: Tensor | None) -> tuple[Tensor, Carry]:
-            return skill.act(obs, memory, draws, greedy=greedy, rng=rng)
+        def run(
+            skill: Skill, obs: Obs, memory: Carry, draws: Tensor | None, offset: Tensor | None
+        ) -> tuple[Tensor, Carry]:
+            return skill.act(obs, memory, draws, offset, greedy=greedy, rng=rng)
 
         action, carry = self._mixed(obs, chosen, carried, rng, run)
         return action if self.discrete else torch.clamp(action, self.action_low, self.action_high), carry
@@ -211,7 +217,7 @@ class SkillSet(nn.Module):
         chosen: Tensor,
         carried: Carried,
         rng: torch.Generator | None,
-        run: Callable[[Skill, Obs, Carry, Tensor | None], tuple[Tensor, Carry]],
+        run: Callable[[Skill, Obs, Carry, Tensor | None, Tensor | None], tuple[Tensor, Carry]],
     ) -> tuple[Tensor, Carry]:
         """One step of all skills, and what comes of it."""
         one_hot = (chosen.unsqueeze(-1) == torch.arange(self.count, device=chosen.device)).float()
@@ -221,19 +227,22 @@ class SkillSet(nn.Module):
         came = one_hot > 0 if before is None else (one_hot > 0) & (before[:, 0] == 0)
         if draws is not None and before is not None:
             draws = self._drawn(draws, came, before.sum((1, 2)) == 0, rng)
+        offsets = {} if carried.offsets is None else dict(zip(self.shifted, carried.offsets.unbind(1), strict=True))
         actions: list[Tensor] = []
         memories: list[Carry] = []
         for number, skill in enumerate(self.members):
             memory = carried.skills[number]
             if memory and skill.reset_memory == "when_selected":
                 memory = restarted(memory, skill.policy, came[:, number])
-            action, memory = run(skill, obs, memory, draws)
+            action, memory = run(skill, obs, memory, draws, offsets.get(number))
             if memory and skill.reset_memory == "all":
                 memory = restarted(memory, skill.policy, weights[:, number] == 0)
             actions.append(action)
             memories.append(memory)
         action = _picked(actions, chosen) if self.discrete else _weighted(actions, weights)
-        return action, Carried(tuple(memories), carried.gate, history, draws).flat()
+        added = [self.members[number].offset(obs) for number in self.shifted]
+        shifts = torch.stack(added, dim=1) if added else None
+        return action, Carried(tuple(memories), carried.gate, history, draws, shifts).flat()
 
     def _drawn(self, draws: Tensor, came: Tensor, begun: Tensor, rng: torch.Generator | None) -> Tensor:
         """Draws [N, D] with new ones where an episode begins, or where a skill that wants new ones is selected."""
@@ -253,7 +262,8 @@ class SkillSet(nn.Module):
         gate = tuple(rest[: self.choice.parts])
         rest = rest[self.choice.parts :]
         history = rest.pop(0) if self.remembers else None
-        return Carried(tuple(skills), gate, history, rest.pop(0) if len(self.draw_low) else None)
+        draws = rest.pop(0) if len(self.draw_low) else None
+        return Carried(tuple(skills), gate, history, draws, rest.pop(0) if self.shifted else None)
 
 
 def selection_weights(history: Tensor) -> Tensor:

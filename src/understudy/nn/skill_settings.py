@@ -14,6 +14,8 @@ Scale = Positive | tuple[Positive, ...] | dict[str, Positive]
 """Of actions: one number, one for each dimension, or some dimensions by name."""
 SkillName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=64)]
 ResetMemory = Literal["never", "all", "when_selected"]
+Column = Annotated[float | str, Field(union_mode="left_to_right")]
+"""A constant, or the name of columns."""
 LONGEST = 1000
 """Selections that are averaged at most."""
 
@@ -51,9 +53,9 @@ class OverrideSettings(Settings):
 class SkillChanges(Settings):
     """What is changed on the way to a skill and from it. Names are those of the skill set's own observation."""
 
-    inputs: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    inputs: dict[str, tuple[Column, ...]] = Field(default_factory=dict)
     """How groups that the skill reads are made, where the environment emits no such group or another of that name:
-    {state: [state.gyro, state.gravity]} joins these segments in this order."""
+    {state: [state.gyro, state.gravity, 0.5]} joins these segments in this order; a number is a column that stays so."""
     overrides: dict[str, OverrideSettings] = Field(default_factory=dict)
     """Segments that the skill sees otherwise than they are, such as its command: {state.command: [0.8, 0, 0]}, or
     {state.command: {low: 0.3, high: 0.8}}."""
@@ -62,6 +64,9 @@ class SkillChanges(Settings):
     action_scale: Scale = 1.0
     """What the skill's action was multiplied by where it was trained: actions are sent times this over the set's
     `action_scale`."""
+    action_offset: dict[str, Numbers] = Field(default_factory=dict)
+    """Segments that are added to its action, times a number, where actions mean something else than in its training:
+    {state.joint_angles: -2} makes targets of joints relative to where they are, with an action scale of 1/2."""
     reset_memory: ResetMemory | None = None
     """Of this skill, where it is another rule than the set's."""
 
@@ -123,6 +128,25 @@ class ObservationSelector(Settings):
     """Choices that are two skills: {climb: {observation: state.height, negative: jump_down}}."""
 
 
+class ThresholdSelector(Settings):
+    """One number decides between two skills."""
+
+    kind: Literal["threshold"] = "threshold"
+    """`threshold`: one skill below a number, another one above."""
+    observation: str
+    """A vector group or a segment."""
+    entry: int = 0
+    """Which of its columns; −1 is the last."""
+    threshold: float = 0.0
+    """The number."""
+    margin: float = Field(0.0, ge=0)
+    """A selected skill stays until the number is passed by so much: no flutter where the two meet."""
+    below: str
+    """The skill below it."""
+    above: str
+    """The skill above it, or at it."""
+
+
 class GateSelector(Settings):
     """A policy has learned which skill is due."""
 
@@ -139,7 +163,10 @@ class CallableSelector(Settings):
     """`callable`: a function [N, …] → [N]."""
 
 
-Selector = Annotated[FixedSelector | ObservationSelector | GateSelector | CallableSelector, Field(discriminator="kind")]
+Selector = Annotated[
+    FixedSelector | ObservationSelector | ThresholdSelector | GateSelector | CallableSelector,
+    Field(discriminator="kind"),
+]
 
 
 class MixingSettings(Settings):

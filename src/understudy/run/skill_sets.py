@@ -25,10 +25,12 @@ from understudy.nn.skill_settings import (
     GateSelector,
     MixingSettings,
     ObservationSelector,
+    Selector,
     SkillChanges,
     SkillName,
     SkillSetSettings,
     SkillSettings,
+    ThresholdSelector,
 )
 from understudy.run.config import EnvSettings
 from understudy.run.environments import spec_of
@@ -61,13 +63,18 @@ class GateConfig(Settings):
     """Of a run directory: last, best, or a number of updates."""
 
 
+SelectorConfig = Annotated[
+    FixedSelector | ObservationSelector | ThresholdSelector | GateConfig, Field(discriminator="kind")
+]
+
+
 class SkillSetConfig(MixingSettings):
     """A skill set that is to be made."""
 
     skills: dict[SkillName, SkillConfig] = Field(min_length=1)
     """By name, in the order in which whoever chooses counts them."""
-    selector: Annotated[FixedSelector | ObservationSelector | GateConfig, Field(discriminator="kind")] | None = None
-    """Who chooses: `fixed`, `observation` or `gate`; without one the first skill always acts."""
+    selector: SelectorConfig | None = None
+    """Who chooses: `fixed`, `observation`, `threshold` or `gate`; without one the first skill always acts."""
     env: EnvSettings | None = None
     """Where it will act, and what its columns are called; without one it sees what its skills were trained with."""
     out: str = ""
@@ -139,9 +146,7 @@ def skill_set(
     return made
 
 
-def _selector(
-    settings: SkillSetConfig, choose: Choose | None
-) -> tuple[FixedSelector | ObservationSelector | GateSelector | CallableSelector, Deployed | None]:
+def _selector(settings: SkillSetConfig, choose: Choose | None) -> tuple[Selector, Deployed | None]:
     said = settings.selector
     if choose is not None:
         if said is not None or not callable(choose):
