@@ -20,7 +20,7 @@ FILE = Path(__file__).with_suffix(".jsonl")
 EVERY, EPISODES = 5, 20
 """Updates between evaluations, and episodes of each, from starts of the run's own."""
 LAST, STARTS, FAILED = 100, 1000, -600.0
-"""Episodes of the last evaluation, the seed of their starts, the same for all, and the return below which one failed."""
+"""Episodes of the last evaluation, the seed of their starts, the same for all, and below what return one failed."""
 KINDS: dict[str, list[str]] = {
     "teacher, then PPO": [],
     "DAgger": ["algo.policy_coef=0", "algo.objectives.teacher.weight=1"],
