@@ -38,6 +38,7 @@ bench: $(READY)
 pictures: $(READY)
 	$(BIN)/python benchmarks/reference_curves.py --draw
 	$(BIN)/python benchmarks/ppo_curves.py --draw docs/pictures/ppo_halfcheetah.png
+	$(BIN)/python benchmarks/teacher_curves.py --draw docs/pictures/teacher_pendulum.png
 	$(BIN)/python benchmarks/estimator_curves.py --draw  # ppo_pendulum_estimator.png
 	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
 	@echo "dagger_cartpole_masked.png: python benchmarks/dagger_curves.py (a few minutes);"
