@@ -109,6 +109,13 @@ def test_the_first_ratio_is_one_where_a_teacher_drives_and_all_remember(shape: s
     assert len(met) == 4, "rows of both, with and without estimates"
 
 
+def test_older_labels_are_refused_beside_estimates() -> None:
+    past = {"teacher": {"buffer_dilation": 2}}
+    with pytest.raises(ConfigError, match=r"teacher\.buffer_dilation: old rollouts do not keep the estimates"):
+        learning("replacing", HALF, beside=past, policies=a_teacher, policy_coef=0.0)
+    learning("only watched", HALF, beside=past, policies=a_teacher, policy_coef=0.0).update(3)
+
+
 def test_where_symmetry_mirrors_rows_the_critic_still_sees_the_truth() -> None:
     mirror = {
         "observations": {"state": {"signs": [-1] * 4}, "privileged": {"signs": [-1] * 6 + [1]}},

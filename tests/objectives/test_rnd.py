@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import understudy as us
 from learners import differences
 from rollouts import build_ppo
 from understudy.algorithms import ppo
@@ -163,3 +165,15 @@ def test_mistakes_are_told() -> None:
     ):
         with pytest.raises(ConfigError, match=told):
             learner(**settings)
+
+
+@pytest.mark.slow
+def test_it_finds_what_ppo_alone_does_not(tmp_path: Path) -> None:
+    """A treasure of 1 that one way in 4,096 reaches, and every step on it costs."""
+    found = {}
+    nothing: dict[str, Any] = {"algo.objectives.rnd.weight": 0}
+    for name, settings in (("ppo", nothing), ("rnd", {})):
+        run = us.train("ppo/deep-sea-rnd", out=str(tmp_path / name), tensorboard=False, **settings)
+        found[name] = float(run.evaluations()[-1]["eval/return_mean"])
+    assert found["ppo"] < 0.1
+    assert found["rnd"] > 0.9

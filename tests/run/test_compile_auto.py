@@ -75,6 +75,9 @@ def test_what_cannot_be_compiled_stays_eager(tmp_path: Path, monkeypatch: pytest
     assert settled(plain)[0] is True
     dropping = parse_config(short_settings("iql", tmp_path, **many))
     assert settled(dropping) == (False, ["compile: off, dropout cannot be compiled"])
+    rounds = {"source": {"kind": "interactive", "teacher": "scripted"}, "env": {"id": "Pendulum-v1"}, "data": None}
+    taught = {key: value for key, value in {**tiny_settings("bc", tmp_path, **many), **rounds}.items() if value}
+    assert settled(parse_config(taught)) == (False, []), "its normaliser runs"
     assert settled(plain.model_copy(update={"device": "cuda"}))[1] == [
         "compile: off, it is tested on cpu, not on cuda (compile=true: on)"
     ]

@@ -251,6 +251,7 @@ def test_what_is_wrong_is_told_before_the_first_step() -> None:
     built: list[tuple[dict[str, Any], str]] = [
         ({"source": {"teacher": "scripted"}}, "has no scripted controller"),
         ({"source": {"teacher": "scripted", "controller": "Pendulum-v2"}}, "Did you mean 'Pendulum-v1'"),
+        ({"compile": True}, "compile: updates from source.kind=interactive are not compiled: got True, expected False"),
         ({"teacher": None}, r"source.teacher: nobody was handed over to label"),
         ({"discrete": True, "source": {"label_noise": 0.1}}, "source.label_noise: noise is for continuous actions"),
         ({"discrete": True, "source": {"exploration_noise": 0.1}}, "source.exploration_noise: noise is for"),

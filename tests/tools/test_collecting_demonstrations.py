@@ -13,6 +13,7 @@ import torch
 
 import understudy as us
 from understudy.core.errors import ConfigError, DataError
+from understudy.data.byte_columns import from_bytes, to_bytes
 from understudy.data.stores.recorder import Recorder
 from understudy.data.stores.store import store_recipe
 from understudy.data.success import FLAG
@@ -155,6 +156,61 @@ def test_only_the_groups_that_are_named_are_kept(tmp_path: Path) -> None:
         us.collect(ENV, groups=["stat"])
     with pytest.raises(ConfigError, match=r"groups: named twice"):
         us.collect(ENV, groups=["state", "state"])
+
+
+def test_every_episode_of_an_envpool_is_whole_and_has_its_own_flag(tmp_path: Path) -> None:
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    world = {"id": "CartPole-v1", "simulator": "envpool", "settings": {"max_episode_steps": 25}}
+    data = us.collect(world, out=tmp_path / "set", episodes=30, num_envs=4, success_is="truncated")
+    assert flags(data) == data.index.truncated.tolist()
+    assert len(set(flags(data))) == 2
+    assert set(data.index.lengths[data.index.truncated].tolist()) == {25}
+    assert all(len(data.episode(number).observations["state"]) == len(data.episode(number)) + 1 for number in range(30))
+    again = load_dataset(tmp_path / "set", transforms=us.Transforms(only="successful"))
+    assert set(again.index.lengths.tolist()) == {25}
+
+
+class Camera(gymnasium.Env[Any, Any]):
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "camera": gymnasium.spaces.Box(0, 1, (3, 5), np.float32),
+            "state": gymnasium.spaces.Box(-9, 9, (2,), np.float32),
+        }
+    )
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        return self._seen(), 0.0, False, bool(self.np_random.random() < 0.2), {}
+
+    def _seen(self) -> Any:
+        pixels, rest = self.np_random.random((3, 5), np.float32), self.np_random.random(2, np.float32)
+        return {"camera": pixels, "state": rest * 4 - 2}
+
+
+def test_images_are_stored_in_bytes_and_are_always_the_same_numbers_again(tmp_path: Path) -> None:
+    plain = us.collect(Camera, episodes=5)
+    packed = us.collect(Camera, out=tmp_path / "set", episodes=5, compress=["camera"])
+    assert packed.spec.observation["camera"].dtype == "uint8"
+    assert torch.equal(packed.observations["state"], plain.observations["state"])
+    again = load_dataset(tmp_path / "set", transforms=us.Transforms(decompress=("camera",)))
+    assert again.spec.fits(plain.spec)
+    off = (again.observations["camera"] - plain.observations["camera"]).abs().max()
+    assert 0 < float(off) <= 1 / 510 + 1e-6
+    levels = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(to_bytes(from_bytes(levels, "x"), "x"), levels)
+    for wrong, match in (
+        ("state", r"compress 'state': only numbers from 0 to 1 fit in bytes: got -1\.\S+ to "),
+        ("camra", r"compress: no observation group 'camra' is kept\. Did you mean 'camera'\?"),
+    ):
+        with pytest.raises(us.UnderstudyError, match=match):
+            us.collect(Camera, episodes=2, compress=[wrong])
+    for group, match in (("state", r"decompress 'state': is not stored in bytes"), ("x", r"decompress: no group 'x'")):
+        with pytest.raises(DataError, match=match):
+            load_dataset(tmp_path / "set", transforms=us.Transforms(decompress=(group,)))
 
 
 def test_it_is_enough_with_the_first_or_with_all() -> None:

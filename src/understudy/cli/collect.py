@@ -85,6 +85,9 @@ def collect(
     group: Annotated[
         list[str] | None, typer.Option("--group", help="An observation group to keep; say it again for several.")
     ] = None,
+    compress: Annotated[
+        list[str] | None, typer.Option("--compress", help="A group of numbers from 0 to 1 to store in bytes.")
+    ] = None,
     append: Annotated[bool, typer.Option("--append", help="Play on behind a folder's episodes.")] = False,
     minari: Annotated[str | None, typer.Option("--minari", help="Write a Minari dataset of this id in --out.")] = None,
     simulator: Annotated[
@@ -105,7 +108,7 @@ def collect(
     named: dict[str, Any] = {"episodes": episodes, "steps": steps, "seed": seed, "num_envs": num_envs}
     named |= {"workers": workers, "noise": noise, "epsilon": epsilon, "skill": skill, "only": only}
     named |= {"min_return": min_return, "minari_id": minari, "step_timeout": step_timeout}
-    named |= {"successes": successes, "max_time": max_time}
+    named |= {"successes": successes, "max_time": max_time, "compress": compress or None}
     named |= {"until": until, "success_is": success_is, "groups": group or None, "append": append or None}
     named |= {"greedy": False if stochastic else None}
     given = {name: value for name, value in named.items() if value is not None}

@@ -4,6 +4,8 @@ is theirs."""
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from understudy.core.st_rl_names import told_of_st_rl
+
 LIBRARIES = {
     "rsl_rl": "rsl_rl",
     "sb3": "Stable-Baselines3",
@@ -307,7 +309,7 @@ def called_here(name: str, exists: Callable[[str], bool], learning: Learning) ->
         }
         if found:
             return _told(name, found)
-    return ""
+    return told_of_st_rl(name, exists)
 
 
 def _told(name: str, found: dict[Row, str]) -> str:

@@ -213,6 +213,8 @@ class SourceNeeds:
     """Updates for every environment step after them; 0 where nobody plays."""
     updates_at_once: int = 1
     """They come in groups of so many, each after all of its steps."""
+    compiles: bool = True
+    """Updates from it may be compiled: batches are alike, and statistics of observations stand still."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from understudy.core.rng import derived_seed
 from understudy.core.settings import Settings
 from understudy.core.spec import ActionSpace, Box
 from understudy.core.wording import counted
+from understudy.data.byte_columns import from_bytes
 from understudy.data.episode import Array, Episode
 from understudy.data.episode_cuts import cut_episodes, finite_pieces, from_step
 from understudy.data.recording import Recording
@@ -44,6 +45,8 @@ class Mending(Settings):
     """
     episode_steps: Annotated[int, Field(ge=1)] | None = None
     """Episodes that the file joins are cut after so many steps (D4RL version 0 marks no time limits)."""
+    decompress: tuple[str, ...] = ()
+    """Observation groups that were stored in bytes (`collect --compress`), and are numbers from 0 to 1 again."""
     drop_columns: Columns = Field({})
     """Columns the recording has and the environment has not, per observation group: {state: [-1]}."""
     time_limit: Annotated[int, Field(ge=1)] | None = None
@@ -183,6 +186,7 @@ def is_finite(episode: Episode) -> bool:
 
 def mend_episode(episode: Episode, mending: Mending, space: ActionSpace, where: str) -> Episode:
     """Columns, then ends, then rewards, then actions."""
+    episode = decompress(episode, mending.decompress, where)
     episode = drop_columns(episode, mending.drop_columns, where)
     if mending.time_limit is not None and episode.terminated and len(episode) == mending.time_limit:
         episode = replace(episode, terminated=False, truncated=True)
@@ -194,6 +198,16 @@ def mend_episode(episode: Episode, mending: Mending, space: ActionSpace, where: 
         inside = np.clip(episode.actions, space.low, space.high).astype(episode.actions.dtype)
         episode = replace(episode, actions=inside)
     return episode
+
+
+def decompress(episode: Episode, groups: tuple[str, ...], where: str) -> Episode:
+    """Bytes of these groups as numbers from 0 to 1."""
+    observations = dict(episode.observations)
+    for group in groups:
+        if group not in observations:
+            raise DataError(where, f"decompress: no group '{group}'", got=sorted(observations), expected="one of these")
+        observations[group] = from_bytes(observations[group], f"{where}, decompress '{group}'")
+    return replace(episode, observations=observations) if groups else episode
 
 
 def drop_columns(episode: Episode, columns: Mapping[str, tuple[int, ...]], where: str) -> Episode:

@@ -20,7 +20,7 @@ ENDING = {
     *("CartPole", "MountainCar", "MountainCarContinuous", "Acrobot", "InvertedPendulum", "InvertedDoublePendulum"),
     *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
     *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
-    *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels"),
+    *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels", "UnderstudyDeepSea"),
 }
 WORLD_BODY = (*range(45, 55), *range(185, 191), *range(269, 275), *range(292, 298))
 """Of humanoids up to -v4: inertia, velocity, actuator forces and contact forces of the ground itself."""

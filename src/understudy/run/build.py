@@ -307,6 +307,9 @@ def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[
     spec = _checked_spec(config, make_envs)
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
+    if config.compile is True and not config.source_needs.compiles:
+        what = f"updates from source.kind={config.source_kind} are not compiled"
+        raise ConfigError("compile", what, got=True, expected=False)
     return pick_device(config.device), spec
 
 

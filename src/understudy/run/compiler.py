@@ -61,7 +61,7 @@ def decide_compile(updates: int, obstacle: str | None, *, found: bool) -> tuple[
 
 
 def _obstacle(config: RunConfig) -> str | None:
-    if not config.needs.compiles:
+    if not (config.needs.compiles and config.source_needs.compiles):
         return None
     if config.device != "cpu":
         return f"it is tested on cpu, not on {config.device} (compile=true: on)"

@@ -127,6 +127,7 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
     for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
         for role in sorted(asked - set(given)):
-            raise ConfigError(f"{place}{group}.{role}", "is required")
+            where = f"{place}{group}.{role}"
+            raise ConfigError(where, "is required", do=f"Say where it is: {where}.path=….")
         for role in sorted(set(given) - asked):
             raise ConfigError(f"{place}{group}.{role}", "nothing in this run reads it", do=did_you_mean(role, asked))

@@ -102,12 +102,12 @@ def _read(config: SkillSetLike) -> dict[str, Any]:
     name = str(config)
     if name.endswith((".yaml", ".yml")):
         return read_yaml(Path(name))
-    known = skill_set_names()
-    if name.removeprefix(f"{SKILLS}/") not in known:
+    known, full = [f"{SKILLS}/{own}" for own in skill_set_names()], f"{SKILLS}/{name.removeprefix(f'{SKILLS}/')}"
+    if full not in known:
         raise ConfigError(
-            f"config '{name}'", "no skill set of this name", do=f"{did_you_mean(name, known)} A file ends in .yaml."
+            f"config '{name}'", "no skill set of this name", do=f"{did_you_mean(full, known)} A file ends in .yaml."
         )
-    found: dict[str, Any] = parse_yaml(read_packaged(f"{SKILLS}/{name.removeprefix(f'{SKILLS}/')}"), name)
+    found: dict[str, Any] = parse_yaml(read_packaged(full), name)
     return found
 
 

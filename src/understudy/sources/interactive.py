@@ -373,6 +373,7 @@ def needs(config: Config) -> SourceNeeds:
         first_steps=-config.round_rows if config.demonstrations else 0,
         updates_per_step=Fraction(config.updates_per_round, config.round_rows),
         updates_at_once=config.updates_per_round,
+        compiles=False,
     )
 
 

@@ -59,6 +59,7 @@ def collect(
     success_is: SuccessRule = "told",
     min_return: float | None = None,
     groups: Sequence[str] = (),
+    compress: Sequence[str] = (),
     append: bool = False,
     minari_id: str = "",
     step_timeout: float = STEP_TIMEOUT,
@@ -76,7 +77,8 @@ def collect(
     `out` is a new folder (native store), an .npz or .hdf5 (D4RL) file, or with `minari_id` the folder of Minari
     datasets; without it the dataset is in memory. Stopped or killed, the same call goes on and gives the same bytes.
     `only` keeps "successful" or "failed" episodes, by what the environment tells in its info, or by how they end
-    (`success_is`). `groups` are the observation groups that are kept. `append` plays on behind a folder's episodes.
+    (`success_is`). `groups` are the observation groups that are kept, `compress` those whose numbers from 0
+    to 1 are stored in bytes. `append` plays on behind a folder's episodes.
     """
     wishes = Wishes(
         episodes=episodes,
@@ -93,6 +95,7 @@ def collect(
         only=only,
         success_is=success_is,
         groups=(groups,) if isinstance(groups, str) else tuple(groups),
+        compress=(compress,) if isinstance(compress, str) else tuple(compress),
         min_return=min_return,
     )
     world = _world(env, wishes, as_count(workers, "workers"), as_number(step_timeout, "step_timeout"))

@@ -20,6 +20,7 @@ from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.core.rng import derived_seed
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Spec
+from understudy.data.byte_columns import to_bytes
 from understudy.data.dataset import Dataset
 from understudy.data.episode import Episode
 from understudy.data.recipes import COLLECTED, split_by_shares
@@ -70,6 +71,8 @@ class Wishes(Settings):
     `truncated`."""
     groups: tuple[str, ...] = ()
     """Observation groups that are kept; all, if none is named."""
+    compress: tuple[str, ...] = ()
+    """Observation groups of numbers from 0 to 1 that are stored in bytes, 0 to 255: a quarter of the size."""
     min_return: float | None = None
     """Keep episodes of at least this return."""
 
@@ -161,7 +164,7 @@ class Collection:
         filters: dict[str, Any] = {"until": wishes.until, "only": wishes.only, "min_return": wishes.min_return}
         filters |= {"max_time": wishes.max_time}
         filters |= {"success_is": wishes.success_is if wishes.success_is != "told" else None}
-        filters |= {"groups": list(wishes.groups) or None}
+        filters |= {"groups": list(wishes.groups) or None, "compress": list(wishes.compress) or None}
         return {
             "kind": COLLECTED,
             "env": settings.id,
@@ -182,6 +185,11 @@ class Collection:
                 raise ConfigError("groups", f"no observation group '{name}'", do=did_you_mean(name, known))
         if len(set(kept)) < len(kept):
             raise ConfigError("groups", "named twice", got=list(kept))
+        for name in self._wishes.compress:
+            if name not in (kept or known):
+                raise ConfigError("compress", f"no observation group '{name}' is kept", do=did_you_mean(name, known))
+            if known[name].dtype == "uint8":
+                raise ConfigError("compress", f"group '{name}' is bytes already")
 
     def episodes(self, at: Position) -> Iterator[Episode]:
         """What is kept, from a position on."""
@@ -236,7 +244,7 @@ class Collection:
                     continue
                 refused.clear()
                 left = self._quotas["steps"][at.part] - at.steps if wishes.exact_steps else len(played.episode)
-                episode = self._cut(played.episode, left)
+                episode = self._compressed(self._cut(played.episode, left))
                 columns = self._columns(played, at.part, len(episode))
                 episode = replace(episode, extra=columns)
                 gained = _gained(episode)
@@ -305,6 +313,13 @@ class Collection:
             terminated=False,
             truncated=True,
         )
+
+    def _compressed(self, episode: Episode) -> Episode:
+        """Its groups that are to be bytes."""
+        if not self._wishes.compress:
+            return episode
+        packed = {name: to_bytes(episode.observations[name], f"compress '{name}'") for name in self._wishes.compress}
+        return replace(episode, observations={**episode.observations, **packed})
 
     def _columns(self, played: PlayedEpisode, part: int, length: int) -> dict[str, NDArray[Any]]:
         columns: dict[str, NDArray[Any]] = {name: played.info[name][:length] > 0 for name in self._told or ()}

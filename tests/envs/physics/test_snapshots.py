@@ -59,7 +59,7 @@ def test_mujoco_goes_on_to_the_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters", "Zones"]
+    "name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters", "Zones", "DeepSea"]
 )
 def test_small_worlds_go_on_to_the_bit(name: str) -> None:
     """Noise, random winds of the episodes that follow, and the look before the first."""
