@@ -154,9 +154,11 @@ def test_every_algorithm_has_a_page_and_a_config(name: str) -> None:
     assert any(config.startswith(f"{name}/") for config in config_names())
 
 
-def test_no_machine_paths_in_tracked_text() -> None:
-    pattern = re.compile(r"(?<![\w.])/(home|root|Users|work|opt)/")
-    for folder in ("src", "docs", "examples", "tests", "benchmarks"):
-        for path in (ROOT / folder).rglob("*"):
-            if path.suffix in {".py", ".md", ".yaml", ".txt"} and path != Path(__file__):
-                assert not pattern.search(path.read_text(encoding="utf-8")), name_of(path)
+def test_no_machine_paths_and_no_marks_of_a_merge_in_tracked_text() -> None:
+    pattern = re.compile(r"(?<![\w.])/(home|root|Users|work|opt)/|^(<{7}|>{7}) ", re.MULTILINE)
+    inside = [
+        path for folder in ("src", "docs", "examples", "tests", "benchmarks") for path in (ROOT / folder).rglob("*")
+    ]
+    for path in (*inside, *ROOT.glob("*.md")):
+        if path.suffix in {".py", ".md", ".yaml", ".txt"} and path != Path(__file__):
+            assert not pattern.search(path.read_text(encoding="utf-8")), name_of(path)
