@@ -116,5 +116,7 @@ def test_whoever_names_an_end_means_a_change() -> None:
 
 def test_a_number_is_a_constant_rate() -> None:
     assert TeachingSettings.parse({"keep": "0.8"}).keep.constant_at(0.8)
+    assert Schedule(kind="linear", start=0.0, end=0.0, over=5).constant_at(0.0)
+    assert not Schedule(kind="linear", start=0.0, end=1.0, over=5).constant_at(0.0)
     assert not TeachingSettings.parse({"keep": 1}).chooses
     assert TeachingSettings.parse({"keep": 1, "disagreement": 0.5}).chooses

@@ -58,8 +58,8 @@ class Schedule(Settings):
         return self
 
     def constant_at(self, value: float) -> bool:
-        """It never leaves this value, and says so in its settings."""
-        return self.kind == "constant" and self.start == value
+        """It never leaves this value."""
+        return self.start == value and (self.kind == "constant" or self.end == value)
 
     def at(self, updates: int) -> float:
         """The number for the update that follows so many."""
