@@ -61,7 +61,7 @@ def recalled(policy: Any) -> float:
 def test_a_clone_with_memory_recalls_what_it_saw_first_and_one_without_cannot() -> None:
     dataset = recall()
     config = tiny_algorithm("bc", learning_rate=1e-2, actor={"hidden": [16], "memory": GRU})
-    assert find_algorithm("bc").needs(config).sources == ("sequences",)
+    assert find_algorithm("bc").needs(config).sources == ("sequences", "interactive")
     algorithm = built(config, dataset)
     source = source_of("sequences", dataset, algorithm.demand, batch_size=16, length=STEPS, starts="episode")
     for _ in range(150):
