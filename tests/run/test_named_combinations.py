@@ -26,8 +26,15 @@ from understudy.run.progress import SILENT
 PAGE = table(read_page("coming-from"), "Classes")
 FAST = {"ppo/robot": ["env.id=Pendulum-v1", "algo.actor.hidden=[32]", "algo.critic.hidden=[32]"]}
 """What a config needs to be tried in a blink."""
-NEEDS_MORE = {"ppo/go1-joystick": "envpool"}
-NAMED = sorted({name for row in PAGE for name in quoted(row[1])} - NEEDS_MORE.keys())
+ELSEWHERE = {
+    "ppo/go1-joystick": "run/test_envpool_runs.py",
+    "ppo/pendulum-student": "objectives/test_teacher.py",
+    "ppo/pendulum-estimator": "objectives/test_estimator.py",
+    "ppo/pendulum-two-stage": "run/test_demonstrated_runs.py",
+    "dagger/pendulum": "run/test_interactive_runs.py",
+}
+"""Another simulator, a teacher, estimates in the place of inputs, a run before it, or no rollouts: tried there."""
+NAMED = sorted({name for row in PAGE for name in quoted(row[1])} - ELSEWHERE.keys())
 SMALL = [
     "source.num_envs=4",
     "source.rollout_length=24",
@@ -59,9 +66,10 @@ def part(rollout: Rollout, policy: Actor, chosen: list[int]) -> tuple[torch.Tens
     return rollout.log_prob[:, chosen], judged.log_prob
 
 
-def test_all_of_them_are_tried_but_those_that_need_another_simulator() -> None:
-    assert {name for row in PAGE for name in quoted(row[1])} == {*NAMED, *NEEDS_MORE}
+def test_all_of_them_are_tried_here_or_elsewhere() -> None:
+    assert {name for row in PAGE for name in quoted(row[1])} == {*NAMED, *ELSEWHERE}
     assert set(NAMED) <= set(config_names())
+    assert all((Path(__file__).parents[1] / place).is_file() for place in ELSEWHERE.values())
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -156,6 +156,7 @@ def test_every_setting_of_a_finding_is_written_as_a_command_line_reads_it() -> N
     settings: dict[str, tuple[Any, str]] = {
         "not_finite": ("drop", "not_finite=drop"),
         "episode_steps": (1000, "episode_steps=1000"),
+        "decompress": (["camera"], "decompress=[camera]"),
         "drop_columns": ({"state": [27, -1], "other": [0]}, "drop_columns={state: [27, -1], other: [0]}"),
         "time_limit": (1000, "time_limit=1000"),
         "late_rewards": (True, "late_rewards=true"),
