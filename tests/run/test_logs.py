@@ -52,6 +52,28 @@ def test_a_sync_puts_every_number_on_disk(tmp_path: Path) -> None:
     sinks.close()
 
 
+def test_an_evaluation_that_is_cut_off_and_comes_again_is_shown_once(tmp_path: Path) -> None:
+    """Killed after an evaluation was told, and before the checkpoint of the same update knew of it."""
+    told = {"eval/return_mean": 1.0, "eval/return_std": 0.0, "returns": [1.0], "lengths": [2]}
+    sinks = Sinks(RunDir(tmp_path), 0, tensorboard=True)
+    sinks.log(5, {"loss/actor": 1.0})
+    sinks.log_evaluation(5, told)
+    sinks.log(10, {"loss/actor": 2.0})
+    known = sinks.marks()
+    sinks.log_evaluation(10, told)
+    sinks.log(15, {"loss/actor": 3.0})
+    sinks.close()
+    again = Sinks(RunDir(tmp_path), 10, tensorboard=True, marks=known)
+    again.log_evaluation(10, told)
+    again.close()
+    seen = scalars(tmp_path / "tensorboard")
+    assert seen["loss/actor"] == [(5, 1.0), (10, 2.0)]
+    assert seen["eval/return_mean"] == [(5, 1.0), (10, 1.0)]
+    more = Sinks(RunDir(tmp_path), 10, tensorboard=True, marks=again.marks())
+    more.close()
+    assert scalars(tmp_path / "tensorboard")["eval/return_mean"] == [(5, 1.0), (10, 1.0)]
+
+
 def test_tensorboard_gets_speed_noise_and_settings(tmp_path: Path) -> None:
     finish(short_config(tmp_path, "ppo", log_every=1, tensorboard=True), tmp_path / "run", no_plots=True)
     seen = scalars(tmp_path / "run" / "tensorboard")

@@ -38,8 +38,8 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bo
 
 @final
 class EventFile:
-    """Scalars of one process of a run, and its settings as hyperparameters; what earlier ones told of later updates
-    than `updates` is hidden."""
+    """Scalars of one process of a run, and its settings as hyperparameters; what earlier ones told of `updates` and
+    later ones is hidden."""
 
     def __init__(self, folder: Path, updates: int, settings: Mapping[str, Any] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ class EventFile:
         self.file = GrowingFile(folder / name, new=True)
         self._records = RecordWriter(self.file)
         self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(step=updates + 1, session_log=SessionLog(status=SessionLog.START)))
+        self._write(Event(step=updates, session_log=SessionLog(status=SessionLog.START)))
         if settings:
             self._write(Event(summary=hparams_pb(flat_settings(settings), trial_id=folder.parent.name)))
 

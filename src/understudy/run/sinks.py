@@ -78,6 +78,18 @@ def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+def _told_last(run: RunDir, updates: int) -> list[dict[str, float]]:
+    """What the logs still have of this very update, as TensorBoard is told it."""
+    metrics = [line for line in run.metrics() if line["updates"] == updates]
+    evaluations = [_shown(line) for line in run.evaluations() if line["updates"] == updates]
+    return [{name: value for name, value in line.items() if name != "updates"} for line in (*metrics, *evaluations)]
+
+
+def _shown(record: Mapping[str, Any]) -> dict[str, float]:
+    """Of an evaluation: numbers, not lists of them."""
+    return {name: value for name, value in record.items() if name.startswith("eval/")}
+
+
 def check_loggers(given: object) -> tuple[Logger, ...]:
     """Loggers as a user gives them."""
     if not isinstance(given, (list, tuple)):
@@ -164,6 +176,8 @@ class Sinks:
             from understudy.run.event_file import EventFile
 
             self._events = EventFile(run.tensorboard, updates, settings)
+            for values in _told_last(run, updates):  # an evaluation that was told may be cut off, and come again
+                self._events.write(updates, values)
         self._others: list[Sink] = []
 
     def add(self, sink: Sink) -> None:
@@ -191,7 +205,7 @@ class Sinks:
     def log_evaluation(self, updates: int, record: dict[str, Any], seconds: float = 0.0) -> None:
         self._evaluations.write({"updates": updates, **record})
         speed = {"evaluation_seconds": seconds}
-        self._scalars(updates, {name: value for name, value in record.items() if name.startswith("eval/")}, speed)
+        self._scalars(updates, _shown(record), speed)
         self._timing.write({"updates": updates, "seconds": time.monotonic() - self._started, **speed})
 
     def _scalars(self, updates: int, values: dict[str, float], speed: Mapping[str, float]) -> None:
