@@ -47,7 +47,7 @@ def test_a_selector_that_chooses_nothing_is_an_error_unless_there_is_a_fallback(
     with pytest.raises(DataError, match=r"row 1: the selector chooses nothing \('state.zone'\).*selector.fallback"):
         first_step(strict, observe([2, -1]))
     counted = {"kind": "observation", "observation": "state.height", "encoding": "index"}
-    for height in (-1.0, 3.0):
+    for height in (-1.0, 3.0, 1.49, float("nan"), float("inf")):
         with pytest.raises(DataError, match="row 0: the selector chooses nothing"):
             first_step(make_set(selector=counted), observe([0], heights=[height]))
     with pytest.raises(DataError, match="row 0: the selector chooses nothing: got 3"):

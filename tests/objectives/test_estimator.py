@@ -275,6 +275,24 @@ def test_rows_that_do_not_count_teach_nothing(shape: str, optimizer: str) -> Non
     assert differences(*states) == []
 
 
+def test_whoever_learns_while_the_critic_warms_up_takes_what_it_saw_into_its_statistics() -> None:
+    """Else what it learned in units of the first rollout would mean something else once they change, all at once; one
+    that does not learn stands still with the policy."""
+    for objective, learns in (({}, True), ({"weight": 0.0}, False), ({"optimizer": "policy"}, False)):
+        for shape in ("replacing", "on the actor's memory"):
+            waiting, plain = (learning(shape, objective, critic_warmup=updates) for updates in (2, 0))
+            first = capture(waiting.policy)
+            waiting.update(2)
+            plain.update(2)
+            changed = differences(first, capture(waiting.policy))
+            assert all(path.startswith("estimator.") for path in changed)
+            assert bool(changed) == learns
+            assert bool(waiting.estimator.normalizer.count == plain.estimator.normalizer.count) == learns
+            if waiting.estimator.perception is not None:
+                counts = [int(one.count) for _, one in waiting.estimator.perception.normalised()]
+                assert all(counts) == learns
+
+
 def test_the_share_that_is_shown_estimates_follows_its_schedule() -> None:
     one = learning("replacing", {"replace_probability": {"start": 0, "end": 1, "over": 2}})
     assert [round(float(one.update()["estimator/replaced"]), 1) for _ in range(4)][::2] == [0.0, 1.0]

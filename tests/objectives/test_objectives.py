@@ -104,6 +104,33 @@ def test_only_the_critic_learns_while_it_warms_up() -> None:
         learner(actor=MEMORY, critic=shared, critic_warmup=1)
 
 
+def test_a_policy_of_small_sigma_is_not_thrown_by_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the critic is warm: Adam's first step moves every weight by the rate, which grows from the smallest. The
+    critic keeps its own."""
+    rates: dict[str, list[float]] = {"policy": [], "value": []}
+    take = ppo.PPO.step
+
+    def step(self: ppo.PPO, network: str, loss: Tensor, rate: Tensor) -> None:
+        rates[network].append(float(rate))
+        take(self, network, loss, rate)
+
+    through_the_graph(monkeypatch)
+    monkeypatch.setattr(ppo.PPO, "step", step)
+    for own in (None, 3e-3):
+        for seen in rates.values():
+            seen.clear()
+        wide = {"hidden": [64, 64], "distribution": {"kind": "gaussian", "initial_std": 0.05}}
+        algorithm, source = learner(actor=wide, critic_warmup=1, critic_learning_rate=own, minibatches=1)
+        algorithm.update(source.next(algorithm.policy))
+        assert rates["policy"] == []
+        metrics = algorithm.update(source.next(algorithm.policy)).metrics
+        assert rates["policy"][0] == pytest.approx(1e-5)
+        assert rates["policy"][1] > rates["policy"][0]
+        assert float(metrics["policy/kl"]) < 0.01
+        assert set(rates["value"]) == {own or 1e-3}
+    assert set(algorithm.config.model_copy(update={"schedule": "constant"}).learning_rates().values()) == {1e-3, 3e-3}
+
+
 def test_ppos_own_weight_falls_to_nothing_but_the_objectives(monkeypatch: pytest.MonkeyPatch) -> None:
     """At 0 neither surrogate nor entropy nor advantages move the policy, whatever the ratios; 1 is PPO to the bit."""
     through_the_graph(monkeypatch)

@@ -224,6 +224,8 @@ class PPO:
         """What changes once all is learned: the critic's memory, the normalisers, and how many updates there were."""
         carry = self.value.after(rollout.obs, self.value_carry, rollout.resets)
         self.value_carry = forget(carry, rollout.ended[-1] | ~rollout.valid[-1])
+        for estimator in self.policy.learning_alone if self.warming else ():
+            estimator.observe(rollout.obs, rollout.valid)
         for network in (self.value,) if self.warming else (self.policy, self.value):
             network.observe(rollout.obs, rollout.valid)
         self.updates += 1

@@ -123,6 +123,11 @@ class Actor(nn.Module):
         alone = self.estimator is not None and not self.estimator.learns_with_policy
         return carry[: self.perception.carried] if alone else carry
 
+    @property
+    def learning_alone(self) -> tuple[Estimator, ...]:
+        """What of it learns even while it stands still itself."""
+        return () if self.estimator is None or not self.estimator.learns_alone else (self.estimator,)
+
     def see(self, obs: Obs, carry: Carry, mask: Tensor | None = None) -> Sight:
         """One step of N environments: with estimates in the place of what they replace, or only where the `mask` [N]
         says so."""

@@ -124,6 +124,8 @@ class Estimator(nn.Module):
         self.probability = Probability(torch.ones((), dtype=torch.float64, device="cpu"))
         self.learns_with_policy = False
         """Its parameters are among those of the policy's optimiser."""
+        self.learns_alone = False
+        """They have an optimiser of their own."""
 
     @property
     def idle(self) -> bool:

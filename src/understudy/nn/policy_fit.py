@@ -40,6 +40,8 @@ def _differences(policy: Deployed, spec: Spec) -> list[str]:
         found.append(f"actions are {mine.describe()}, and were {theirs.describe()}")
     if policy.spec.masked and not spec.masked:
         found.append("it obeys masks, and there are none")
+    if spec.masked and not policy.spec.masked:
+        found.append("it knows no masks, and here they say what is legal")
     return list(dict.fromkeys(found))
 
 

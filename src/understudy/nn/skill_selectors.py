@@ -295,9 +295,9 @@ def hot_column(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def whole_number(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """[N, 1] as a number from 0 to `count` − 1 [N], and whether it is one [N]."""
-    number = values[..., 0].round()
-    there = (number >= 0) & (number <= count - 1)
-    return number.clamp(0, count - 1).long(), there
+    told = values[..., 0]
+    there = (told == told.round()) & (told >= 0) & (told <= count - 1)
+    return torch.where(there, told, torch.zeros_like(told)).long(), there
 
 
 def make_choice(

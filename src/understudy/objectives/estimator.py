@@ -195,7 +195,8 @@ def build(config: Config, context: BuildContext) -> EstimatorObjective:
     estimator, own = policy.estimator, config.optimizer == "own"
     probability = torch.tensor(config.replace_probability.at(0), dtype=torch.float64)
     estimator.probability = Probability(probability)
-    estimator.learns_with_policy = not own and not config.weight.constant_at(0.0)
+    learns = not config.weight.constant_at(0.0)
+    estimator.learns_with_policy, estimator.learns_alone = learns and not own, learns and own
     optimizers = (Adam.over(estimator.parameters()),) if own else ()
     return EstimatorObjective(
         config, policy, estimator, probability, optimizers, stream(context.seed, "estimator/shuffle")

@@ -1,6 +1,7 @@
 """Interactive imitation (DAgger): a student plays, a teacher says at every step what it would have done.
 
-    round i    each episode is the teacher's with probability βᵢ, else the student's: π̂ for all of its steps
+    round i    each environment is the teacher's with probability βᵢ, else the student's, until its episode or the
+               round ends
     labels     a* = teacher(s) of every state that was visited, whoever acted there
     aggregate  D ← D ∪ {(s, a*)}
     learning   `updates_per_round` batches of D; with bc: L(π) = mean −log π(a*|s)
@@ -8,9 +9,10 @@
 Ross, Gordon and Bagnell 2011 (arXiv:1011.0686). Cloning alone sees only states that the teacher meets: a student that
 errs with ε meets others, and its cost grows as ε·T². Labels where the student goes make it ε·T.
 
-Differs from the paper in: who acts is drawn for an episode, not for a step, so that a memory sees one driver; the
-student goes on learning from where it stands and is not trained anew after each round; the last student is evaluated,
-and the best one kept. Demonstrations, if there are any, are round 0, and are learned from before the first step.
+Differs from the paper in: who acts is drawn where a round or an episode begins, not for every step, so that a driver
+gets somewhere; the student goes on learning from where it stands and is not trained anew after each round; the last
+student is evaluated, and the best one kept. Episodes outlast rounds, and a driver does not: βᵢ is the share of round i
+whatever the episodes' length. Demonstrations, if there are any, are round 0, learned from before the first step.
 """
 
 from collections.abc import Mapping
@@ -32,7 +34,7 @@ from understudy.core.schedule import ScheduledShare
 from understudy.core.settings import Count, Settings
 from understudy.core.spec import Box
 from understudy.core.state import Static
-from understudy.data.replay_ring import VALID, ReplayRing, row_flags
+from understudy.data.replay_ring import ReplayRing, row_flags
 from understudy.envs.vector.contract import Resumable, Step, VectorEnv, resumes_exactly
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT
 from understudy.sources import SourceInputs
@@ -83,11 +85,12 @@ class Config(Settings):
     workers: int = Field(1, ge=1, le=256)
     """Processes that share the environments; any number gives the same run."""
     round_length: int = Field(100, ge=1)
-    """Steps of each environment in a round; episodes go on from one round to the next."""
+    """Steps of each environment in a round; episodes go on from one round to the next, who drives is drawn anew."""
     updates_per_round: int = Field(500, ge=1)
     """Updates after each round."""
     beta: BetaSchedule = BetaSchedule(kind="linear", start=1.0, end=0.0)
-    """Chance that an episode is driven by the teacher: a number, or {start, end, over}, counted in rounds."""
+    """Chance that the teacher drives, drawn for each environment where a round or an episode begins: a number, or
+    {start, end, over}, counted in rounds."""
     batch_size: int = Field(256, ge=1)
     """Rows per gradient step; for policies with a memory, stretches of rows."""
     length: int = Field(32, ge=1)
@@ -154,7 +157,7 @@ class InteractiveSource(Generic[Batch]):
     teacher_carry: Carry
     streams: dict[str, torch.Generator]
     driven: Tensor
-    """Whose episodes are the teacher's [N]."""
+    """Which environments the teacher drives [N]."""
     env_state: dict[str, Tensor]
     """Where the simulators stand, known whenever somebody asks; empty if they cannot tell."""
     log: EpisodeLog
@@ -164,6 +167,10 @@ class InteractiveSource(Generic[Batch]):
     """Steps of the round that is being played; 0 where none is."""
     round_labels: int = 0
     """Labels of it: a round that has none yet goes on."""
+    round_driven: int = 0
+    """Those of them where the teacher acted."""
+    driven_share: float = 0.0
+    """The share of the last whole round in which the teacher acted."""
     drawn: int = 0
     """Batches given so far."""
     steps: int = 0
@@ -227,7 +234,7 @@ class InteractiveSource(Generic[Batch]):
         begins = step.terminated | step.truncated | ~step.valid
         self.carry = renewed_memory(policy, carry, begins)
         self.teacher_carry = renewed_memory(self.teacher, teacher_carry, begins)
-        self._choose_drivers(begins)
+        self._choose_drivers(begins | (self.round_step == 0))
         self._see(step.obs)
         self._note_envs()
 
@@ -265,15 +272,17 @@ class InteractiveSource(Generic[Batch]):
         facts = {ROUND: number, TEACHER_ACTED: self.driven, EXECUTED_ACTION: action}
         self.aggregate.ring.add(self.obs, label, step.reward, step.final_obs, flags, facts)
         self.log.add_step(step.reward, step.valid, step.terminated | step.truncated)
-        happened = int((flags >= VALID).sum())
+        happened = int(step.valid.sum())
         self.steps += self.envs.count
         self.env_steps += happened
         self.round_step, self.round_labels = self.round_step + 1, self.round_labels + happened
+        self.round_driven += int((step.valid & self.driven).sum())
         if self.round_step >= self.config.round_length and self.round_labels:
-            self.round_step = self.round_labels = 0
+            self.driven_share = self.round_driven / self.round_labels
+            self.round_step = self.round_labels = self.round_driven = 0
 
     def _choose_drivers(self, begins: Tensor) -> None:
-        """Draw who drives the episodes that begin."""
+        """Draw who drives where an episode or a round begins [N]."""
         if bool(begins.any()):
             chances = torch.rand(len(begins), generator=self.streams["drive"], dtype=torch.float64)
             self.driven = torch.where(begins, chances < self.beta, self.driven)
@@ -348,6 +357,7 @@ class InteractiveSource(Generic[Batch]):
             **self.log.metrics(),
             "dagger/round": torch.tensor(self.rounds),
             "dagger/beta": torch.tensor(self.beta),
+            "dagger/driven": torch.tensor(self.driven_share),
             "dagger/rows": torch.tensor(kept),
         }
 

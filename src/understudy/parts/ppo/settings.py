@@ -38,8 +38,10 @@ class PPOSettings(Settings):
     value_coef: float = Field(1.0, gt=0)
     """Of L_V, where policy and value share parameters; elsewhere each has its own optimiser, and it changes little."""
     critic_warmup: int = Field(0, ge=0)
-    """Updates at first in which only the critic learns; the policy and its normaliser stand still. For a policy that
-    was taken over, beside a critic that was not."""
+    """Updates at first in which only the critic learns, and what has an optimiser of its own; the policy and its
+    normaliser stand still. For a policy that was taken over, beside a critic that was not. With schedule=adaptive the
+    policy then begins at the smallest step size (1e-5) and finds its own from there: Adam's first step moves every
+    weight by all of it. The critic keeps critic_learning_rate, or learning_rate, throughout."""
     epochs: int = Field(5, ge=1)
     """Passes over a rollout."""
     minibatches: int = Field(4, ge=1)
@@ -47,8 +49,8 @@ class PPOSettings(Settings):
     learning_rate: float = Field(1e-3, gt=0)
     """Adam's step size at the start."""
     critic_learning_rate: float | None = Field(None, gt=0)
-    """The same of a critic that shares nothing with the actor; none: the actor's, whatever its schedule does. One of
-    its own follows `linear`, and no KL."""
+    """The same of a critic that shares nothing with the actor; none: the actor's, whatever its schedule does (but
+    see critic_warmup). One of its own follows `linear`, and no KL."""
     schedule: Literal["constant", "linear", "adaptive"] = "adaptive"
     """`linear` falls to 0 over the planned updates; `adaptive` divides the step size by 1.5 where a step moved the
     policy more than twice target_kl, and multiplies it where less than half; before the first step of an update there
@@ -88,8 +90,10 @@ class PPOSettings(Settings):
 
     def learning_rates(self) -> dict[str, float]:
         """Step sizes at the start: of `policy`, and of `value` where it has its own."""
-        own = self.critic_learning_rate
-        return {"policy": self.learning_rate} | ({} if own is None else {"value": own})
+        start, own = self.learning_rate, self.critic_learning_rate
+        if self.critic_warmup and self.schedule == "adaptive":
+            return {"policy": SMALLEST_RATE, "value": start if own is None else own}
+        return {"policy": start} | ({} if own is None else {"value": own})
 
 
 def check_possible(settings: PPOSettings, *, shared: bool, memory: bool, environments: int, objectives: bool) -> None:
