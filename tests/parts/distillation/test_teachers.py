@@ -100,6 +100,8 @@ def test_every_difference_between_two_worlds_is_listed() -> None:
         "it obeys masks, and there are none"
     ]
     assert policy_differences(chooser, choosing) == []
+    careless = an_actor(Spec(choosing.observation, Discrete(3)), "state", 0)
+    assert policy_differences(careless, choosing) == ["it knows no masks, and here they say what is legal"]
     assert policy_differences(WALKER, SPEC) == []
 
 
