@@ -28,9 +28,9 @@ COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
     **dict.fromkeys(("bc/hopper-ladder", "iql/hopper-ladder", "td3bc/hopper-ladder"), ("mujoco", "mujoco")),
-    "ppo/go1-joystick": ("envpool", "envpool"),
+    **dict.fromkeys((name for name in config_names() if "/go1" in name), ("envpool", "envpool")),
     "ppo/gym": ("mujoco", "mujoco"),
-    "ppo/halfcheetah": ("mujoco", "mujoco"),
+    **dict.fromkeys((name for name in config_names() if name.startswith("ppo/halfcheetah")), ("mujoco", "mujoco")),
     "ppo/robot": ("mujoco", "mujoco"),
     **{
         f"{method}/{robot}": ("mujoco", "mujoco")
