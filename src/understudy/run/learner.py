@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
-from understudy.core.protocols import MAIN, Algorithm, Metrics, Source, Update
+from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -112,7 +112,10 @@ class Learner:
 
     def warning(self, values: Mapping[str, float]) -> str:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
-        return " ".join(filter(None, (probe.warning(values) for probe in self.probes)))
+        told = [probe.warning(values) for probe in self.probes]
+        if isinstance(self.algorithm, Alarming):
+            told.append(self.algorithm.warning(values))
+        return " ".join(filter(None, told))
 
     @property
     def judged(self) -> bool:

@@ -42,7 +42,7 @@ class Parts:
     def roles(self) -> Roles:
         """What somebody in the run reads or asks."""
         needs, others = needs_of(self.algo), self.source_needs
-        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs))
+        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs), needs.motions)
 
 
 def parse_parts(data: Mapping[str, Any], place: str = "") -> Parts:
