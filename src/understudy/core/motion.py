@@ -38,7 +38,7 @@ class Motions(Protocol):
 
     @property
     def durations(self) -> Tensor:
-        """Of each clip [C], in frames: n of a looped one of n frames, as its first follows its last; n − 1 of others."""
+        """Of each clip [C], in frames: n of a looped one of n frames, whose first follows its last; n − 1 of others."""
 
     @property
     def looped(self) -> Tensor:
