@@ -10,6 +10,7 @@ from understudy.losses.adversarial import (
     EQUILIBRIUM,
     MOST,
     AdversarialLoss,
+    accuracies,
     expert_loss,
     gradient_penalty,
     policy_loss,
@@ -66,3 +67,10 @@ def test_rewards_at_known_points_and_in_a_draw() -> None:
 
 def test_a_penalty_is_a_squared_norm_per_row() -> None:
     assert gradient_penalty(number(3.0, 4.0, 0.0, 1.0).view(2, 2)).tolist() == [25.0, 1.0]
+
+
+def test_accuracies_are_shares_of_the_right_side() -> None:
+    expert, policy = number(-1.0, 1.0, 2.0, 3.0), number(-2.0, -1.0, 0.5, -3.0)
+    assert [float(share) for share in accuracies(expert, policy, "lsgan")] == [0.75, 0.75]
+    assert [float(share) for share in accuracies(expert - 10, policy - 10, "bce")] == [0.0, 1.0]
+    assert [float(share) for share in accuracies(expert - 10, policy - 10, "wgan")] == [0.75, 0.75]

@@ -7,7 +7,7 @@ optimum, of densities p_e of the motions and p_π of the policy,
     bce     softplus(−D) against softplus(D)    D* = log p_e/p_π                  Ho and Ermon 2016
     wgan    −tanh ηD against tanh ηD            the sign of p_e − p_π             bounded, after Arjovsky et al. 2017
 
-and where nobody can tell them apart D = 0 in all three.
+and where nobody can tell them apart D = 0, or of wgan the same number everywhere.
 """
 
 import math
@@ -49,6 +49,13 @@ def style_reward(logit: Tensor, kind: StyleReward, scale: float = 1.0) -> Tensor
     if kind == "log":
         return F.softplus(logit).clamp_max(MOST["log"])
     return torch.exp(torch.tanh(scale * logit))
+
+
+def accuracies(expert: Tensor, policy: Tensor, kind: AdversarialLoss) -> tuple[Tensor, Tensor]:
+    """Shares [] of windows on the right side of 0, of D of motions [B] and of the policy [B]; of wgan, which knows only
+    differences, of the middle between both means."""
+    middle = 0.5 * (expert.mean() + policy.mean()) if kind == "wgan" else expert.new_zeros(())
+    return (expert > middle).float().mean(), (policy < middle).float().mean()
 
 
 def gradient_penalty(slope: Tensor) -> Tensor:

@@ -42,6 +42,7 @@ from understudy.losses.adversarial import (
     EQUILIBRIUM,
     AdversarialLoss,
     StyleReward,
+    accuracies,
     expert_loss,
     gradient_penalty,
     policy_loss,
@@ -60,6 +61,7 @@ WHERE, TERM = "algo.objectives.style", "style"
 REWARD_OF: dict[AdversarialLoss, StyleReward] = {"lsgan": "quad", "bce": "log", "wgan": "wgan"}
 COMPARED, MOTIONS_COMPARED = 256, 1280
 """Windows of the policy whose nearest motion is looked for, and of motions."""
+ACCURACIES = ("accuracy_expert", "accuracy_policy")
 EASY, HARD = 0.9, 0.6
 """Accuracies between which an adaptive discriminator is kept."""
 
@@ -209,12 +211,12 @@ class Style:
             total = total + config.logit_decay * net.output_weight.square().sum()
         self.optimizer.minimise(total, config.learning_rate)
         told = {"loss": loss, "penalty": penalty, "d_expert": on_expert.mean(), "d_policy": on_policy.mean()}
-        told |= {"accuracy_expert": (on_expert > 0).float().mean(), "accuracy_policy": (on_policy < 0).float().mean()}
+        told |= dict(zip(ACCURACIES, accuracies(on_expert, on_policy, config.loss), strict=True))
         return {name: number.detach() for name, number in told.items()}
 
     def _adapt(self, judged: Metrics) -> None:
         if self.config.adapt:
-            accuracy = float(0.5 * (judged["accuracy_expert"] + judged["accuracy_policy"]))
+            accuracy = float(sum(judged[name] for name in ACCURACIES) / 2)
             factor = 1 / 1.5 if accuracy > EASY else 1.5 if accuracy < HARD else 1.0
             self.pace = min(1.0, max(self.pace * factor, 0.5 / self.config.steps))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
+from understudy.core.motion import Motions
 from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
@@ -61,6 +62,8 @@ class Learner:
     """The environments of the source, where evaluations must be played in them, too."""
     strangers: tuple[Strangers, ...] = ()
     """Other packages that take part; none where everything is ours."""
+    motions: Static[tuple[Motions, ...]] = ()
+    """Reference motions: one set of clips, or none."""
     stopwatch: Static[Stopwatch] = field(default_factory=Stopwatch)
 
     @property
