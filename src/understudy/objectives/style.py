@@ -174,7 +174,7 @@ class Style:
     def learn(self, rollout: Rollout) -> Metrics:
         """Some steps of the discriminator; then the rollout is remembered, and the normaliser takes it in."""
         played = self._played(rollout)
-        fresh, metrics = played.frames[played.whole], {"weight": torch.tensor(self.weights.rewards[TERM])}
+        fresh, metrics = played.frames[played.whole], self._weighed()
         if len(fresh):
             paid = self._paid(fresh)
             steps = [self._step(fresh) for _ in range(max(1, round(self.pace * self.config.steps)))]
@@ -213,6 +213,11 @@ class Style:
         told = {"loss": loss, "penalty": penalty, "d_expert": on_expert.mean(), "d_policy": on_policy.mean()}
         told |= dict(zip(ACCURACIES, accuracies(on_expert, on_policy, config.loss), strict=True))
         return {name: number.detach() for name, number in told.items()}
+
+    def _weighed(self) -> Metrics:
+        """What rewards count now, where that changes."""
+        changing = {"weight": self.config.weight, "task_weight": self.config.task_weight}
+        return {name: torch.tensor(one.at(self.updates)) for name, one in changing.items() if one.kind != "constant"}
 
     def _adapt(self, judged: Metrics) -> None:
         if self.config.adapt:

@@ -25,7 +25,7 @@ from understudy.core.files import read_json, write_bytes
 from understudy.run.config import RunConfig
 from understudy.run.lineage import Switch, lineage
 from understudy.run.rundir import RunDir
-from understudy.run.style_levels import STYLE, style_levels
+from understudy.run.style_levels import STYLE, drawn_names, style_levels
 
 TERMS = "terms/"
 """What environments told of their rewards."""
@@ -100,10 +100,11 @@ def draw_run(run: RunDir) -> list[Path]:
     drawn = _draw_evaluations(told.evaluations, run.plots / evaluated, title, data_level(run), switches)
     names = list(dict.fromkeys(name for line in metrics for name in line if name not in AXES))
     terms = [name for name in names if name.startswith(TERMS)]
-    style = [name for name in names if name.startswith(STYLE)]
-    others = [name for name in names if name not in terms and name not in style]
+    others = [name for name in names if not name.startswith((TERMS, STYLE))]
     drawn += _draw_panels(metrics, others, run.plots / "losses.png", title, switches)
-    drawn += _draw_panels(metrics, style, run.plots / "style.png", title, switches, style_levels(config, metrics))
+    drawn += _draw_panels(
+        metrics, drawn_names(names), run.plots / "style.png", title, switches, style_levels(config, metrics)
+    )
     return drawn + _draw_panels(metrics, terms, run.plots / "reward_terms.png", title, switches)
 
 

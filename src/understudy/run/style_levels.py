@@ -12,6 +12,16 @@ STYLE = "style/"
 DRAW, GUESS, MOTIONS = "a draw", "a guess", "motions themselves"
 
 
+def drawn_names(names: Sequence[str]) -> list[str]:
+    """Numbers of a style that have a panel, the most telling first."""
+    first = [f"{STYLE}{name}" for name in ("reward", "distance", "d_expert", "d_policy")]
+    return [*(name for name in first if name in names), *(name for name in names if _panel(name) and name not in first)]
+
+
+def _panel(name: str) -> bool:
+    return name.startswith(STYLE) and name != f"{STYLE}distance_motions"
+
+
 def style_levels(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """By the name of a metric: its level where nobody can tell policy and motions apart; nothing without a style."""
     style = config.algo.model_dump().get("objectives", {}).get("style")
