@@ -11,6 +11,7 @@ from understudy.envs.gym import make_env
 ENDLESS = {
     *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup", "HalfCheetahBulletEnv"),
     *("UnderstudyPendulumMasked", "UnderstudyWindyPoint", "UnderstudyWindyThrusters"),
+    *("UnderstudyCircle", "UnderstudyCircleSpeed"),
     *(f"UnderstudyZones{kind}" for kind in ("", "Ground", "Mirror", "Left", "Right")),
     *(f"AdroitHand{task}{kind}" for task in ("Door", "Hammer", "Relocate") for kind in ("", "Sparse")),
     *(f"Fetch{task}{kind}" for task in ("Reach", "Push", "Slide", "PickAndPlace") for kind in ("", "Dense")),

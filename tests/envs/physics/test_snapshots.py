@@ -18,6 +18,8 @@ from vector_cases import BATTLE, CARTPOLE, LIMITS, PENDULUM, action_table
 
 CLASSIC = [CARTPOLE, PENDULUM, "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"]
 BODIES = ["HalfCheetah", "Hopper", "Walker2d", "Swimmer", "Reacher", "Pusher", "Ant", "Humanoid", "HumanoidStandup"]
+SMALL = ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters", "Zones", "DeepSea"]
+SMALL += ["Circle"]
 POLES = ["InvertedPendulum", "InvertedDoublePendulum"]
 
 
@@ -59,7 +61,17 @@ def test_mujoco_goes_on_to_the_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PendulumMasked", "CartPoleMasked", "CartPolePixels", "WindyPoint", "WindyThrusters", "Zones", "DeepSea"]
+    "name",
+    [
+        "PendulumMasked",
+        "CartPoleMasked",
+        "CartPolePixels",
+        "WindyPoint",
+        "WindyThrusters",
+        "Zones",
+        "DeepSea",
+        "Circle",
+    ],
 )
 def test_small_worlds_go_on_to_the_bit(name: str) -> None:
     """Noise, random winds of the episodes that follow, and the look before the first."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.envs.builtin.battle.player import play_battle
 from understudy.envs.builtin.bullet import bound
+from understudy.envs.builtin.circle import circle_around
 from understudy.envs.builtin.point_maze import make_waypoint_player
 from understudy.envs.gym import Env, make_env
 
@@ -58,6 +59,8 @@ ALWAYS: dict[str, Controller] = {
     "CartPole-v1": balance_pole,
     "Go1Getup-v1": stand_up_go1,
     "HalfCheetahBulletEnv-v0": bound,
+    "UnderstudyCircle-v0": circle_around,
+    "UnderstudyCircleSpeed-v0": circle_around,
     "UnderstudyBattle-v0": play_battle,
     "UnderstudyBattleScripted-v0": play_battle,
 }
