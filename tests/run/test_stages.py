@@ -190,6 +190,31 @@ def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     assert after.settings.clip == 10.0
 
 
+def test_a_clone_may_drop_units_and_ppo_goes_on_without(tmp_path: Path) -> None:
+    shape = {"hidden": [16, 16], "activation": "tanh", "distribution": "gaussian"}
+    cloning = {"name": "bc", "actor": {**shape, "dropout": 0.2}}
+    stage = {"algo": cloning, "updates": 3, "data": {"recipe": PENDULUM_RECIPE}, "source": {"batch_size": 16}}
+    config = {
+        "algo": {"name": "ppo", "actor": shape, "critic": {"hidden": [16, 16]}, **SLOW},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"num_envs": 2, "rollout_length": 8},
+        "updates": 1,
+        "eval_episodes": 1,
+        "out": str(tmp_path / "run"),
+        "stages": [stage],
+    }
+    run = us.train(parse_config(config))
+    clone, learned = us.load_policy(run.path / "stages" / "1-bc"), run.policy()
+    assert isinstance(clone, Actor)
+    assert isinstance(learned, Actor)
+    assert (clone.settings.dropout, learned.settings.dropout) == (0.2, 0.0)
+    assert not learned.trunk.drops
+    assert float((clone.trunk.flat - learned.trunk.flat).abs().max()) < 1e-3
+    told = r"^algo\.actor\.dropout: PPO compares what its networks thought.*expected 0"
+    with pytest.raises(us.UnderstudyError, match=told):
+        parse_config({**config, "algo": {"name": "ppo", "actor": {**shape, "dropout": 0.2}}})
+
+
 def test_what_stands_in_the_way_of_a_clone_is_named(tmp_path: Path) -> None:
     stage = {
         "algo": {"name": "bc", "actor": {"hidden": [16, 16]}},
