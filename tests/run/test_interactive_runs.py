@@ -208,7 +208,7 @@ def test_an_exported_file_is_a_teacher(tmp_path: Path, teachers: dict[str, str])
     with pytest.raises(ConfigError, match=r"source.labels: the teacher is an exported file, which has no draws"):
         us.train(settings(tmp_path / "draws", source=asked), teacher=exported, progress=False)
     battle = settings(tmp_path / "battle", source={**asked, "labels": "mean"}, world=BATTLE)
-    with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, 2 differences: "):
+    with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, 3 differences: .*no masks"):
         us.train(battle, teacher=exported, progress=False)
 
 

@@ -14,7 +14,8 @@ from understudy.core.batch import Obs
 from understudy.core.errors import CheckpointError, ConfigError, DataError, MissingPackageError
 from understudy.core.files import read_json, sha256_bytes
 from understudy.core.protocols import Carry
-from understudy.core.spec import ACTION_MASK, Box, Discrete, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, MultiDiscrete, Spec, space_json
+from understudy.nn.policy_fit import mask_differences
 
 CARRY, ACTION = "carry_", "action"
 """Names of inputs and outputs."""
@@ -60,21 +61,28 @@ class OnnxPolicy:
             )
 
     def differences(self, spec: Spec) -> list[str]:
-        """What of its world is not as in this one: its inputs, its action, and that one's limits where a card is beside
-        it."""
-        groups = {name: group.shape for name, group in spec.observation.items()}
-        if spec.masked and isinstance(spec.action, Discrete):
-            groups[ACTION_MASK] = (spec.action.count,)
-        wrong = [
-            f"{name} {list(self._shapes[name])}" for name in self._observed if groups.get(name) != self._shapes[name]
-        ]
+        """What of its world is not as in this one: its inputs, masks, its action, and that one's limits or number of
+        choices where a card is beside it."""
+        shapes = {name: group.shape for name, group in spec.observation.items()}
+        if spec.masked:
+            shapes[ACTION_MASK] = (sum(_choices(spec.action)),)
+        masks = mask_differences(ACTION_MASK in self._observed, spec)
+        named = [name for name in self._observed if name != ACTION_MASK or not masks]
+        wrong = [f"{name} {list(self._shapes[name])}" for name in named if shapes.get(name) != self._shapes[name]]
         found = {port.name: tuple(port.shape[1:]) for port in self._session.get_outputs()}
-        box = spec.action if isinstance(spec.action, Box) else None
-        if found.get(ACTION) != ((box.size,) if box else ()):
+        if found.get(ACTION) != _sent_shape(spec.action):
             wrong.append(f"{ACTION} {list(found.get(ACTION, ()))}")
-        elif box and [told for side in ("low", "high") if (told := self._limits(side)) not in (None, vars(box)[side])]:
-            wrong.append(f"{ACTION} from {self._limits('low')} to {self._limits('high')}")
-        return wrong
+        else:
+            wrong += self._beyond_its_shape(spec.action)
+        return wrong + masks
+
+    def _beyond_its_shape(self, space: ActionSpace) -> list[str]:
+        """What a card says of the action that its shape does not."""
+        if isinstance(space, Box):
+            differ = [told for side in ("low", "high") if (told := self._limits(side)) not in (None, vars(space)[side])]
+            return [f"{ACTION} from {self._limits('low')} to {self._limits('high')}"] if differ else []
+        told = self._card.get("action", {})
+        return [f"{ACTION} of {told[kind]} choices" for kind, n in space_json(space).items() if told.get(kind, n) != n]
 
     def _limits(self, side: str) -> tuple[float, ...] | None:
         """Of the action, where the card says them."""
@@ -103,6 +111,20 @@ class OnnxPolicy:
             return np.asarray(told[name], np.float32).reshape(shape)
         except (TypeError, ValueError) as error:
             raise DataError(self._where, f"its card does not say how '{name}' begins ({error})") from error
+
+
+def _choices(space: ActionSpace) -> tuple[int, ...]:
+    """Of each factor."""
+    if isinstance(space, MultiDiscrete):
+        return space.counts
+    return (space.count,) if isinstance(space, Discrete) else ()
+
+
+def _sent_shape(space: ActionSpace) -> tuple[int, ...]:
+    """Of one action."""
+    if isinstance(space, Box):
+        return (space.size,)
+    return (len(space.counts),) if isinstance(space, MultiDiscrete) else ()
 
 
 def _after(name: str) -> str:
