@@ -24,6 +24,7 @@ from understudy.envs.vector.contract import Step
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives.teacher import Config, Teacher
+from understudy.parts.distillation.success import kept_rows
 from understudy.run.config import parse_config
 from understudy.sources.rollout import RolloutSource
 from worlds import tiny_settings
@@ -377,6 +378,29 @@ def test_each_of_the_rollouts_in_a_longer_buffer_counts_alike() -> None:
         now = (judged.features[..., :2] - rollout.extra["teacher/label"]).square().mean()
         told = float(lesson.algorithm.update(rollout).metrics["loss/teacher.distillation"])
         assert told == pytest.approx((float(now) + 2 * 4.0) / 3, rel=1e-4)
+
+
+def test_every_row_that_is_learned_from_counts_alike_however_old_it_is() -> None:
+    """Where failed episodes are left out, or rows do not count: the mean is over those that are left, now and before.
+    Older labels are 2 away from what the student says."""
+    for student in (None, GRU):
+        for success, gaps in (("terminated", False), ("", True), ("terminated", True)):
+            lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3, success=success)
+            (past,), policy, older = lesson.objective.past, lesson.policy, 0
+            for number in range(3):
+                rollout = lesson.play()
+                valid = torch.rand(rollout.valid.shape, generator=stream(number, "gaps")) < (0.6 if gaps else 1.0)
+                rollout = replace(rollout, valid=valid)
+                kept = valid & (kept_rows(rollout, success) if success else True)
+                assert 0 < int(kept.sum()) < kept.numel()
+                with torch.no_grad():
+                    judged = policy.evaluate(rollout.obs, rollout.carry, rollout.resets, rollout.action)
+                if number < 2:
+                    past.add(rollout, {"label": judged.features[..., :2] + 2.0}, kept)
+                    older += int(kept.sum())
+            apart = (judged.features[..., :2] - rollout.extra["teacher/label"]).square().mean(-1)[kept]
+            told = float(lesson.algorithm.update(rollout).metrics["loss/teacher.distillation"])
+            assert told == pytest.approx((float(apart.sum()) + 4.0 * older) / (len(apart) + older), rel=1e-4)
 
 
 def test_episodes_that_failed_are_left_out_on_request() -> None:
