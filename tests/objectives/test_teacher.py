@@ -211,14 +211,21 @@ def test_an_episode_is_driven_whole_and_never_where_beta_is_nothing() -> None:
 
 def test_beta_and_weights_follow_their_schedules() -> None:
     falls = {"start": 1.0, "end": 0.0, "over": 2}
-    lesson = Lesson(beta=falls, weight={**falls, "start": 2.0, "kind": "cosine"})
-    told = []
+    eyes: list[dict[str, Any]] = [
+        {"hidden": [8], "encoders": {name: {"kind": "mlp", "size": 5}}} for name in ("state", "privileged")
+    ]
+    falling = {"weight": {**falls, "start": 2.0, "kind": "cosine"}, "latent_weight": {**falls, "start": 3.0}}
+    lesson = Lesson(*eyes, beta=falls, latents={"state": "privileged"}, **falling)
+    told, weighed = [], []
     for _ in range(4):
+        weighed.append(lesson.objective.weights.losses)
         metrics = lesson.algorithm.update(lesson.play()).metrics
         told.append((float(metrics["teacher/beta"]), float(metrics["teacher/weight"])))
     betas, weights = zip(*told, strict=True)
     assert betas == pytest.approx((1.0, 0.5, 0.0, 0.0))
     assert weights == pytest.approx((2.0, 1.0, 0.0, 0.0))
+    assert [terms["distillation"] for terms in weighed] == pytest.approx([2.0, 1.0, 0.0, 0.0])
+    assert [terms["latent"] for terms in weighed] == pytest.approx([3.0, 1.5, 0.0, 0.0])
     assert not bool(lesson.play().extra["teacher/driven"][LIMIT:].any())
 
 
