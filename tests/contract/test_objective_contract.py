@@ -238,11 +238,12 @@ def test_several_that_weigh_nothing_are_ppo_to_the_bit(names: tuple[str, ...], m
 
 def test_the_first_ratio_is_one_whatever_is_added() -> None:
     """By each, by two, and by all of them; who estimates is shown the estimate in the place of the speed."""
-    once = {"epochs": 1, "minibatches": 1}
     for names in (*((name,) for name in NAMES), *TOGETHER):
         for role in ROLES:
-            actor = {"actor": {**role, "estimate": {"targets": ["state.speed"]}}} if "estimator" in names else {}
-            one = learner(names, role, **once, **actor)
+            algo: dict[str, Any] = {"epochs": 1, "minibatches": 1}
+            if "estimator" in names:
+                algo["actor"] = {**role, "estimate": {"targets": ["state.speed"]}}
+            one = learner(names, role, **algo)
             for _ in range(3):
                 metrics = one.update()
                 assert abs(float(metrics["policy/kl"])) < 1e-6, names

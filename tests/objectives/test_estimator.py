@@ -174,7 +174,7 @@ def test_its_weight_is_what_its_gradient_counts(optimizer: str) -> None:
     moments = {}
     for weight in (1.0, 3.0):
         schedule = {"start": weight, "end": 0.0, "over": 2}
-        once = {"epochs": 1, "minibatches": 1, "max_grad_norm": 1e9}
+        once: dict[str, Any] = {"epochs": 1, "minibatches": 1, "max_grad_norm": 1e9}
         own = once if optimizer == "own" else {}
         one = learning("replacing", {**HALF, "optimizer": optimizer, "weight": schedule, **own}, **once)
         one.update()

@@ -214,8 +214,11 @@ def test_beta_and_weights_follow_their_schedules() -> None:
     eyes: list[dict[str, Any]] = [
         {"hidden": [8], "encoders": {name: {"kind": "mlp", "size": 5}}} for name in ("state", "privileged")
     ]
-    falling = {"weight": {**falls, "start": 2.0, "kind": "cosine"}, "latent_weight": {**falls, "start": 3.0}}
-    lesson = Lesson(*eyes, beta=falls, latents={"state": "privileged"}, **falling)
+    falling: dict[str, Any] = {
+        "weight": {**falls, "start": 2.0, "kind": "cosine"},
+        "latent_weight": {**falls, "start": 3.0},
+    }
+    lesson = Lesson(eyes[0], eyes[1], beta=falls, latents={"state": "privileged"}, **falling)
     told, weighed = [], []
     for _ in range(4):
         weighed.append(lesson.objective.weights.losses)
