@@ -204,7 +204,9 @@ def test_a_function_reaches_the_stage_that_asks_one(tmp_path: Path) -> None:
     whole = us.train(given, teacher=hold, out=tmp_path / "whole", progress=False)
     assert whole.config.stages[0].source.model_dump()["teacher"] == "callable"
     said = {**given, "stages": [{**stage, "source": {**source, "teacher": "callable"}}]}
-    assert us.train(said, teacher=hold, out=tmp_path / "said", progress=False).config.stages == whole.config.stages
+    for name, config in (("said", said), ("parsed", parse_config(said))):
+        again = us.train(config, teacher=hold, out=tmp_path / name, progress=False)
+        assert again.config.stages == whole.config.stages
     folder = whole.path / "stages" / "1-bc"
     rows = labelled(folder).episode(0)
     (seen,) = rows.observations.values()
