@@ -9,7 +9,7 @@ import torch
 from explorers import BOX, CONV, DENSITIES, GROUPS, MEMORIES, SEGMENTS, SHAPES, chooser, estimating, explorer
 from torch import Tensor
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import stream
 from understudy.core.spec import ACTION_MASK, Discrete, MultiDiscrete, Spec
 from understudy.nn.actor import Actor
@@ -231,3 +231,15 @@ def test_a_file_fits_where_the_live_policy_does_and_masks_are_told_in_its_words(
             assert policy_differences(teacher, masked) == ["it knows no masks, and here they say what is legal"]
             with pytest.raises(ConfigError, match=r"teacher 'teacher': does not fit .*: it knows no masks, and here"):
                 Teachers({"teacher": teacher}, "", Wanted(), student, "algo.objectives.teacher")
+
+
+def test_what_lies_beside_a_file_is_a_card_or_is_told(tmp_path: Path) -> None:
+    policy = explorer("vector", "gru")
+    path = write_export(policy, NO_FACTS, "onnx", tmp_path / "export").path
+    for card in ('{"action": [1]}', '{"memory": 3}'):
+        path.with_name("card.json").write_text(card, encoding="utf-8")
+        with pytest.raises(DataError, match=r"policy '.*': the card\.json beside it is not the card of a policy"):
+            OnnxPolicy(path)
+    for card in ("{}", '{"action": {"low": ["a"], "high": {"b": 1}}, "memory": [3, {"input": []}]}'):
+        path.with_name("card.json").write_text(card, encoding="utf-8")
+        assert OnnxPolicy(path).differences(policy.spec) == []

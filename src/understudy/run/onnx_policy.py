@@ -49,8 +49,15 @@ class OnnxPolicy:
         self._shapes = {name: tuple(port.shape[1:]) for name, port in ports.items()}
         self._observed = [name for name in ports if not name.startswith(CARRY)]
         self._carried = [name for name in ports if name.startswith(CARRY)]
-        self._card: Mapping[str, Any] = read_json(path.with_name(CARD)) if path.with_name(CARD).is_file() else {}
+        self._card = self._read_card(path.with_name(CARD))
         self._first = [self._initial(name, self._shapes[name]) for name in self._carried]
+
+    def _read_card(self, path: Path) -> Mapping[str, Any]:
+        """What lies beside the file, of which anything may be missing."""
+        card = read_json(path) if path.is_file() else {}
+        if not isinstance(card.get("action", {}), dict) or not isinstance(card.get("memory", []), list):
+            raise DataError(self._where, f"the {CARD} beside it is not the card of a policy", do="Remove it.")
+        return card
 
     def check_fits(self, spec: Spec, env: str) -> None:
         """Its inputs are groups of the environment, and its action one that the environment takes."""
@@ -87,7 +94,8 @@ class OnnxPolicy:
     def _limits(self, side: str) -> tuple[float, ...] | None:
         """Of the action, where the card says them."""
         told = self._card.get("action", {}).get(side)
-        return tuple(map(float, told)) if isinstance(told, list) else None
+        numbers = isinstance(told, list) and all(isinstance(limit, (int, float)) for limit in told)
+        return tuple(map(float, told)) if numbers else None
 
     def initial(self, count: int) -> Carry:
         return tuple(torch.from_numpy(np.repeat(part[None], count, 0)) for part in self._first)
@@ -104,7 +112,7 @@ class OnnxPolicy:
     def _initial(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """What is remembered at the start of an episode: as the card beside the file says, zeros where it does not."""
         parts = self._card.get("memory", [])
-        told = {part.get("input"): part.get("initial") for part in parts if isinstance(part, dict)}
+        told = {str(part.get("input")): part.get("initial") for part in parts if isinstance(part, dict)}
         if told.get(name, "zeros") == "zeros":
             return np.zeros(shape, np.float32)
         try:
