@@ -38,6 +38,10 @@ for number, name in enumerate(WORLDS):
     )
 GRU, LSTM = ({"hidden": [8], "memory": {"kind": kind, "units": 4}} for kind in ("gru", "lstm"))
 SEES = {"sees": ["state"]}
+MIRROR: dict[str, Any] = {
+    "observations": {"state": {"signs": [-1] * 4}, "privileged": {"signs": [-1] * 6 + [1]}},
+    "actions": {"signs": [-1, -1]},
+}
 STUDENTS: list[dict[str, Any]] = [
     {"hidden": [8]},
     {"hidden": [256, 128]},
@@ -87,10 +91,12 @@ class Lesson:
         algo: dict[str, Any] | None = None,
         thrusters: bool = False,
         estimator: dict[str, Any] | None = None,
+        symmetry: dict[str, Any] | None = None,
         **objective: Any,
     ) -> None:
         self.world = Diary(thrusters=thrusters)
         role = {**SEES, **(student or {"hidden": [8]})}
+        others = {"estimator": estimator, "symmetry": symmetry}
         self.teacher = a_teacher(self.world.spec, **(teacher or {}))
         self.config = ppo.Config.parse(
             {
@@ -100,7 +106,7 @@ class Lesson:
                 "minibatches": 1,
                 "schedule": "constant",
                 **(algo or {}),
-                "objectives": {"teacher": objective, **({"estimator": estimator} if estimator else {})},
+                "objectives": {"teacher": objective, **{name: one for name, one in others.items() if one}},
             },
             "algo",
         )
@@ -368,9 +374,12 @@ def test_a_longer_buffer_is_only_for_those_whom_ppo_does_not_move() -> None:
 
 def test_each_of_the_rollouts_in_a_longer_buffer_counts_alike() -> None:
     """Two older ones whose labels are 2 away from what the student says there, from the memory it had, and with a label
-    that is 9 away in the place of a fourth, which is forgotten."""
-    for student in (None, GRU, LSTM):
-        lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3)
+    that is 9 away in the place of a fourth, which is forgotten. Rows that were made up (mirrored) are none."""
+    cases: list[tuple[dict[str, Any] | None, dict[str, Any] | None]] = [
+        (student, symmetry) for student in (None, GRU, LSTM) for symmetry in (None, MIRROR)
+    ]
+    for student, symmetry in cases:
+        lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3, symmetry=symmetry)
         (past,) = lesson.objective.past
         policy = lesson.policy
         with torch.no_grad():
