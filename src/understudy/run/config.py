@@ -21,7 +21,7 @@ from understudy.data.transforms import Transforms
 from understudy.run.deployment import DeploymentSettings
 from understudy.run.env_settings import EnvSettings, FrozenPolicySettings
 from understudy.run.episode_info import Summary
-from understudy.run.overrides import apply_override, plain_data
+from understudy.run.overrides import overridden, plain_data
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.partial_loading import Mismatch
 from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
@@ -292,7 +292,7 @@ def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: 
 
     `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
     """
-    given, label = _read(config)
+    given, label = read_config(config)
     words = _words(overrides)
     resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
@@ -309,11 +309,11 @@ def _words(overrides: Iterable[str]) -> list[str]:
 
 def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
-    wished = _overridden(given, overrides)
+    wished = overridden(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
     if not isinstance(suite, str):
         raise ConfigError("suite", "wrong value", got=repr(suite), expected="a suite's name, or a path to a .yaml file")
-    data = _overridden(with_task_changes(given, name, suite), overrides)
+    data = overridden(with_task_changes(given, name, suite), overrides)
     data.pop("suite", None)
     chosen: Task | None = None
     if isinstance(name, str) and name and (name != given.get("task") or not _is_resolved(given)):
@@ -334,14 +334,7 @@ def _is_resolved(given: dict[str, Any]) -> bool:
     return isinstance(given.get("env"), dict) and {"id", "reference"} <= given["env"].keys()
 
 
-def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    changed = dict(data)
-    for override in overrides:
-        apply_override(changed, override)
-    return changed
-
-
-def _read(config: ConfigLike) -> tuple[dict[str, Any], str]:
+def read_config(config: ConfigLike) -> tuple[dict[str, Any], str]:
     """Plain data, and what its runs are called."""
     if isinstance(config, RunConfig):
         return config.model_dump(mode="json"), config.algorithm

@@ -14,7 +14,8 @@ from understudy.core.batch import Obs
 from understudy.core.errors import CheckpointError, ConfigError, DataError, MissingPackageError
 from understudy.core.files import read_json, sha256_bytes
 from understudy.core.protocols import Carry
-from understudy.core.spec import ACTION_MASK, Box, Discrete, Spec
+from understudy.core.spec import ACTION_MASK, ActionSpace, Box, Discrete, MultiDiscrete, Spec, space_json
+from understudy.nn.policy_fit import mask_differences
 
 CARRY, ACTION = "carry_", "action"
 """Names of inputs and outputs."""
@@ -48,8 +49,15 @@ class OnnxPolicy:
         self._shapes = {name: tuple(port.shape[1:]) for name, port in ports.items()}
         self._observed = [name for name in ports if not name.startswith(CARRY)]
         self._carried = [name for name in ports if name.startswith(CARRY)]
-        self._card: Mapping[str, Any] = read_json(path.with_name(CARD)) if path.with_name(CARD).is_file() else {}
+        self._card = self._read_card(path.with_name(CARD))
         self._first = [self._initial(name, self._shapes[name]) for name in self._carried]
+
+    def _read_card(self, path: Path) -> Mapping[str, Any]:
+        """What lies beside the file, of which anything may be missing."""
+        card = read_json(path) if path.is_file() else {}
+        if not isinstance(card.get("action", {}), dict) or not isinstance(card.get("memory", []), list):
+            raise DataError(self._where, f"the {CARD} beside it is not the card of a policy", do="Remove it.")
+        return card
 
     def check_fits(self, spec: Spec, env: str) -> None:
         """Its inputs are groups of the environment, and its action one that the environment takes."""
@@ -60,26 +68,34 @@ class OnnxPolicy:
             )
 
     def differences(self, spec: Spec) -> list[str]:
-        """What of its world is not as in this one: its inputs, its action, and that one's limits where a card is beside
-        it."""
-        groups = {name: group.shape for name, group in spec.observation.items()}
-        if spec.masked and isinstance(spec.action, Discrete):
-            groups[ACTION_MASK] = (spec.action.count,)
-        wrong = [
-            f"{name} {list(self._shapes[name])}" for name in self._observed if groups.get(name) != self._shapes[name]
-        ]
+        """What of its world is not as in this one: its inputs, masks, its action, and that one's limits or number of
+        choices where a card is beside it."""
+        shapes = {name: group.shape for name, group in spec.observation.items()}
+        if spec.masked:
+            shapes[ACTION_MASK] = (sum(_choices(spec.action)),)
+        masks = mask_differences(ACTION_MASK in self._observed, spec)
+        named = [name for name in self._observed if name != ACTION_MASK or not masks]
+        wrong = [f"{name} {list(self._shapes[name])}" for name in named if shapes.get(name) != self._shapes[name]]
         found = {port.name: tuple(port.shape[1:]) for port in self._session.get_outputs()}
-        box = spec.action if isinstance(spec.action, Box) else None
-        if found.get(ACTION) != ((box.size,) if box else ()):
+        if found.get(ACTION) != _sent_shape(spec.action):
             wrong.append(f"{ACTION} {list(found.get(ACTION, ()))}")
-        elif box and [told for side in ("low", "high") if (told := self._limits(side)) not in (None, vars(box)[side])]:
-            wrong.append(f"{ACTION} from {self._limits('low')} to {self._limits('high')}")
-        return wrong
+        else:
+            wrong += self._beyond_its_shape(spec.action)
+        return wrong + masks
+
+    def _beyond_its_shape(self, space: ActionSpace) -> list[str]:
+        """What a card says of the action that its shape does not."""
+        if isinstance(space, Box):
+            differ = [told for side in ("low", "high") if (told := self._limits(side)) not in (None, vars(space)[side])]
+            return [f"{ACTION} from {self._limits('low')} to {self._limits('high')}"] if differ else []
+        told = self._card.get("action", {})
+        return [f"{ACTION} of {told[kind]} choices" for kind, n in space_json(space).items() if told.get(kind, n) != n]
 
     def _limits(self, side: str) -> tuple[float, ...] | None:
         """Of the action, where the card says them."""
         told = self._card.get("action", {}).get(side)
-        return tuple(map(float, told)) if isinstance(told, list) else None
+        numbers = isinstance(told, list) and all(isinstance(limit, (int, float)) for limit in told)
+        return tuple(map(float, told)) if numbers else None
 
     def initial(self, count: int) -> Carry:
         return tuple(torch.from_numpy(np.repeat(part[None], count, 0)) for part in self._first)
@@ -96,13 +112,27 @@ class OnnxPolicy:
     def _initial(self, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """What is remembered at the start of an episode: as the card beside the file says, zeros where it does not."""
         parts = self._card.get("memory", [])
-        told = {part.get("input"): part.get("initial") for part in parts if isinstance(part, dict)}
+        told = {str(part.get("input")): part.get("initial") for part in parts if isinstance(part, dict)}
         if told.get(name, "zeros") == "zeros":
             return np.zeros(shape, np.float32)
         try:
             return np.asarray(told[name], np.float32).reshape(shape)
         except (TypeError, ValueError) as error:
             raise DataError(self._where, f"its card does not say how '{name}' begins ({error})") from error
+
+
+def _choices(space: ActionSpace) -> tuple[int, ...]:
+    """Of each factor."""
+    if isinstance(space, MultiDiscrete):
+        return space.counts
+    return (space.count,) if isinstance(space, Discrete) else ()
+
+
+def _sent_shape(space: ActionSpace) -> tuple[int, ...]:
+    """Of one action."""
+    if isinstance(space, Box):
+        return (space.size,)
+    return (len(space.counts),) if isinstance(space, MultiDiscrete) else ()
 
 
 def _after(name: str) -> str:
