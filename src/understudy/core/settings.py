@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -87,6 +88,7 @@ class Settings(BaseModel, metaclass=_Telling):
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
         whole = {name for name, field in cls.model_fields.items() if field.annotation is int}
         data = {name: whole_number(value) if name in whole else value for name, value in data.items()}
+        data = {name: _beside_default(cls, name, value) for name, value in data.items()}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @model_validator(mode="after")
@@ -98,12 +100,24 @@ class Settings(BaseModel, metaclass=_Telling):
         return self
 
     @classmethod
+    def completed(cls, given: Mapping[str, Any], default: Self) -> Mapping[str, Any]:
+        """A group of which only some was said, where all of it has a default; unless a class knows better, what it says
+        itself is its own."""
+        return given
+
+    @classmethod
     def parse(cls, data: object, where: str = "") -> Self:
         """Validate, or raise one ConfigError that tells every mistake."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             raise explain(error, cls, where) from None
+
+
+def _beside_default(model: type[BaseModel], name: str, value: Any) -> Any:
+    field = model.model_fields.get(name)
+    default = None if field is None else field.default
+    return default.completed(value, default) if isinstance(default, Settings) and isinstance(value, dict) else value
 
 
 class _Truth:
@@ -281,6 +295,21 @@ def _below(annotation: Any, part: str) -> Any:
         return get_args(origin)[-2 if get_args(origin)[-1] is ... else -1]
     model = _model_in(annotation)
     return None if model is None else _below(model, part)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """What may stand in a place, one by one: settings classes, mappings, numbers."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return [found for part in get_args(annotation) for found in alternatives(part)]
+    return [annotation]
+
+
+def entry_type(annotation: Any) -> Any:
+    """What an entry of a mapping is, if that may not be null; None of what is no such mapping."""
+    if get_origin(annotation) is not dict:
+        return None
+    _, entry = get_args(annotation)
+    return None if NoneType in alternatives(entry) or entry is Any else entry
 
 
 def _containers_in(annotation: Any) -> list[Any]:

@@ -161,7 +161,10 @@ def parse_objectives(given: object) -> object:
 
 
 def _parsed(name: str, given: object) -> Settings:
-    return find_objective(name).Config.parse({} if given is None else given, f"algo.objectives.{name}")
+    where, config = f"algo.objectives.{name}", find_objective(name).Config
+    if given is None:  # which takes an objective away where there was one
+        raise ConfigError(where, "wrong value", got="null", expected="its settings", do="For its defaults write {}.")
+    return config.parse(given, where)
 
 
 ObjectiveSettings = Annotated[dict[str, SerializeAsAny[Settings]], BeforeValidator(parse_objectives)]

@@ -24,6 +24,7 @@ from understudy.run.packaged import config_names, read_packaged
 from understudy.run.partial_loading import Mismatch
 from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
 from understudy.run.places import place_of
+from understudy.run.removals import overridden, without_removed
 from understudy.run.stages import InitRoles, stage_data
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.task_metrics import MetricName, TaskMetric
@@ -350,11 +351,15 @@ def _words(overrides: Iterable[str]) -> list[str]:
 
 def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
-    wished = _overridden(given, overrides)
+    given = without_removed(given, {}, RunConfig)
+    wished = dict(given)
+    for override in overrides:
+        apply_override(wished, override)
     name, suite = wished.get("task"), wished.pop("suite", "")
     if not isinstance(suite, str):
         raise ConfigError("suite", "wrong value", got=repr(suite), expected="a suite's name, or a path to a .yaml file")
-    data = _overridden(with_task_changes(given, name, suite), overrides)
+    changed = without_removed(with_task_changes(given, name, suite), given, RunConfig)
+    data = overridden(changed, overrides, RunConfig)
     data.pop("suite", None)
     chosen: Task | None = None
     if isinstance(name, str) and name and (name != given.get("task") or not _is_resolved(given)):
@@ -373,13 +378,6 @@ def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_env
 def _is_resolved(given: dict[str, Any]) -> bool:
     """A config with nothing left for its task to say, as run directories keep it: it needs no suite."""
     return isinstance(given.get("env"), dict) and {"id", "reference"} <= given["env"].keys()
-
-
-def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    changed = dict(data)
-    for override in overrides:
-        apply_override(changed, override)
-    return changed
 
 
 def _read(config: ConfigLike) -> tuple[dict[str, Any], str]:
@@ -409,7 +407,7 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     """Validate plain data; the algorithm's name decides which settings `algo` may have, and `source` by its kind."""
     data = dict(data)
     place = f"{where}." if where else ""
-    stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
+    stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data, RunConfig))]
     parts = parse_parts(data, place)
     _check_top_level(data, parts, place)
     check_roles(data, parts, place)

@@ -130,4 +130,6 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
             where = f"{place}{group}.{role}"
             raise ConfigError(where, "is required", do=f"Say where it is: {where}.path=….")
         for role in sorted(set(given) - asked):
-            raise ConfigError(f"{place}{group}.{role}", "nothing in this run reads it", do=did_you_mean(role, asked))
+            where = f"{place}{group}.{role}"
+            do = did_you_mean(role, asked) if asked else f"Leave it out; {where}=null removes it."
+            raise ConfigError(where, "nothing in this run reads it", do=do)

@@ -34,10 +34,11 @@ from understudy.nn.skill_settings import (
 )
 from understudy.run.config import EnvSettings
 from understudy.run.environments import spec_of
-from understudy.run.overrides import apply_override, plain_data
+from understudy.run.overrides import plain_data
 from understudy.run.packaged import SKILLS, read_packaged, skill_set_names
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import check_policy, save_policy
+from understudy.run.removals import overridden, without_removed
 from understudy.run.yaml_text import parse_yaml, read_yaml
 
 Choose = Callable[[Obs], Tensor]
@@ -87,10 +88,8 @@ SkillSetLike = str | Path | Mapping[str, Any] | SkillSetConfig
 
 def load_skill_set_config(config: SkillSetLike, overrides: Iterable[str] = ()) -> SkillSetConfig:
     """Words as settings, with `key=value` changes."""
-    data = dict(_read(config))
-    for override in overrides:
-        apply_override(data, override)
-    return SkillSetConfig.parse(data)
+    data = without_removed(_read(config), {}, SkillSetConfig)
+    return SkillSetConfig.parse(overridden(data, overrides, SkillSetConfig))
 
 
 def _read(config: SkillSetLike) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from pydantic_core import PydanticCustomError
 from understudy.algorithms import find_algorithm
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import MAIN
+from understudy.core.settings import Settings
 from understudy.nn.distributions import means_the_same
 from understudy.run.parts import asked_roles, source_kind
+from understudy.run.removals import without_removed
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
@@ -42,26 +44,30 @@ InitRoles = Annotated[Literal["auto", "all"] | tuple[str, ...], BeforeValidator(
 """What a run takes over from the one it starts from."""
 
 
-def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The stages of a config's plain data, each with what it leaves out taken from the run."""
+def stage_data(run: Mapping[str, Any], model: type[Settings]) -> list[dict[str, Any]]:
+    """The stages of a config's plain data, each with what it leaves out taken from the run, whose settings are these."""
     stages = run.get("stages", [])
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
         raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, updates: 1000}]")
-    return [_completed(stage, run, f"stages.{number}") for number, stage in enumerate(stages)]
+    return [_completed(stage, run, model, f"stages.{number}") for number, stage in enumerate(stages)]
 
 
-def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], model: type[Settings], where: str) -> dict[str, Any]:
     for key in ("algo", "updates"):
         if key not in stage and not (key == "updates" and "env_steps" in stage):
             raise ConfigError(f"{where}.{key}", "is required")
     for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):
         if stage.get(key):
             raise ConfigError(f"{where}.{key}", "is the whole run's", do="Leave it out of the stage.")
+    if model.model_fields.keys() <= stage.keys():
+        return dict(stage)  # as run directories keep it: what the run has beside is none of its
     common = {key: value for key, value in run.items() if key not in OWN}
     if isinstance(stage.get("data"), dict) and has_origin(stage["data"]) and isinstance(common.get("data"), dict):
         common["data"] = {key: value for key, value in common["data"].items() if key not in ORIGINS}
-    algo = _with_actor(stage["algo"], run.get("algo"))
-    return {**laid_over(_shared(common, run, {**stage, "algo": algo}), stage), "algo": algo}
+    own = {"algo": _with_actor(stage["algo"], run.get("algo"))}
+    algo = without_removed(own, run, model, where)["algo"]
+    completed = {**laid_over(_shared(common, run, {**stage, "algo": algo}), stage), "algo": algo}
+    return without_removed(completed, run, model, where)
 
 
 def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
