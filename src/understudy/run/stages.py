@@ -45,7 +45,7 @@ InitRoles = Annotated[Literal["auto", "all"] | tuple[str, ...], BeforeValidator(
 
 
 def stage_data(run: Mapping[str, Any], model: type[Settings]) -> list[dict[str, Any]]:
-    """The stages of a config's plain data, each with what it leaves out taken from the run, whose settings are these."""
+    """The stages of a config's plain data, each with what it leaves out taken from the run (of these settings)."""
     stages = run.get("stages", [])
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
         raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, updates: 1000}]")
