@@ -1,4 +1,4 @@
-"""`understudy evaluate` plays an exported policy as it plays the run it is of: the same start states, the same screen."""
+"""`understudy evaluate` plays an exported policy as the run it is of: from the same states, to the same screen."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ def test_in_python_a_path_will_do(exported: Path) -> None:
     assert found == pytest.approx([found[0]] * 4, rel=1e-4)
     with pytest.raises(ConfigError, match=r"is greedy: an exported file does not sample"):
         us.evaluate_policy(files[0], "Pendulum-v1", 1, 0, greedy=False)
-    vector = us.evaluate_policy(files[0], lambda: _pendulum(), 2, 7, cut_after=20)
+    vector = us.evaluate_policy(files[0], _pendulum, 2, 7, cut_after=20)
     assert len(vector.returns) == 2
 
 

@@ -95,7 +95,7 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Play episodes with a run's policy, always from the same start states; or with one that was saved or exported, in
-    the environment that its card names. Examples: understudy evaluate runs/x, understudy evaluate policy.onnx --env ID"""
+    the environment that its card names. Example: understudy evaluate policy.onnx --env ID"""
     import json
 
     from understudy.run.exported_policy import evaluate_exported

@@ -198,8 +198,8 @@ class SkillSet(nn.Module):
         return self._acted(here, chosen.to(self.action_low.device), self._parts(carry), greedy, rng)
 
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
-        """In policy space [N, …], in operations that can be traced; where nothing is chosen, which no exported set allows, the
-        first skill acts."""
+        """In policy space [N, …], in operations that can be traced; where nothing is chosen, which happens in no
+        exported set, the first skill acts."""
         carried = self._parts(carry)
         chosen, gate = self.choice.greedy_action(obs, carried.gate)
         action, carry = self._mixed(obs, chosen.clamp_min(0), carried._replace(gate=gate), None, Skill.greedy_action)

@@ -1,11 +1,11 @@
-"""An exported policy at play: an .onnx file, or the folder of an export, where its card says or in another environment."""
+"""An exported policy at play: an .onnx file or the folder of an export, where its card says or in another world."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from understudy.core.errors import ConfigError
 from understudy.core.facts import Facts, Whole
@@ -20,7 +20,7 @@ from understudy.run.task_metrics import TaskMetric, TaskMetrics
 class EvaluationSettings(Facts):
     """How the run that a policy is of evaluated it."""
 
-    model_config = {**Facts.model_config, "strict": False}
+    model_config = ConfigDict(strict=False)
 
     episodes: Whole | None = None
     max_steps: Whole | None = None
