@@ -18,7 +18,7 @@ tanh          ½(1 − tanh((x − s)/s))    as {kind: tanh, start: 1, end: 0, o
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -32,6 +32,7 @@ ScheduleKind = Literal["constant", "linear", "cosine", "exponential", "tanh", "e
 class Schedule(Settings):
     """From `start` to `end` over some updates; constant before and after. A number is constant."""
 
+    ONE_VALUE: ClassVar = ("start", "end")
     kind: ScheduleKind = "constant"
     """`constant` (start throughout), `linear`, `cosine`, `exponential` (to 0 it never ends), `tanh`, or `exp5` (ends
     0.7 % short of its end)."""

@@ -121,9 +121,9 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         raise ConfigError(f"{place}data", "is required")
     if MAIN not in roles.data and data.get("data"):
         what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
-        share = f"{place}source.data_share"
-        do = f"Give {share}=0.5 to learn from it, too, or leave data out." if parts.learning == "replay" else ""
-        raise ConfigError(f"{place}data", what, do=do or "Leave data out.")
+        asked = {"replay": "data_share=0.5", "interactive": "demonstrations=true"}.get(parts.kind, "")
+        do = f"Give {place}source.{asked} to learn from it, too, or leave data out." if asked else "Leave data out."
+        raise ConfigError(f"{place}data", what, do=do)
     for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
         for role in sorted(asked - set(given)):

@@ -4,7 +4,9 @@ In a config a stage says only what is its own; whatever it leaves out is the run
 like any other (`stages/1-bc`), so it has its logs and checkpoints, and a killed chain goes on in the stage it was in.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +14,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from understudy.algorithms import find_algorithm
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.protocols import MAIN
 from understudy.core.settings import Settings
 from understudy.nn.distributions import means_the_same
@@ -50,6 +52,18 @@ def stage_data(run: Mapping[str, Any], model: type[Settings]) -> list[dict[str, 
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
         raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, updates: 1000}]")
     return [_completed(stage, run, model, f"stages.{number}") for number, stage in enumerate(stages)]
+
+
+@contextmanager
+def told_of_stage(number: int, model: type[Settings]) -> Iterator[None]:
+    """What is wrong in a stage is told of the stage: `stages.0.algo.clip`, and not `algo.clip`."""
+    try:
+        yield
+    except UnderstudyError as error:
+        setting = rf"^(?=(?:{'|'.join(model.model_fields)})\b)(?!stages\.)"
+        told = re.sub(setting, f"stages.{number}.", str(error), flags=re.MULTILINE)
+        told = told if told.startswith("stages.") else f"stages.{number}: {told}"
+        raise type(error).saying(told) from error
 
 
 def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], model: type[Settings], where: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.core.batch import Obs, Sequences, Transitions
-from understudy.core.errors import ConfigError, UnderstudyError
+from understudy.core.errors import ConfigError, UnderstudyError, told_with
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Carry, EnvRequest, Metrics, Policy, SourceNeeds
 from understudy.core.rng import derived_seed, stream
@@ -117,7 +117,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.workers > self.num_envs:
-            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
+            raise ValueError(f"workers: {self.workers} for {self.num_envs} environments: at most one for each")
         if self.controller and self.teacher != "scripted":
             raise ValueError(f"controller is of a scripted teacher, and teacher is {self.teacher}")
         if self.labels == "sample" and self.teacher != "policy":
@@ -437,7 +437,8 @@ def _teacher(config: Config, inputs: SourceInputs) -> Policy:
     if config.teacher == "policy":
         return inputs.policies[TEACHER]
     if config.teacher == "scripted":
-        return scripted_teacher(config.controller or inputs.env_id)
+        with told_with("source.controller" if config.controller else "source.teacher"):
+            return scripted_teacher(config.controller or inputs.env_id)
     if inputs.teacher is None:
         raise ConfigError(
             "source.teacher",
