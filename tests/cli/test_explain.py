@@ -130,3 +130,8 @@ def test_mappings_say_how_an_entry_is_removed(capsys: pytest.CaptureFixture[str]
         assert f"{key}.<name>=null removes one." in " ".join(capsys.readouterr().out.split())
     explain("stages")
     assert "=null removes" not in capsys.readouterr().out
+
+
+def test_an_objective_that_is_none_is_pointed_on() -> None:
+    told = complaint("explain", "algo.objectives.teecher.weight", code=2)
+    assert "explain algo.objectives.teecher.weight: no such objective. Did you mean 'teacher'?" in told

@@ -146,8 +146,13 @@ def _print_topics() -> None:
 
 
 def _print_found(topic: str) -> None:
+    from understudy.objectives import PLUGINS
+
     everything = list(all_settings())
     found = find_settings(topic, everything)
+    added = re.match(r"algo\.objectives\.(\w+)", topic)
+    if added and added[1] not in PLUGINS.names():
+        raise ConfigError(f"explain {topic}", "no such objective", do=did_you_mean(added[1], PLUGINS.names()))
     if not found:
         leaves = {setting.key.rpartition(".")[2] for setting in everything}
         raise ConfigError("explain", f"no setting or topic '{topic}'", do=_near(topic, everything, leaves))

@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from understudy.core.batch import Obs, Sequences, Transitions
-from understudy.core.errors import ConfigError, UnderstudyError, told_with
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Carry, EnvRequest, Metrics, Policy, SourceNeeds
 from understudy.core.rng import derived_seed, stream
@@ -437,8 +437,7 @@ def _teacher(config: Config, inputs: SourceInputs) -> Policy:
     if config.teacher == "policy":
         return inputs.policies[TEACHER]
     if config.teacher == "scripted":
-        with told_with("source.controller" if config.controller else "source.teacher"):
-            return scripted_teacher(config.controller or inputs.env_id)
+        return scripted_teacher(inputs.env_id, config.controller, inputs.spec)
     if inputs.teacher is None:
         raise ConfigError(
             "source.teacher",
