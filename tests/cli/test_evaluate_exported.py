@@ -42,7 +42,7 @@ def untrained(spec: Spec, **words: Any) -> Actor:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with all that changes an evaluation, and its export."""
     path = tmp_path_factory.mktemp("runs") / "run"
-    more = {
+    more: dict[str, Any] = {
         "env": {"reference": [-2000, 0]},
         "eval_max_steps": 30,
         "seed": 5,

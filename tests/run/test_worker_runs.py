@@ -116,6 +116,6 @@ def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) ->
     for source, name, simulator in refused:
         told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": simulator.split(":")[0]})
         with pytest.raises(
-            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*{simulator}"
+            ConfigError, match=rf"source\.{name}: is for environments of Gymnasium's registry, not .*{simulator}"
         ):
             parse_config(told)

@@ -260,7 +260,7 @@ def test_what_is_wrong_is_told_before_the_first_step() -> None:
         ({"source": {"beta": {"start": 0.5, "end": -0.1}}}, "source.beta.end: wrong value: got -0.1, expected greater"),
         ({"source": {"controller": "Pendulum-v1"}}, "controller: is of a scripted teacher, and teacher is callable"),
         ({"source": {"labels": "sample"}}, "labels=sample: only a policy draws, and teacher is callable"),
-        ({"source": {"keep_rounds": 200}}, "buffer_size has no room for 200 rounds of 21 rows: got 3,000"),
+        ({"source": {"keep_rounds": 200}}, "buffer_size: has no room for 200 rounds of 21 rows: got 3,000"),
         ({"source": {"teacher": "policy"}}, "policies.teacher: is required"),
         ({"policies": {"teacher": {"path": "x"}}}, "policies.teacher: nothing in this run reads it"),
         ({"source": {"demonstrations": True}}, "data: is required"),

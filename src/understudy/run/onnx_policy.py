@@ -84,8 +84,8 @@ class OnnxPolicy:
         factors = (len(counts),) if isinstance(spec.action, MultiDiscrete) else ()
         if found.get(ACTION) != ((box.size,) if box else factors):
             wrong.append(f"{ACTION} {list(found.get(ACTION, ()))}")
-        elif (told := self._choices()) not in ([], counts):
-            wrong.append(f"{ACTION} one of {' × '.join(map(str, told))}")
+        elif (choices := self._choices()) not in ([], counts):
+            wrong.append(f"{ACTION} one of {' × '.join(map(str, choices))}")
         elif box and [told for side in ("low", "high") if (told := self._limits(side)) not in (None, vars(box)[side])]:
             wrong.append(f"{ACTION} from {self._limits('low')} to {self._limits('high')}")
         return wrong

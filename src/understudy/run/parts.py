@@ -121,8 +121,8 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         raise ConfigError(f"{place}data", "is required")
     if MAIN not in roles.data and data.get("data"):
         what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
-        asked = {"replay": "data_share=0.5", "interactive": "demonstrations=true"}.get(parts.kind, "")
-        do = f"Give {place}source.{asked} to learn from it, too, or leave data out." if asked else "Leave data out."
+        way = {"replay": "data_share=0.5", "interactive": "demonstrations=true"}.get(parts.kind, "")
+        do = f"Give {place}source.{way} to learn from it, too, or leave data out." if way else "Leave data out."
         raise ConfigError(f"{place}data", what, do=do)
     for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
