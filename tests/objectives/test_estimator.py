@@ -375,8 +375,8 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_its_policy_needs_no_truth(tm
             {"actor": {"estimate": {"targets": ["friction"]}}, "objectives": {"estimator": {}}},
             r"algo\.actor\.estimate\.targets: no group or segment 'friction'",
         ),
-        ({"objectives": {"estimator": {"replace_probability": 1.5}}}, r"replace_probability\.start: wrong value"),
-        ({"objectives": {"estimator": {"weight": -1}}}, r"estimator\.weight\.start: wrong value"),
+        ({"objectives": {"estimator": {"replace_probability": 1.5}}}, r"replace_probability: wrong value"),
+        ({"objectives": {"estimator": {"weight": -1}}}, r"estimator\.weight: wrong value"),
         ({"objectives": {"estimator": {"loss": "mae"}}}, r"estimator\.loss: wrong value: got 'mae'"),
     ],
 )

@@ -451,14 +451,14 @@ def test_ppo_learns_from_rollouts_only(tmp_path: Path) -> None:
 
 def test_mistakes_are_told_before_the_first_step() -> None:
     for settings, told in (
-        ({"beta": 1.2}, r"teacher\.beta\.\w+: wrong value: got 1\.2"),
+        ({"beta": 1.2}, r"teacher\.beta: wrong value: got 1\.2"),
         ({"beta": {"start": 1.0, "end": -0.1, "over": 9}}, r"teacher\.beta\.end: wrong value: got -0\.1"),
-        ({"weight": -1.0}, r"teacher\.weight\.\w+: wrong value"),
+        ({"weight": -1.0}, r"teacher\.weight: wrong value"),
         ({"loss": "mee"}, r"teacher\.loss: wrong value: got 'mee'"),
         ({"hidden_state_resample_prob": 2.0}, r"hidden_state_resample_prob: wrong value"),
         ({"hidden_state_resample_prob": 0.5}, r"hidden_state_resample_prob: the student has no memory"),
         ({"huber_delta": 2.0}, r"huber_delta=2 is of loss=huber"),
-        ({"teachers": ["teacher", "teacher"]}, r"a teacher is named twice"),
+        ({"teachers": ["teacher", "teacher"]}, r"teachers: one is named twice"),
         ({"teachers": ["nobody"]}, r"teacher\.teachers: there is no such policy: got \['nobody'\]"),
         ({"dispatch": "state"}, r"teacher\.dispatch: 'state' is no single number: got \[4\], expected \[1\]"),
         ({"buffer_dilation": 0}, r"buffer_dilation: wrong value"),

@@ -90,7 +90,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         if len(set(self.teachers)) < len(self.teachers):
-            raise ValueError(f"a teacher is named twice: got {list(self.teachers)}")
+            raise ValueError(f"teachers: one is named twice: got {list(self.teachers)}")
         if self.huber_delta != 1.0 and "huber" not in (self.loss, self.latent_loss):
             raise ValueError(f"huber_delta={self.huber_delta:g} is of loss=huber, and the loss is {self.loss}")
         return self

@@ -7,7 +7,7 @@ from typing import Any
 from understudy.core.arguments import kind_of
 from understudy.core.errors import ConfigError
 from understudy.run.config import ConfigLike, RunConfig, read_config
-from understudy.run.overrides import overridden, override_words
+from understudy.run.overrides import override_words, with_overrides
 from understudy.run.parts import asked_roles, source_kind
 from understudy.run.run import Run
 from understudy.run.stages import stage_data
@@ -35,7 +35,7 @@ def with_teacher(settings: Mapping[str, Any], teacher: object, config: ConfigLik
     function = own_teacher(teacher) is not None
     key = "source.teacher" if function else "policies.teacher.path"
     value = FUNCTION if function else str(teacher.path if isinstance(teacher, Run) else teacher)
-    data = overridden(read_config(config)[0], override_words(settings))
+    data = with_overrides(read_config(config)[0], override_words(settings))
     if _could_ask(data, function=function):
         return {key: value, **settings}
     stages = stage_data(data)
@@ -43,7 +43,8 @@ def with_teacher(settings: Mapping[str, Any], teacher: object, config: ConfigLik
     meant = [number for number in asking if _asks_function(stages[number].get("source"))] or asking
     if meant:
         told = [
-            overridden(one, [f"{key}={value}"]) if number in meant else one for number, one in enumerate(data["stages"])
+            with_overrides(one, [f"{key}={value}"]) if number in meant else one
+            for number, one in enumerate(data["stages"])
         ]
         return {**settings, "stages": told}
     if function and source_kind(data):  # otherwise something else is wrong, of which others will tell

@@ -19,8 +19,10 @@ from understudy.nn.policy_fit import mask_differences
 
 CARRY, ACTION = "carry_", "action"
 """Names of inputs and outputs."""
+FILE = "policy.onnx"
+"""What an export writes."""
 CARD = "card.json"
-"""Beside an exported file: all there is to know of it."""
+"""Beside it: all there is to know of it."""
 TYPES = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8, "tensor(bool)": np.bool_}
 """What inputs of an exported policy are made of."""
 
@@ -30,7 +32,7 @@ class OnnxPolicy:
     """Greedy, on the CPU, in one thread."""
 
     def __init__(self, path: Path) -> None:
-        _, runtime = onnx_packages()
+        _, runtime = onnx_packages(f"policy '{path}'")
         self._where = f"policy '{path}'"
         content = path.read_bytes()
         self.sha256 = sha256_bytes(content)
@@ -58,6 +60,14 @@ class OnnxPolicy:
         if not isinstance(card.get("action", {}), dict) or not isinstance(card.get("memory", []), list):
             raise DataError(self._where, f"the {CARD} beside it is not the card of a policy", do="Remove it.")
         return card
+
+    def check_playable(self, spec: Spec, env: str, *, greedy: bool) -> None:
+        """It fits the environment, and nobody wants it to draw."""
+        if not greedy:
+            raise ConfigError(
+                self._where, "is greedy: an exported file does not sample", do="Leave out --stochastic (greedy=False)."
+            )
+        self.check_fits(spec, env)
 
     def check_fits(self, spec: Spec, env: str) -> None:
         """Its inputs are groups of the environment, and its action one that the environment takes."""
@@ -100,6 +110,11 @@ class OnnxPolicy:
     def initial(self, count: int) -> Carry:
         return tuple(torch.from_numpy(np.repeat(part[None], count, 0)) for part in self._first)
 
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """What stands beside the file; empty where nothing does."""
+        return self._card
+
     def act(self, obs: Obs, carry: Carry, *, greedy: bool, rng: torch.Generator | None = None) -> tuple[Tensor, Carry]:
         feeds: dict[str, NDArray[Any]] = {
             name: obs[name].numpy(force=True).astype(self._types[name], copy=False) for name in self._observed
@@ -121,6 +136,23 @@ class OnnxPolicy:
             raise DataError(self._where, f"its card does not say how '{name}' begins ({error})") from error
 
 
+def is_exported(path: Path) -> bool:
+    """An .onnx file, or the folder of an export."""
+    return path.suffix == ".onnx" or (path / CARD).is_file()
+
+
+def open_exported(path: Path) -> OnnxPolicy:
+    """The policy in an .onnx file, or in the folder of an export."""
+    where, file = f"policy '{path}'", path / FILE if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise CheckpointError(
+            where, f"holds no {FILE}", do="TorchScript is code, and is not run here: export the policy as ONNX, too."
+        )
+    if not file.is_file():
+        raise CheckpointError(where, "no such file")
+    return OnnxPolicy(file)
+
+
 def _choices(space: ActionSpace) -> tuple[int, ...]:
     """Of each factor."""
     if isinstance(space, MultiDiscrete):
@@ -139,7 +171,7 @@ def _after(name: str) -> str:
     return f"next_{name}"
 
 
-def onnx_packages() -> tuple[ModuleType, ModuleType]:
+def onnx_packages(where: str = "export") -> tuple[ModuleType, ModuleType]:
     """onnx and onnxruntime, or how to install them."""
     try:
         import onnx
@@ -148,6 +180,6 @@ def onnx_packages() -> tuple[ModuleType, ModuleType]:
         import onnxruntime  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingPackageError(
-            "export", f"ONNX needs onnx and onnxruntime ({error})", do="Run: pip install 'understudy-rl[export]'"
+            where, f"ONNX needs onnx and onnxruntime ({error})", do="Run: pip install 'understudy-rl[export]'"
         ) from error
     return onnx, onnxruntime

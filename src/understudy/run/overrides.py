@@ -38,7 +38,7 @@ def override_words(settings: Mapping[str, Any]) -> list[str]:
     return [f"{key}={text}" for key, text in texts.items()]
 
 
-def overridden(data: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
+def with_overrides(data: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
     """Plain data with `key=value` changes, one after the other."""
     changed = dict(data)
     for word in words:
@@ -60,7 +60,10 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         if child is None:
             child = {}
         if not isinstance(child, dict):
-            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
+            above = ".".join(parents[: number + 1])
+            raise ConfigError(
+                key, f"'{above}' is not a group of settings", got=child, do=f"Change it whole: {above}=…."
+            )
         owner[part] = dict(child)
         owner = owner[part]
     for other in {"updates": ["env_steps"], "env_steps": ["updates"]}.get(key, []):

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
+from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError, told_with
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
 from understudy.core.state import State, capture, restore
@@ -24,7 +24,7 @@ from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import RunConfig
-from understudy.run.env_settings import FrozenPolicySettings
+from understudy.run.frozen_policy import FrozenPolicySettings
 from understudy.run.handed_networks import (
     POLICY,
     Handed,
@@ -37,7 +37,7 @@ from understudy.run.handed_networks import (
     roles_in,
 )
 from understudy.run.learner import Learner
-from understudy.run.onnx_policy import OnnxPolicy
+from understudy.run.onnx_policy import OnnxPolicy, open_exported
 from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
@@ -54,9 +54,8 @@ REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 def load_frozen(role: str, named: FrozenPolicySettings) -> Deployed | OnnxPolicy:
     """A policy that takes part in a run and does not learn; it must have the fingerprint, if one is given."""
     where, exported = f"policies.{role} '{named.path}'", Path(named.path).suffix == ".onnx"
-    if exported and not Path(named.path).is_file():
-        raise CheckpointError(where, "no such file")
-    policy = OnnxPolicy(Path(named.path)) if exported else load_policy(named.path, named.checkpoint)
+    with told_with(f"policies.{role}.path"):
+        policy = open_exported(Path(named.path)) if exported else load_policy(named.path, named.checkpoint)
     if not isinstance(policy, OnnxPolicy):
         policy.requires_grad_(False).train(False)
     check_same(frozen_fingerprint(policy), named.fingerprint, where, f"policies.{role}.fingerprint")
