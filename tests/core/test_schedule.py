@@ -8,6 +8,7 @@ import torch
 
 from understudy.core.errors import ConfigError
 from understudy.core.schedule import Schedule, ScheduledShare, ScheduledWeight, ScheduleKind
+from understudy.objectives import demonstrations
 from understudy.objectives.demonstrations import Config as DemonstrationSettings
 from understudy.objectives.teacher import Config as TeacherSettings
 from understudy.parts.cloning import CloningSettings
@@ -142,3 +143,13 @@ def test_what_is_left_out_of_a_schedule_is_that_of_its_default() -> None:
     assert (cloning.kind, cloning.start, cloning.end) == ("linear", 2.0, 0.0), "whose default falls"
     with pytest.raises(ConfigError, match=r"weight\.start: is required"):
         TeacherSettings.parse({"weight": {}})
+
+
+def test_what_is_left_out_of_a_group_is_as_the_default_says() -> None:
+    """Whoever changes how much cloning counts at first does not say that it counts for 100,000 updates."""
+    weight = demonstrations.Config.parse({"weight": {"start": 2}}).weight
+    assert (weight.kind, weight.start, weight.end, weight.over) == ("linear", 2.0, 0.0, 100)
+    slower = demonstrations.Config.parse({"weight": {"over": 300, "kind": "cosine"}}).weight
+    assert (slower.kind, slower.start, slower.end, slower.over) == ("cosine", 1.0, 0.0, 300)
+    steady = demonstrations.Config.parse({"weight": 2}).weight
+    assert steady.constant_at(2.0)

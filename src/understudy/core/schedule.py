@@ -56,12 +56,14 @@ class Schedule(Settings):
 
     @classmethod
     def completed(cls, given: Mapping[str, Any], default: Self) -> Mapping[str, Any]:
-        """It begins and ends where the default does, unless that is said; another start of what stays is where it
-        stays."""
-        left_out = {name: default.model_dump()[name] for name, field in cls.model_fields.items() if field.is_required()}
-        if given.keys() == {"start"} and "end" in left_out and default.constant_at(default.start):
+        """What is not said is as in the default, where that changes; where it is constant, its start and end are, and
+        another start of what stays is where it stays."""
+        told = default.model_dump()
+        if not given or not default.constant_at(default.start):
+            return {**told, **given} if given else given
+        if given.keys() == {"start"}:
             return {"kind": "constant", "start": given["start"], "end": given["start"]}
-        return {**left_out, **given} if given else given
+        return {"start": told["start"], "end": told["end"], **given}
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
