@@ -12,10 +12,10 @@ from rich.console import Console
 import understudy as us
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
-from understudy.nn.network_layout import Columns, NetworkLayout, Reading
+from understudy.nn.network_layout import NetworkLayout
 from understudy.run.build import build_learner
 from understudy.run.config import load_config
-from understudy.run.partial_loading import Part, copy_block, copy_columns, load_partially, rename
+from understudy.run.partial_loading import Names, Part, copy_named, load_partially, rename
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.warm_start import take_over
 
@@ -150,11 +150,13 @@ def test_a_run_tells_and_keeps_what_became_of_each_tensor(learned: us.Run, tmp_p
     told = json.loads((run.path / "meta.json").read_text())["taken_over"]
     assert told.keys() == {"policy", "value"}
     (policy,), (value,) = told["policy"], told["value"]
-    assert policy["resized"] == ["trunk.2.bias [2] → [16]", "trunk.2.weight [16, 2] → [16, 16]"]
+    there = "(gives hidden units, there mean)"
+    assert policy["foreign"] == [f"trunk.2.bias {there}", f"trunk.2.weight {there}"], "no last layer any more"
+    assert policy["resized"] == []
     assert policy["missing"] == ["trunk.3.bias", "trunk.3.weight"]
     assert value == {**value, "resized": [], "missing": [], "unexpected": []}
     printed = console.export_text()
-    assert "; resized, common block taken: trunk.2.bias [2] → [16], " in printed
+    assert "; of something else, begin anew: trunk.2.bias (gives hidden units, there mean), trunk.2" in printed
     assert "missing, begin anew: trunk.3.bias, trunk.3.weight" in printed
     with pytest.raises(CheckpointError, match=r"\(hidden\).*take over what fits: init_mismatch=overlap, or skip"):
         us.train(config(tmp_path / "refused", "algo.actor.hidden=[16, 16, 16]", f"init_from={learned.path}"))
@@ -180,26 +182,23 @@ def test_names_are_mapped_by_beginnings_and_by_patterns() -> None:
 
 def test_blocks_and_inputs_are_copied_where_they_belong() -> None:
     mine = torch.full((3, 2), -1.0)
-    copy_block(mine, torch.arange(8.0).view(2, 4))
+    copy_named(mine, torch.arange(8.0).view(2, 4))
     assert mine.tolist() == [[0, 1], [4, 5], [-1, -1]]
-    copy_block(mine, torch.ones(3))
+    copy_named(mine, torch.ones(3))
     assert mine[0].tolist() == [0, 1], "of other axes nothing is copied"
     theirs = torch.arange(1.0, 7.0).view(3, 2)
     mine = torch.full((5, 3), -1.0)
-    copy_columns(mine, theirs, reading(-2, new=[0], b=[0, 1], a=[4, 5]), reading(-2, a=[4], b=[0, 1]), silent=True)
+    copy_named(mine, theirs, [Names(-2, [None, 1, 2, 0, None], silent=True)])
     assert mine.tolist() == [[0, 0, -1], [3, 4, -1], [5, 6, -1], [1, 2, -1], [0, 0, -1]]
     cells = torch.full((3, 2, 2), -1.0)
-    copy_columns(
-        cells, torch.arange(12.0).view(3, 2, 2), reading(-1, b=[0], a=[0]), reading(-1, a=[0], b=[0]), silent=True
-    )
+    copy_named(cells, torch.arange(12.0).view(3, 2, 2), [Names(-1, [1, 0], silent=True)])
     assert cells.tolist() == torch.arange(12.0).view(3, 2, 2).flip(-1).tolist()
     statistics = torch.full((3,), -1.0)
-    copy_columns(statistics, torch.tensor([7.0, 8.0]), reading(-1, a=[0, 1, 2]), reading(-1, a=[0, 2]), silent=False)
+    copy_named(statistics, torch.tensor([7.0, 8.0]), [Names(-1, [0, None, 1])])
     assert statistics.tolist() == [7, -1, 8]
-
-
-def reading(axis: int, **columns: list[int]) -> Reading:
-    return Reading(axis=axis, columns=[Columns(of=name, numbers=numbers) for name, numbers in columns.items()])
+    both = torch.full((2, 3), -1.0)
+    copy_named(both, torch.tensor([[1.0, 2.0]]), [Names(-2, [None, 0], silent=True), Names(-1, [1, None, 0])])
+    assert both.tolist() == [[0, -1, 0], [2, -1, 1]]
 
 
 def test_a_checkpoint_that_does_not_say_what_lies_where_is_taken_as_ours(learned: us.Run) -> None:

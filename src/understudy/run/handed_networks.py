@@ -13,6 +13,7 @@ from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
 from understudy.core.protocols import Algorithm, Balancing
 from understudy.core.state import Leaf, State, capture, module_paths, restore
 from understudy.nn.network_layout import NetworkLayout
+from understudy.nn.normalization import Normalizer
 from understudy.run.checkpoint import LAYOUTS_FACT, NETWORKS_FACT
 from understudy.run.partial_loading import STREAM, LoadReport, Mismatch, Part, load_partially, rename
 from understudy.run.policies import find_checkpoint
@@ -82,12 +83,23 @@ def network_paths(algorithm: Algorithm[Any]) -> dict[str, str]:
 
 def roles_in(origin: str) -> tuple[str, tuple[str, ...]]:
     """The algorithm of a run, and the roles in its last checkpoint; of a policy folder there is none of either."""
+    facts = _last_facts(origin)
+    return str(_algo(facts).get("name", "")), tuple(facts.get(NETWORKS_FACT, ()))
+
+
+def algorithm_of(origin: str) -> dict[str, Any]:
+    """The settings of a run's algorithm, as its last checkpoint tells them; a policy folder tells none."""
+    return _algo(_last_facts(origin))
+
+
+def _algo(facts: Mapping[str, Any]) -> dict[str, Any]:
+    algo = facts.get("settings", {}).get("algo")
+    return algo if isinstance(algo, dict) else {}
+
+
+def _last_facts(origin: str) -> Mapping[str, Any]:
     run = RunDir(origin)
-    if not run.config_file.exists():
-        return "", ()
-    facts = find_checkpoint(run, "last").facts
-    algo = facts["settings"].get("algo")
-    return str(algo.get("name")) if isinstance(algo, dict) else "", tuple(facts[NETWORKS_FACT])
+    return find_checkpoint(run, "last").facts if run.config_file.exists() else {}
 
 
 def network_layouts(algorithm: Algorithm[Any]) -> dict[str, dict[str, Any]]:
@@ -147,6 +159,9 @@ def hand_over(
         mine = capture(network)
         handed = Handed.between(mine, theirs[role].state, keys)
         restore(network, {**mine, **handed.matched}, f"{where}, {role}")
+        for part in network.modules() if isinstance(network, nn.Module) else ():
+            if isinstance(part, Normalizer):
+                part.settle_other_form()
         reports[role] = handed.report()
     return reports
 

@@ -4,7 +4,7 @@ then IQL online). What was taken over is told; too little is refused. Optimisers
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
+from understudy.core.spec import Box
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, ActorSettings, EstimatingActorSettings
 from understudy.nn.committee import Committee
@@ -24,6 +25,7 @@ from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
+from understudy.run.handed_distributions import keep_distribution
 from understudy.run.handed_networks import (
     POLICY,
     Handed,
@@ -223,16 +225,30 @@ def warm_start(algorithm: Algorithm[Any], policy: Deployed, config: RunConfig, w
     assert isinstance(heir, Deployed)
     reports = []
     for member, ancestor in _pairs(heir, policy, where):
-        if config.init_mismatch != "refuse":
-            reports.append(_partly(member, ancestor, config, where))
-            continue
-        taken, mine = _taken(member, ancestor, where), capture(member)
-        restore(member, {**mine, **taken}, where)
-        _settle(member, ancestor)
-        kept = tuple(sorted(mine.keys() - taken.keys()))
-        left = tuple(sorted(capture(ancestor).keys() - taken.keys()))
-        reports.append(LoadReport(tuple(sorted(taken)), (), kept, left, overlap=False))
+        report = (_wholly if config.init_mismatch == "refuse" else _partly)(member, ancestor, config, where)
+        reports.append(replace(report, notes=(*_normalizer_notes(member, ancestor), *report.notes)))
     return reports
+
+
+def _wholly(heir: Single, ancestor: Single, config: RunConfig, where: str) -> LoadReport:
+    taken, mine = _taken(heir, ancestor, where), capture(heir)
+    restore(heir, {**mine, **taken}, where)
+    _settle(heir, ancestor)
+    kept = tuple(sorted(mine.keys() - taken.keys()))
+    left = tuple(sorted(capture(ancestor).keys() - taken.keys()))
+    return LoadReport(
+        tuple(sorted(taken)), (), kept, left, overlap=False, notes=keep_distribution(heir, ancestor, taken)
+    )
+
+
+def _normalizer_notes(heir: Single, ancestor: Single) -> list[str]:
+    """How statistics that were taken over are applied, where this run's algorithm has another way of its own."""
+    mine, theirs = heir.settings.normalizer, ancestor.settings.normalizer
+    if not heir.settings.normalize or not ancestor.settings.normalize:
+        return []
+    if mine.form != theirs.form:
+        return [f"normaliser {mine.formula}, and there {theirs.formula}: the policy acts otherwise than there"]
+    return [] if mine.form == type(mine)().form else [f"normaliser as there: {mine.formula}"]
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, config: RunConfig, where: str) -> None:
@@ -248,13 +264,24 @@ def _partly(heir: Single, ancestor: Single, config: RunConfig, where: str, *, dr
     """Take over what fits of a policy of another shape, but of the same kind."""
     _check_kind(heir, ancestor, where)
     keys, mismatch = config.init_keys, config.init_mismatch
-    return load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
+    report = load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
+    if dry:
+        return report
+    return replace(report, notes=(*_range_notes(heir, ancestor), *keep_distribution(heir, ancestor, report.taken)))
+
+
+def _range_notes(heir: Single, ancestor: Single) -> list[str]:
+    """The box is this environment's: what a policy says is of its range, whatever that was there."""
+    mine, theirs = heir.spec.action, ancestor.spec.action
+    if not isinstance(mine, Box) or not isinstance(theirs, Box) or (mine.low, mine.high) == (theirs.low, theirs.high):
+        return []
+    return [f"actions are of this environment's range, {mine.describe()}, and were of {theirs.describe()}"]
 
 
 @torch.no_grad()
 def _begin_with_std(policy: Deployed, std: float | None, *, dry: bool = False) -> None:
     """Give a policy that was taken over this σ in every dimension, where one is said."""
-    for member in () if std is None else _members(policy):
+    for member in () if std is None else _members(policy, "init_std"):
         density = member.distribution if isinstance(member, Actor) else member
         if not isinstance(density, (Gaussian, TanhMeanGaussian)):
             kinds = "gaussian or tanh_mean_gaussian"
@@ -269,16 +296,17 @@ def _begin_with_std(policy: Deployed, std: float | None, *, dry: bool = False) -
 
 def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:
     """Who inherits from whom."""
-    heirs, ancestors = _members(heir), _members(ancestor)
+    heirs, ancestors = _members(heir, where), _members(ancestor, where)
     if len(ancestors) > len(heirs):
         raise CheckpointError(where, "is a committee of two policies, and one policy cannot start from both")
     return list(zip(heirs, ancestors * (len(heirs) // len(ancestors)), strict=True))
 
 
-def _members(policy: Deployed) -> list[Single]:
+def _members(policy: Deployed, where: str) -> list[Single]:
     if isinstance(policy, Committee):
         return [policy.a, policy.b]
-    assert isinstance(policy, Single)
+    if not isinstance(policy, Single):
+        raise CheckpointError(where, "is a policy of another kind", got=policy.kind, expected="a policy of one or two")
     return [policy]
 
 
@@ -338,7 +366,7 @@ def _told_facts(facts: dict[str, Any]) -> str:
 def _settle(heir: Single, ancestor: Single) -> None:
     """Statistics that were taken over are applied as this run's settings say, where those differ."""
     for part in heir.modules():
-        if isinstance(part, Perception) and heir.settings.normalizer != ancestor.settings.normalizer:
+        if isinstance(part, Perception) and heir.settings.normalizer.form != ancestor.settings.normalizer.form:
             for _, normalizer in part.normalised():
                 normalizer.settle()
 

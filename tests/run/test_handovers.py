@@ -1,0 +1,213 @@
+"""A policy that is handed from one run or stage to another acts as it did, and what could not stay is told."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+import understudy as us
+from understudy.data.formats.npz_writer import write_npz
+from understudy.nn.actor import Actor
+from understudy.run.config import parse_config
+from understudy.run.progress import Reporter
+
+pytestmark = pytest.mark.usefixtures("no_plots")
+
+ACTOR: dict[str, Any] = {"hidden": [16, 16], "activation": "tanh", "distribution": "gaussian"}
+CRITIC: dict[str, Any] = {"hidden": [16, 16]}
+STILL = {"name": "ppo", "critic_warmup": 1, "critic": CRITIC}
+"""Only its critic learns: at its end it is still the policy that it started from."""
+
+
+def demonstrations(folder: Path) -> Path:
+    """Of Pendulum-v1's shape; the second column hardly ever moves, the third does by far."""
+    rng = np.random.default_rng(0)
+    episodes = [
+        us.Episode(
+            {"state": (rng.standard_normal((31, 3)) * [1.0, 2e-4, 5.0]).astype(np.float32)},
+            rng.uniform(-2, 2, (30, 1)).astype(np.float32),
+            np.zeros(30, np.float32),
+            terminated=False,
+            truncated=True,
+        )
+        for _ in range(6)
+    ]
+    path = folder / "demonstrations.npz"
+    write_npz(us.Dataset.from_episodes(episodes, us.Box((-2.0,), (2.0,)), name="demonstrations"), path)
+    return path
+
+
+def everywhere() -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Observations, also far beyond what the demonstrations have."""
+    rows = np.random.default_rng(1).standard_normal((64, 3)) * np.logspace(-3, 3, 64)[:, None]
+    return rows.astype(np.float32)
+
+
+def settings(algo: dict[str, Any], out: Path, **changes: Any) -> dict[str, Any]:
+    run = {"algo": algo, "env": {"id": "Pendulum-v1"}, "updates": 1, "eval_every": 0, "save_every": 1, "out": str(out)}
+    return {**run, "log_every": 1, "tensorboard": False, **changes}
+
+
+def cloned(folder: Path, actor: dict[str, Any] | None = None, updates: int = 30) -> us.Run:
+    algo = {"name": "bc", "actor": actor or ACTOR, "learning_rate": 1e-2}
+    data = {"path": str(demonstrations(folder))}
+    return us.train(parse_config(settings(algo, folder / "bc", data=data, updates=updates, save_every=updates)))
+
+
+def heir(origin: us.Run, out: Path, console: Console | None = None, **changes: Any) -> us.Run:
+    """PPO from there that has not moved yet."""
+    algo = changes.pop("algo", {**STILL, "actor": ACTOR})
+    source = {"num_envs": 2, "rollout_length": 8}
+    given = settings(algo, out, source=source, init_from=str(origin.path), **changes)
+    return us.train(parse_config(given), reporter=Reporter(console=console or Console(quiet=True)))
+
+
+def actor_of(run: us.Run) -> Actor:
+    policy = run.policy()
+    assert isinstance(policy, Actor)
+    return policy
+
+
+def taken_over(run: us.Run, role: str = "policy") -> dict[str, Any]:
+    (report,) = json.loads((run.path / "meta.json").read_text())["taken_over"][role]
+    assert isinstance(report, dict)
+    return report
+
+
+def test_a_clone_that_ppo_goes_on_with_acts_as_it_did_everywhere(tmp_path: Path) -> None:
+    """Also far from the data, where PPO would cut, and of a column that hardly moves, where its ε would count."""
+    console = Console(record=True, width=2000)
+    first = cloned(tmp_path)
+    then = heir(first, tmp_path / "ppo", console)
+    np.testing.assert_array_equal(then.predict(everywhere()), first.predict(everywhere()))
+    (_, normalizer), *_ = actor_of(then).perception.normalised()
+    assert (normalizer.settings.epsilon_on, normalizer.settings.clip) == ("std", None)
+    told = console.export_text()
+    assert "algo.actor.normalizer: (s − μ)/(σ + 0.001), not cut, as in " in told
+    assert "normaliser as there: (s − μ)/(σ + 0.001), not cut" in told
+    assert any("normaliser as there" in note for note in taken_over(then)["notes"])
+    own = heir(first, tmp_path / "own", init_normalizer="own")
+    assert np.abs(own.predict(everywhere()) - first.predict(everywhere())).max() > 1e-2
+    assert any("acts otherwise" in note for note in taken_over(own)["notes"])
+
+
+def test_a_stage_hands_its_form_on_and_statistics_run_on_in_it(tmp_path: Path) -> None:
+    stage = {"algo": {"name": "bc", "actor": ACTOR}, "updates": 5}
+    data = {"path": str(demonstrations(tmp_path))}
+    algo = {"name": "ppo", "actor": ACTOR, "critic": CRITIC}
+    given = {"source": {"num_envs": 2, "rollout_length": 8}, "stages": [{**stage, "data": data}]}
+    run = us.train(parse_config(settings(algo, tmp_path / "run", **given)))
+    assert run.config.algo.model_dump()["actor"]["normalizer"]["epsilon_on"] == "std"
+    assert run.config.algo.model_dump()["critic"]["normalizer"]["epsilon_on"] == "variance", "a critic of its own"
+    (_, normalizer), *_ = actor_of(run).perception.normalised()
+    assert float(normalizer.count) == 6 * 30 + 16
+    torch.testing.assert_close(normalizer.scale, (1.0 / (normalizer.variance.sqrt() + 1e-3)).float())
+    still = parse_config(settings({**STILL, "actor": ACTOR}, tmp_path / "still", **given))
+    stood = us.train(still)
+    clone = us.Run(stood.path / "stages" / "1-bc")
+    np.testing.assert_array_equal(stood.predict(everywhere()), clone.predict(everywhere()))
+
+
+def test_what_shares_eyes_with_the_policy_has_its_form(tmp_path: Path) -> None:
+    actor = {**ACTOR, "encoders": {"state": {"kind": "mlp", "hidden": [8], "size": 8}}}
+    first = cloned(tmp_path, actor, updates=3)
+    critic = {**CRITIC, "encoders": actor["encoders"], "share_encoder": True}
+    algo = {"name": "ppo", "actor": actor, "critic": critic}
+    then = heir(first, tmp_path / "ppo", algo=algo)
+    assert then.config.algo.model_dump()["critic"]["normalizer"]["epsilon_on"] == "std"
+
+
+def test_critics_that_are_taken_over_look_through_what_they_had(tmp_path: Path) -> None:
+    """Between two runs of one algorithm whose configs differ in it."""
+    form = {"epsilon": 0.5, "epsilon_on": "std", "clip": None}
+    network = {"hidden": [16, 16], "normalizer": form}
+    algo = {"name": "ppo", "actor": network, "critic": network}
+    source = {"num_envs": 2, "rollout_length": 8}
+    first = us.train(parse_config(settings(algo, tmp_path / "first", source=source)))
+    plain = {"name": "ppo", "actor": CRITIC, "critic": CRITIC}
+    then = heir(first, tmp_path / "then", algo=plain)
+    for role in ("actor", "critic"):
+        found = then.config.algo.model_dump()[role]["normalizer"]
+        assert {name: found[name] for name in form} == form
+    own = heir(first, tmp_path / "own", algo=plain, init_normalizer="own")
+    assert own.config.algo.model_dump()["critic"]["normalizer"]["epsilon"] == 1e-8
+
+
+def test_a_sigma_beyond_the_limits_begins_at_them_and_is_told(tmp_path: Path) -> None:
+    """Beyond its limits a parameter moves for a long time without any effect."""
+    narrow = {**ACTOR, "distribution": {"kind": "gaussian", "log_std_min": -9.0, "initial_std": 2e-4}}
+    first = cloned(tmp_path, narrow, updates=1)
+    console = Console(record=True, width=2000)
+    then = heir(first, tmp_path / "ppo", console)
+    log_std = actor_of(then).distribution.log_std
+    assert log_std.tolist() == pytest.approx([math.log(1e-3)])
+    assert "log σ of 1 dimension stood beyond its limits, and begins there: σ 0.001" in console.export_text()
+    assert any("log σ of 1 dimension" in note for note in taken_over(then)["notes"])
+    partly = heir(first, tmp_path / "partly", init_mismatch="overlap")
+    assert actor_of(partly).distribution.log_std.tolist() == pytest.approx([math.log(1e-3)])
+
+
+def test_a_sigma_that_was_held_there_is_what_counted_there(tmp_path: Path) -> None:
+    """Not what its parameter says, to which this run's limits are no limit."""
+    first = cloned(tmp_path, updates=1)
+
+    def lower(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["algorithm.policy.distribution.log_std"].fill_(-6.0)
+
+    then = heir(us.edit_checkpoint(first, lower, out=str(tmp_path / "edited")), tmp_path / "ppo")
+    assert actor_of(then).distribution.log_std.tolist() == pytest.approx([-5.0]), "BC's floor"
+
+
+@pytest.mark.parametrize("kind", ["state_gaussian", "tanh_gaussian"])
+def test_a_sigma_of_the_state_does_not_follow_another_start(tmp_path: Path, kind: str) -> None:
+    actor = {**ACTOR, "distribution": {"kind": kind, "initial_std": 0.5}}
+    first = cloned(tmp_path, actor, updates=3)
+    louder = {**STILL, "actor": {**ACTOR, "distribution": {"kind": kind, "initial_std": 2.0}}}
+    obs = {"state": torch.from_numpy(everywhere()[:20])}
+    for mismatch in ("refuse", "overlap"):
+        then = heir(first, tmp_path / mismatch, algo=louder, init_mismatch=mismatch)
+        mine, theirs = (one.features(one.perception.look(obs)).detach() for one in map(actor_of, (then, first)))
+        torch.testing.assert_close(mine, theirs)
+
+
+SEGMENTS = {"state": {"angle": [0, 2], "velocity": [2, 3]}}
+ESTIMATE = {"targets": ["state.velocity"], "hidden": [8]}
+GUESSING = {**ACTOR, "sees": ["state.angle", "state.velocity"], "estimate": ESTIMATE}
+
+
+def test_a_stage_clones_from_true_values_what_its_run_estimates(tmp_path: Path) -> None:
+    """Eyes, trunk and σ are handed on; the estimator is new, and told."""
+    given = {
+        "env": {"id": "Pendulum-v1", "segments": SEGMENTS},
+        "source": {"num_envs": 2, "rollout_length": 8},
+        "stages": [{"algo": "bc", "updates": 5, "data": {"path": str(demonstrations(tmp_path))}}],
+    }
+    algo = {**STILL, "actor": GUESSING, "objectives": {"estimator": {}}}
+    run = us.train(parse_config(settings(algo, tmp_path / "run", **given)))
+    clone, then = actor_of(us.Run(run.path / "stages" / "1-bc")), actor_of(run)
+    assert clone.estimator is None
+    assert [entry.name for entry in clone.inputs] == GUESSING["sees"]
+    obs = {"state": torch.from_numpy(everywhere())}
+    with torch.no_grad():
+        mine, theirs = (one.greedy(one.perception.look(obs)) for one in (then, clone))
+    assert torch.equal(mine, theirs)
+    assert all(name.startswith("estimator.") for name in taken_over(run)["missing"])
+    assert taken_over(run)["missing"]
+
+
+def test_when_statistics_rest_is_the_runs_own_business(tmp_path: Path) -> None:
+    """A stage of another algorithm fits them to its data, or lets them run from the first."""
+    actor = {**ACTOR, "normalizer": {"until": 1, "clip": 5.0}}
+    stage = {"algo": "bc", "updates": 5, "data": {"path": "demonstrations.npz"}}
+    given = settings({"name": "ppo", "actor": actor}, tmp_path, stages=[stage])
+    (first,) = parse_config(given).stages
+    normalizer = first.algo.model_dump()["actor"]["normalizer"]
+    assert (normalizer["until"], normalizer["clip"]) == (None, 5.0)
+    said = {"name": "bc", "actor": {**ACTOR, "normalizer": {"until": 7}}}
+    (first,) = parse_config({**given, "stages": [{**stage, "algo": said}]}).stages
+    assert first.algo.model_dump()["actor"]["normalizer"]["until"] == 7
