@@ -7,7 +7,7 @@ Places along an axis have names where they mean something: a column of an observ
 distribution reads of a trunk. Those of hidden units are theirs alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import Field
@@ -37,6 +37,7 @@ from understudy.nn.value_network import ValueNetwork
 FLAT = ".flat"
 REST = "action"
 """What a network reads beside its inputs: a critic's actions."""
+Ends = Annotated[list[Whole], Field(min_length=2, max_length=2)]
 STATISTICS = ("mean", "variance", "shift", "scale")
 """Of a normaliser, one of each column."""
 
@@ -76,9 +77,7 @@ class NetworkLayout(Facts):
     """Unfolded tensors that have a place for each number of what is seen: who reads it first, and normalisers."""
     says: dict[str, Reading] = Field(default_factory=dict)
     """Unfolded tensors that have a place for each number of what a network says: its last layer's."""
-    segments: dict[str, dict[str, Annotated[list[Whole], Field(min_length=2, max_length=2)]]] = Field(
-        default_factory=dict
-    )
+    segments: dict[str, dict[str, Ends]] = Field(default_factory=dict)
     """What columns of groups are called: from the first of them to the one behind the last."""
     complete: bool = False
     """What is not told of `reads` and `says` is of hidden units. Checkpoints of former versions do not tell all."""
@@ -113,13 +112,10 @@ class NetworkLayout(Facts):
         """Where the column of a group lies in a network of this other layout: by the narrowest segment that both name,
         else by its number; nowhere if that is another's there."""
         mine, theirs = self.segments.get(group, {}), other.segments.get(group, {})
-        both = [(*mine[name], *theirs[name]) for name in mine.keys() & theirs.keys()]
-        around = [(stop - start, start, first, behind) for start, stop, first, behind in both if start <= number < stop]
-        if not around:
-            return None if any(first <= number < behind for _, _, first, behind in both) else number
-        _, start, first, behind = min(around)
-        place = first + number - start
-        return place if place < behind else None
+        both = mine.keys() & theirs.keys()
+        name = _narrowest(mine, both, number)
+        place = number if name is None else theirs[name][0] + number - mine[name][0]
+        return place if _narrowest(theirs, both, place) == name else None
 
     def unfold(self, state: Mapping[str, object]) -> dict[str, Tensor]:
         """The tensors of a state by layer and gate, as views; what is not of the shape that is told stays whole."""
@@ -144,6 +140,12 @@ class NetworkLayout(Facts):
             yield f"{owner}.{_kind(gates)}.{name}", leaf.view(gates, -1, *leaf.shape[1:])
         else:
             yield path, leaf
+
+
+def _narrowest(segments: Mapping[str, list[int]], names: Collection[str], number: int) -> str | None:
+    """Which of these segments the column is of."""
+    found = [(stop - start, name) for name in names for start, stop in [segments[name]] if start <= number < stop]
+    return min(found)[1] if found else None
 
 
 class _Seer(NamedTuple):
