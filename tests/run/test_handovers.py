@@ -11,10 +11,14 @@ import torch
 from rich.console import Console
 
 import understudy as us
+from understudy.core.errors import CheckpointError
 from understudy.data.formats.npz_writer import write_npz
 from understudy.nn.actor import Actor
 from understudy.run.config import parse_config
+from understudy.run.policies import find_checkpoint
 from understudy.run.progress import Reporter
+from understudy.run.rundir import RunDir
+from worlds import tiny_config, tiny_settings
 
 pytestmark = pytest.mark.usefixtures("no_plots")
 
@@ -211,3 +215,61 @@ def test_when_statistics_rest_is_the_runs_own_business(tmp_path: Path) -> None:
     said = {"name": "bc", "actor": {**ACTOR, "normalizer": {"until": 7}}}
     (first,) = parse_config({**given, "stages": [{**stage, "algo": said}]}).stages
     assert first.algo.model_dump()["actor"]["normalizer"]["until"] == 7
+
+
+def test_values_are_handed_on_with_what_rewards_are_divided_by(tmp_path: Path) -> None:
+    """Otherwise they are of another unit than what is earned from the first rollout on."""
+    algo = {"name": "ppo", "actor": CRITIC, "critic": CRITIC, "normalize_reward": True}
+    source = {"num_envs": 2, "rollout_length": 8}
+    first = us.train(parse_config(settings(algo, tmp_path / "first", source=source, updates=4, save_every=4)))
+    then = heir(first, tmp_path / "then", algo=algo)
+    assert set(taken_over(then, "rewards")["matched"]) == {"count", "mean", "variance", "shift", "scale"}
+    counts = [statistics(run)["algorithm.reward_normalizer.0.statistics.count"] for run in (first, then)]
+    assert [float(count) for count in counts] == [64.0, 80.0]
+    plain = {**algo, "normalize_reward": False}
+    meta = json.loads((heir(first, tmp_path / "plain", algo=plain).path / "meta.json").read_text())
+    assert set(meta["taken_over"]) == {"policy", "value"}
+
+
+def statistics(run: us.Run) -> dict[str, Any]:
+    return find_checkpoint(RunDir.open(run.path), "last").state
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"activation": "relu"}, "trunk computes relu, there tanh"),
+        ({"sees": ["state.velocity", "state.angle"]}, "trunk.0.weight reads state, there in other places"),
+    ],
+)
+def test_a_critic_that_would_compute_otherwise_is_not_taken_over(
+    tmp_path: Path, changes: dict[str, Any], told: str
+) -> None:
+    """Its tensors have the same names and shapes; what they say is another thing."""
+    critic = {"hidden": [16, 16], "sees": ["state.angle", "state.velocity"], "normalize": False}
+    env = {"id": "Pendulum-v1", "segments": SEGMENTS}
+    algo, source = {"name": "ppo", "actor": CRITIC, "critic": critic}, {"num_envs": 2, "rollout_length": 8}
+    first = us.train(parse_config(settings(algo, tmp_path / "first", source=source, env=env)))
+    console = Console(record=True, width=2000)
+    other = {**algo, "critic": {**critic, **changes}}
+    heir(first, tmp_path / "then", console, algo=other, env=env)
+    assert f"new: value (of something else: {told}" in console.export_text()
+    with pytest.raises(CheckpointError, match=f"value: does not fit .of something else: {told}"):
+        heir(first, tmp_path / "all", algo=other, env=env, init_roles="all")
+
+
+def test_columns_that_lie_elsewhere_now_are_not_taken_for_what_they_were(tmp_path: Path) -> None:
+    """A group that is seen as a whole, whose segments have changed places."""
+    algo, source = {"name": "ppo", "actor": CRITIC, "critic": CRITIC}, {"num_envs": 2, "rollout_length": 8}
+    env = {"id": "Pendulum-v1", "segments": SEGMENTS}
+    first = us.train(parse_config(settings(algo, tmp_path / "first", source=source, env=env)))
+    turned = {"id": "Pendulum-v1", "segments": {"state": {"velocity": [0, 1], "angle": [1, 3]}}}
+    with pytest.raises(CheckpointError, match=r"not that of algo.actor \(.*trunk.0.weight reads state, there in other"):
+        heir(first, tmp_path / "then", algo=algo, env=turned)
+
+
+def test_values_of_another_number_of_critics_are_refused(tmp_path: Path) -> None:
+    first = us.train(tiny_config("discrete_cql", tmp_path / "first", updates=5))
+    algo = {**tiny_settings("discrete_cql", tmp_path)["algo"], "critics": 3}
+    with pytest.raises(CheckpointError, match=r"\(members\): got members 2, expected members 3"):
+        us.train(tiny_config("discrete_cql", tmp_path / "then", algo=algo, init_from=str(first.path)))

@@ -7,6 +7,7 @@ Places along an axis have names where they mean something: a column of an observ
 distribution reads of a trunk. Those of hidden units are theirs alone.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, NamedTuple, Self
 
@@ -79,6 +80,8 @@ class NetworkLayout(Facts):
     """Unfolded tensors that have a place for each number of what a network says: its last layer's."""
     segments: dict[str, dict[str, Ends]] = Field(default_factory=dict)
     """What columns of groups are called: from the first of them to the one behind the last."""
+    manners: dict[str, str] = Field(default_factory=dict)
+    """What stands in no tensor: how layers and encoders compute."""
     complete: bool = False
     """What is not told of `reads` and `says` is of hidden units. Checkpoints of former versions do not tell all."""
 
@@ -105,6 +108,7 @@ class NetworkLayout(Facts):
             reads=reads,
             says=says,
             segments={group: {name: list(ends) for name, ends in named.items()} for group, named in segments.items()},
+            manners={path: manner for path, part in parts.items() if (manner := _manner(part))},
             complete=True,
         )
 
@@ -116,6 +120,30 @@ class NetworkLayout(Facts):
         name = _narrowest(mine, both, number)
         place = number if name is None else theirs[name][0] + number - mine[name][0]
         return place if _narrowest(theirs, both, place) == name else None
+
+    def places_there(self, one: Reading, other: Reading, there: Self) -> list[int | None]:
+        """For each place of an axis here the one of an axis there that means the same, or None."""
+        known = {label: place for place, label in enumerate(other.labels())}
+        columns = ((of, self.column_there(there, of, number)) for of, number in one.labels())
+        return [None if column is None else known.get((of, column)) for of, column in columns]
+
+    def differences(self, there: Self) -> list[str]:
+        """What the same tensors of both would not mean alike, in words; of what the other does not tell nothing."""
+        return [*self.other_manners(there), *self._other_columns(there)]
+
+    def other_manners(self, there: Self) -> list[str]:
+        """Parts of both that compute otherwise."""
+        both = sorted(self.manners.keys() & there.manners.keys())
+        pairs = [(path, self.manners[path], there.manners[path]) for path in both]
+        return [f"{path} computes {mine}, there {theirs}" for path, mine, theirs in pairs if mine != theirs]
+
+    def _other_columns(self, there: Self) -> Iterator[str]:
+        for verb, mine, theirs in (("reads", self.reads, there.reads), ("gives", self.says, there.says)):
+            for path in sorted(mine.keys() & theirs.keys()):
+                places = self.places_there(mine[path], theirs[path], there)
+                if places != list(range(len(theirs[path].labels()))):
+                    told = mine[path].told(), theirs[path].told()
+                    yield f"{path} {verb} {told[0]}, there {told[1] if len({*told}) > 1 else 'in other places'}"
 
     def unfold(self, state: Mapping[str, object]) -> dict[str, Tensor]:
         """The tensors of a state by layer and gate, as views; what is not of the shape that is told stays whole."""
@@ -253,6 +281,16 @@ SAID: tuple[tuple[type[nn.Module], tuple[str, ...]], ...] = (
     (Beta, ("α", "β")),
 )
 """What distributions read of a trunk, side by side."""
+
+
+def _manner(part: nn.Module) -> str:
+    """How it computes, beside what its tensors and their shapes tell."""
+    if isinstance(part, MLP):
+        return part.activation
+    if isinstance(part, (VectorEncoder, ConvEncoder)):
+        facts = part.settings.model_dump(mode="json", exclude={"hidden", "size", "shape"})
+        return json.dumps(facts, sort_keys=True)
+    return ""
 
 
 def _widths(network: MLP) -> list[int]:

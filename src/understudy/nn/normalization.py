@@ -140,11 +140,14 @@ class Normalizer(nn.Module):
         self.scale.copy_(self._inverse_scale(self.variance, self.variance.sqrt()))
 
     @torch.no_grad()
-    def settle_other_form(self) -> None:
-        """`settle`, where what `forward` reads is of these statistics in another form; rounding is left as it is."""
+    def settle_other_form(self) -> bool:
+        """`settle`, where what `forward` reads is of these statistics in another form, and whether it was; rounding is
+        left as it is."""
         scale = self._inverse_scale(self.variance, self.variance.sqrt()).float()
-        if not torch.allclose(self.scale, scale, rtol=1e-5, atol=0.0):
+        other = not torch.allclose(self.scale, scale, rtol=1e-5, atol=0.0)
+        if other:
             self.settle()
+        return other
 
     def _inverse_scale(self, variance: Tensor, std: Tensor) -> Tensor:
         epsilon = self.settings.epsilon

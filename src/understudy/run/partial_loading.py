@@ -109,7 +109,7 @@ def load_partially(
     if not theirs.layout.widths:  # a checkpoint that does not say: where it is of our shape, it is as ours
         theirs = Part(theirs.state, mine.layout)
     here, there = mine.unfolded(), {rename(path, keys): leaf for path, leaf in theirs.unfolded().items()}
-    both, layout = here.keys() & there.keys(), _renamed(theirs.layout, keys)
+    both, layout = here.keys() & there.keys(), renamed(theirs.layout, keys)
     compared = {path: Comparison.of(path, here[path], there[path], mine.layout, layout) for path in both}
     foreign = {path: one.foreign for path, one in compared.items() if one.foreign}
     resized = {path for path, one in compared.items() if not one.same and not one.foreign}
@@ -124,6 +124,7 @@ def load_partially(
         tuple(sorted(there.keys() - here.keys())),
         overlap,
         tuple(f"{path} ({why})" for path, why in sorted(foreign.items())),
+        tuple(mine.layout.other_manners(layout)),
     )
     if not report.taken:
         raise CheckpointError(
@@ -191,11 +192,7 @@ class Comparison:
 
 def _names(one: Reading, other: Reading, mine: NetworkLayout, theirs: NetworkLayout) -> Names | None:
     """Nothing where they have no place in common."""
-    known = {label: place for place, label in enumerate(other.labels())}
-    there = [
-        known.get((of, column)) if (column := mine.column_there(theirs, of, number)) is not None else None
-        for of, number in one.labels()
-    ]
+    there = mine.places_there(one, other, theirs)
     common = one.axis == other.axis and any(place is not None for place in there)
     return Names(one.axis, there) if common else None
 
@@ -234,9 +231,11 @@ def _grid(places: Sequence[list[int]]) -> tuple[Tensor, ...]:
     )
 
 
-def _renamed(layout: NetworkLayout, keys: Mapping[str, str]) -> NetworkLayout:
-    reads, says = ({rename(path, keys): one for path, one in told.items()} for told in (layout.reads, layout.says))
-    return layout.model_copy(update={"reads": reads, "says": says})
+def renamed(layout: NetworkLayout, keys: Mapping[str, str]) -> NetworkLayout:
+    """What it tells of tensors by the names they have here."""
+    told = {"reads": layout.reads, "says": layout.says, "manners": layout.manners}
+    changed = {what: {rename(path, keys): one for path, one in facts.items()} for what, facts in told.items()}
+    return layout.model_copy(update=changed)
 
 
 def rename(path: str, keys: Mapping[str, str]) -> str:

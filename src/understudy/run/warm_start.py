@@ -22,6 +22,7 @@ from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.distributions import means_the_same
 from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
+from understudy.nn.network_layout import NetworkLayout
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
@@ -49,6 +50,8 @@ Single = Actor | ValuePolicy
 """A policy of one."""
 TARGET = "target_"
 """Before the role of a network, it is the role of its target."""
+NEW = ("estimator.", "distribution.")
+"""What of a policy may begin anew beside what is taken over: whoever hands it on need not have any."""
 REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 
 
@@ -139,7 +142,7 @@ class Ancestor:
                 continue
             misfit = "there is none" if role not in self.networks else ""
             if not misfit and heir.init_roles == "auto" and heir.init_mismatch == "refuse":
-                misfit = Handed.between(capture(part), self.networks[role].state, heir.init_keys).misfit
+                misfit = Handed.of(part, self.networks[role], heir.init_keys).misfit
             if misfit:
                 anew.append(f"{role} ({misfit})")
             else:
@@ -267,7 +270,8 @@ def _partly(heir: Single, ancestor: Single, config: RunConfig, where: str, *, dr
     report = load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
     if dry:
         return report
-    return replace(report, notes=(*_range_notes(heir, ancestor), *keep_distribution(heir, ancestor, report.taken)))
+    notes = (*report.notes, *_range_notes(heir, ancestor), *keep_distribution(heir, ancestor, report.taken))
+    return replace(report, notes=notes)
 
 
 def _range_notes(heir: Single, ancestor: Single) -> list[str]:
@@ -319,11 +323,19 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
     _check_kind(heir, ancestor, where)
     _check_alike(heir.settings, ancestor.settings, where)
     mine, theirs = capture(heir), capture(ancestor)
-    return {
+    taken = {
         path: leaf
         for path, leaf in theirs.items()
         if not path.endswith(STREAM) and path in mine and _fits(mine[path], leaf)
     }
+    new = sorted(path for path in mine.keys() - taken.keys() if not path.endswith(STREAM) and not path.startswith(NEW))
+    if otherwise := [*new, *NetworkLayout.of(heir).differences(NetworkLayout.of(ancestor))]:
+        raise CheckpointError(
+            where,
+            f"its network is not that of algo.actor ({'; '.join(otherwise[:6])})",
+            do="Give both the same settings, or take over what fits: init_mismatch=overlap, or skip.",
+        )
+    return taken
 
 
 def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
@@ -334,6 +346,7 @@ def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
 def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
     """Tensors of one shape mean something else behind other eyes: whatever differs is named."""
     names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm")
+    names += ("members", "quantiles", "one_hot")  # of values that are a policy
     here, there = (_facts(settings, names) for settings in (mine, theirs))
     if isinstance(mine, ActorSettings) and isinstance(theirs, ActorSettings):
         kinds = mine.distribution.kind, theirs.distribution.kind
