@@ -325,7 +325,8 @@ def guessing(targets: list[str], seed: int, **estimate: Any) -> Actor:
 def estimated(policy: Actor, obs: dict[str, torch.Tensor], target: str) -> torch.Tensor:
     assert policy.estimator is not None
     with torch.no_grad():
-        return policy.estimator(policy.estimator.look(obs, (), None))[..., policy.estimator.places[target]]
+        guessed: torch.Tensor = policy.estimator(policy.estimator.look(obs, (), None))
+    return guessed[..., policy.estimator.places[target]]
 
 
 def test_estimators_go_by_the_columns_they_see_and_guess() -> None:

@@ -48,6 +48,7 @@ class Columns(Facts):
 
     of: str
     numbers: list[Whole]
+    """None where all are of the thing in their order, however many: an image may have a million."""
 
 
 class Reading(Facts):
@@ -127,6 +128,12 @@ class NetworkLayout(Facts):
         columns = ((of, self.column_there(there, of, number)) for of, number in one.labels())
         return [None if column is None else known.get((of, column)) for of, column in columns]
 
+    def alike(self, one: Reading, other: Reading, there: Self) -> bool:
+        """Every place here means what the same place means there."""
+        if not (labels := other.labels()):
+            return one.columns == other.columns
+        return self.places_there(one, other, there) == list(range(len(labels)))
+
     def differences(self, there: Self) -> list[str]:
         """What the same tensors of both would not mean alike, in words; of what the other does not tell nothing."""
         return [*self.other_manners(there), *self._other_columns(there)]
@@ -140,8 +147,7 @@ class NetworkLayout(Facts):
     def _other_columns(self, there: Self) -> Iterator[str]:
         for verb, mine, theirs in (("reads", self.reads, there.reads), ("gives", self.says, there.says)):
             for path in sorted(mine.keys() & theirs.keys()):
-                places = self.places_there(mine[path], theirs[path], there)
-                if places != list(range(len(theirs[path].labels()))):
+                if not self.alike(mine[path], theirs[path], there):
                     told = mine[path].told(), theirs[path].told()
                     yield f"{path} {verb} {told[0]}, there {told[1] if len({*told}) > 1 else 'in other places'}"
 
@@ -231,8 +237,7 @@ def _eye(place: str, entry: Input, perception: Perception) -> Iterator[tuple[str
     if isinstance(encoder, VectorEncoder):
         yield f"{place}encoders.{key}.mlp.0.weight", Reading(axis=-2, columns=seen)
     elif isinstance(encoder, ConvEncoder):
-        width = _widths(encoder.output)[0]
-        last = Columns(of=f"channels of {encoder.places} places", numbers=list(range(width)))
+        last = Columns(of=f"channels of {encoder.places} places", numbers=[])
         yield f"{place}encoders.{key}.output.0.weight", Reading(axis=-2, columns=[last])
 
 

@@ -180,9 +180,9 @@ class Comparison:
             one, other = ours.get(path), others.get(path)
             if other is None and (one is None or not theirs.complete):
                 continue
-            found = None if one is None or other is None else _names(one, other, mine, theirs)
-            if found is not None and found.there == list(range(len(other.labels() if other else ()))):
+            if one is not None and other is not None and mine.alike(one, other, theirs):
                 continue
+            found = None if one is None or other is None else _names(one, other, mine, theirs)
             if found is None or not _fits(found, other, here, there):
                 told = [UNITS if reading is None else reading.told() for reading in (one, other)]
                 return cls(same=False, foreign=f"{verb} {told[0]}, there {told[1]}")
@@ -233,9 +233,9 @@ def _grid(places: Sequence[list[int]]) -> tuple[Tensor, ...]:
 
 def renamed(layout: NetworkLayout, keys: Mapping[str, str]) -> NetworkLayout:
     """What it tells of tensors by the names they have here."""
-    told = {"reads": layout.reads, "says": layout.says, "manners": layout.manners}
-    changed = {what: {rename(path, keys): one for path, one in facts.items()} for what, facts in told.items()}
-    return layout.model_copy(update=changed)
+    reads, says = ({rename(path, keys): one for path, one in told.items()} for told in (layout.reads, layout.says))
+    manners = {rename(path, keys): manner for path, manner in layout.manners.items()}
+    return layout.model_copy(update={"reads": reads, "says": says, "manners": manners})
 
 
 def rename(path: str, keys: Mapping[str, str]) -> str:

@@ -345,8 +345,8 @@ def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
 
 def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
     """Tensors of one shape mean something else behind other eyes: whatever differs is named."""
-    names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm")
-    names += ("members", "quantiles", "one_hot")  # of values that are a policy
+    of_values = ("members", "quantiles", "one_hot")
+    names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm", *of_values)
     here, there = (_facts(settings, names) for settings in (mine, theirs))
     if isinstance(mine, ActorSettings) and isinstance(theirs, ActorSettings):
         kinds = mine.distribution.kind, theirs.distribution.kind
