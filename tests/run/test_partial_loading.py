@@ -275,6 +275,13 @@ def test_columns_are_known_by_the_segments_that_both_name() -> None:
         load(heir, giver)
         mine, theirs = heir.act({"state": moved}, (), greedy=True)[0], giver.act(raw, (), greedy=True)[0]
         torch.testing.assert_close(mine, theirs)
+    named = ["state.gravity", "state.velocity"]
+    for seen, sees in (([], named), (named, [])):
+        giver, heir = actor(before, 1, sees=seen), actor(before, 2, sees=sees)
+        report = load(heir, giver)
+        mine, theirs = (one.act(raw, (), greedy=True)[0] for one in (heir, giver))
+        torch.testing.assert_close(mine, theirs)
+        assert not [*report.missing, *report.unexpected], "statistics of a group are those of its segments"
     giver, heir = actor(spec(), 1), actor(after, 2)
     load(heir, giver)
     torch.testing.assert_close(
@@ -396,3 +403,15 @@ def test_a_checkpoint_that_tells_less_is_compared_by_what_it_tells(learned: us.R
     report = load_partially(before, Part(capture(before), former), {}, "overlap", "here")
     assert not [*report.resized, *report.foreign, *report.missing, *report.unexpected]
     assert NetworkLayout.parse(json.loads(json.dumps(whole.model_dump(mode="json"))), "here") == whole
+
+
+def test_a_network_of_ones_own_begins_anew_over_other_columns() -> None:
+    """Nobody knows which of its tensors reads them."""
+    us.register_network("tower", lambda shape, size, options: torch.nn.Linear(shape[0], size))
+    own = {"encoders": {"state": {"kind": "own", "name": "tower", "size": 4}}}
+    giver, same = actor(spec(), 1, hide={"state": [0]}, **own), actor(spec(), 2, hide={"state": [0]}, **own)
+    other, name = actor(spec(), 3, hide={"state": [1]}, **own), "perception.encoders.of_state.network.weight"
+    assert name in load(same, giver).matched
+    before = unfold(other)[name].clone()
+    assert f"{name} (reads state [0, 2, 3], there state [1, 2, 3])" in load(other, giver).foreign
+    assert torch.equal(unfold(other)[name], before)

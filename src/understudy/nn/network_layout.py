@@ -30,6 +30,7 @@ from understudy.nn.distributions.gaussians import (
 from understudy.nn.encoders import ConvEncoder, VectorEncoder
 from understudy.nn.memory import Memory
 from understudy.nn.mlp import MLP
+from understudy.nn.own_encoder import OwnEncoderSettings
 from understudy.nn.perception import Perception
 from understudy.nn.plain_mlp import Layout
 from understudy.nn.segments import Input
@@ -239,6 +240,10 @@ def _eye(place: str, entry: Input, perception: Perception) -> Iterator[tuple[str
     elif isinstance(encoder, ConvEncoder):
         last = Columns(of=f"channels of {encoder.places} places", numbers=[])
         yield f"{place}encoders.{key}.output.0.weight", Reading(axis=-2, columns=[last])
+    elif encoder is not None:  # one's own: who knows which of its tensors reads which column
+        whole = Columns(of=_columns_told(entry), numbers=[])
+        for name in encoder.state_dict():
+            yield f"{place}encoders.{key}.{name}", Reading(axis=-1, columns=[whole])
 
 
 def _columns(entry: Input) -> Columns:
@@ -248,11 +253,18 @@ def _columns(entry: Input) -> Columns:
     return Columns(of=entry.group, numbers=list(numbers))
 
 
+def _columns_told(entry: Input) -> str:
+    if entry.visible is not None:
+        return f"{entry.group} {_columns(entry).numbers}"
+    return entry.group if entry.columns is None else f"{entry.group} {list(entry.columns)}"
+
+
 def _joined(entry: Input, perception: Perception) -> Columns:
     """As it is, or as its encoder makes it."""
     if (encoder := perception.settings.encoders.get(entry.name)) is None:
         return _columns(entry)
-    return Columns(of=f"{entry.name}, encoded by {encoder.kind}", numbers=list(range(encoder.size)))
+    maker = encoder.name if isinstance(encoder, OwnEncoderSettings) else encoder.kind
+    return Columns(of=f"{entry.name}, encoded by {maker}", numbers=list(range(encoder.size)))
 
 
 def _said(network: nn.Module) -> list[Columns]:

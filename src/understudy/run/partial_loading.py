@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from understudy.core.errors import CheckpointError
 from understudy.core.state import State, capture, restore
 from understudy.core.wording import counted
-from understudy.nn.network_layout import NetworkLayout, Reading
+from understudy.nn.network_layout import STATISTICS, Columns, NetworkLayout, Reading
 from understudy.nn.normalization import Normalizer
 
 Mismatch = Literal["refuse", "skip", "overlap"]
@@ -36,6 +36,7 @@ STREAM = ".stream"
 ACTION_RANGE = ("action_centre", "action_half_range", "action_low", "action_high")
 """What actions there are is the environment's to say."""
 UNITS = "hidden units"
+NORMALIZERS = ".normalizers."
 WEIGHTS = ("weight", "weight_ih_l0")
 
 
@@ -109,7 +110,8 @@ def load_partially(
     if not theirs.layout.widths:  # a checkpoint that does not say: where it is of our shape, it is as ours
         theirs = Part(theirs.state, mine.layout)
     here, there = mine.unfolded(), {rename(path, keys): leaf for path, leaf in theirs.unfolded().items()}
-    both, layout = here.keys() & there.keys(), renamed(theirs.layout, keys)
+    there, layout = _regrouped(here, there, mine.layout, renamed(theirs.layout, keys))
+    both = here.keys() & there.keys()
     compared = {path: Comparison.of(path, here[path], there[path], mine.layout, layout) for path in both}
     foreign = {path: one.foreign for path, one in compared.items() if one.foreign}
     resized = {path for path, one in compared.items() if not one.same and not one.foreign}
@@ -147,6 +149,46 @@ def load_partially(
         if isinstance(part, Normalizer):
             part.settle()
     return report
+
+
+def _regrouped(
+    here: Mapping[str, Tensor], there: Mapping[str, Tensor], mine: NetworkLayout, theirs: NetworkLayout
+) -> tuple[dict[str, Tensor], NetworkLayout]:
+    """Tensors there, and what lies where in them, with statistics as the normalisers here have them: those of a group
+    are also those of its segments, and the other way round."""
+    known = {
+        (_role(path), *label): (_owner(path), place)
+        for path, reading in theirs.reads.items()
+        if _role(path) and _is_normalizer(_owner(path), there, len(reading.labels()))
+        for place, label in enumerate(reading.labels())
+    }
+    added: dict[str, Tensor] = {}
+    reads, used = dict(theirs.reads), set()
+    for path, reading in mine.reads.items():
+        labels = [(of, mine.column_there(theirs, of, number)) for of, number in reading.labels()]
+        found = {label: known[key] for label in labels if (key := (_role(path), *label)) in known}
+        if not _role(path) or path in there or not found:
+            continue
+        owner, used = _owner(path), used | {owner for owner, _ in found.values()}
+        columns = [Columns(of=of, numbers=[number]) for of, number in found if number is not None]
+        for name in STATISTICS:
+            added[f"{owner}.{name}"] = torch.stack([there[f"{other}.{name}"][place] for other, place in found.values()])
+            reads[f"{owner}.{name}"] = Reading(axis=-1, columns=columns)
+        added[f"{owner}.count"] = torch.stack([there[f"{other}.count"] for other, _ in found.values()]).amin()
+    left = {path: leaf for path, leaf in there.items() if _owner(path) not in used or path in here}
+    return {**left, **added}, theirs.model_copy(update={"reads": reads})
+
+
+def _is_normalizer(owner: str, there: Mapping[str, Tensor], columns: int) -> bool:
+    """It has all that a normaliser of so many columns has."""
+    shapes = {f"{owner}.count": (), **{f"{owner}.{name}": (columns,) for name in STATISTICS}}
+    return all(path in there and there[path].shape == shape for path, shape in shapes.items())
+
+
+def _role(path: str) -> str:
+    """Whose normaliser has this mean of a column; nothing of other tensors."""
+    place, found, _ = path.partition(NORMALIZERS)
+    return place if found and path.endswith(".mean") else ""
 
 
 @final
