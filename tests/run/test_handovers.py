@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 from rich.console import Console
 
 import understudy as us
+from learners import differences
 from understudy.core.errors import CheckpointError
+from understudy.core.state import capture
 from understudy.data.formats.npz_writer import write_npz
 from understudy.nn.actor import Actor
 from understudy.nn.distributions.gaussians import Gaussian
@@ -279,3 +282,41 @@ def test_values_of_another_number_of_critics_are_refused(tmp_path: Path) -> None
     algo = {**tiny_settings("discrete_cql", tmp_path)["algo"], "critics": 3}
     with pytest.raises(CheckpointError, match=r"\(members\): got members 2, expected members 3"):
         us.train(tiny_config("discrete_cql", tmp_path / "then", algo=algo, init_from=str(first.path)))
+
+
+def test_a_critic_that_had_eyes_of_its_own_does_not_get_the_policys(tmp_path: Path) -> None:
+    """Where both share an encoder here and did not there, its trunk would read what it never saw."""
+    network = {"hidden": [16], "encoders": {"state": {"kind": "mlp", "hidden": [8], "size": 8}}}
+    algo, source = {"name": "ppo", "actor": network, "critic": network}, {"num_envs": 2, "rollout_length": 8}
+    first = us.train(parse_config(settings(algo, tmp_path / "first", source=source)))
+    sharing = {**algo, "critic": {**network, "share_encoder": True}}
+    console = Console(record=True, width=2000)
+    shared = heir(first, tmp_path / "then", console, algo=sharing)
+    told = console.export_text()
+    assert "new: value (perception.encoders.of_state.mlp.flat is the policy's, too, and was not there)" in told
+    with pytest.raises(CheckpointError, match=r"value: perception\.encoders\..* was not there"):
+        heir(first, tmp_path / "all", algo=sharing, init_roles="all")
+    for number, other in enumerate((sharing, algo)):
+        assert set(taken_over(heir(shared, tmp_path / str(number), algo=other), "value"))
+
+
+def test_it_goes_on_after_a_stop_as_if_there_had_been_none(tmp_path: Path) -> None:
+    """The form is in the config that the run keeps, not in what it started from."""
+    first = cloned(tmp_path, updates=3)
+    algo = {"name": "ppo", "actor": ACTOR, "critic": CRITIC, "schedule": "constant"}
+    whole = heir(first, tmp_path / "whole", algo=algo, updates=4)
+    parts = heir(first, tmp_path / "parts", algo=algo, updates=2)
+    shutil.rmtree(first.path)
+    resumed = us.resume(parts.path, updates=4)
+    assert differences(capture(whole.policy()), capture(resumed.policy())) == []
+
+
+def test_stages_after_one_another_keep_one_form(tmp_path: Path) -> None:
+    clone = {"algo": {"name": "bc", "actor": ACTOR}, "updates": 3, "data": {"path": str(demonstrations(tmp_path))}}
+    source = {"num_envs": 2, "rollout_length": 8}
+    given = {"source": source, "stages": [clone, {"algo": "ppo", "updates": 1}]}
+    run = us.train(parse_config(settings({**STILL, "actor": ACTOR}, tmp_path / "run", **given)))
+    second = us.Run(run.path / "stages" / "2-ppo")
+    for one in (second, run):
+        assert one.config.algo.model_dump()["actor"]["normalizer"]["epsilon_on"] == "std"
+    np.testing.assert_array_equal(run.predict(everywhere()), second.predict(everywhere()))

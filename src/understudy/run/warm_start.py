@@ -40,7 +40,7 @@ from understudy.run.handed_networks import (
 )
 from understudy.run.learner import Learner
 from understudy.run.onnx_policy import OnnxPolicy
-from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially
+from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially, rename
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
@@ -141,6 +141,8 @@ class Ancestor:
             if id(part) in of_policy:
                 continue
             misfit = "there is none" if role not in self.networks else ""
+            if not misfit and heir.init_roles == "auto":
+                misfit = self._torn(algorithm, role, heir)
             if not misfit and heir.init_roles == "auto" and heir.init_mismatch == "refuse":
                 misfit = Handed.of(part, self.networks[role], heir.init_keys).misfit
             if misfit:
@@ -155,7 +157,37 @@ class Ancestor:
             assert isinstance(algorithm.policy, Deployed)
             check_warm_start(algorithm.policy, self.policy, config, where)
             _begin_with_std(algorithm.policy, config.init_std, dry=True)
-        check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, config.init_mismatch, where)
+        handed, _ = self.handed(algorithm, config)
+        check_handed(algorithm, handed, config.init_keys, config.init_mismatch, where)
+        self.check_whole(algorithm, handed, config, where)
+
+    def check_whole(self, algorithm: Algorithm[Any], roles: Collection[str], config: RunConfig, where: str) -> None:
+        """An error unless what these roles share with the policy here they shared with it there."""
+        for role in roles:
+            if torn := self._torn(algorithm, role, config):
+                raise CheckpointError(
+                    f"{where}, {role}", torn, do="Let both runs share alike, or leave it out: init_roles=[policy]."
+                )
+
+    def _torn(self, algorithm: Algorithm[Any], role: str, heir: RunConfig) -> str:
+        """What a role shares with the policy here and did not there: it could not have both. Empty where nothing is."""
+        part = parts_by_role(algorithm).get(role)
+        if POLICY not in self.roles or not isinstance(part, nn.Module) or not isinstance(algorithm.policy, nn.Module):
+            return ""
+        of_policy = {id(tensor): path for path, tensor in tensors_of(algorithm.policy)}
+        theirs, known = capture(self.policy), self.networks[role].state
+        known = {rename(path, heir.init_keys): leaf for path, leaf in known.items()}
+        for path, tensor in tensors_of(part):
+            mine, other = theirs.get(of_policy.get(id(tensor), "")), known.get(path)
+            if isinstance(mine, Tensor) and isinstance(other, Tensor) and not torch.equal(mine, other):
+                return f"{path} is the policy's, too, and was not there"
+        return ""
+
+
+def tensors_of(network: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers, under each of their names."""
+    buffers = network.named_buffers(remove_duplicate=False)
+    return [*network.named_parameters(remove_duplicate=False), *buffers]
 
 
 def asked_roles(heir: RunConfig, algorithm: str, there: tuple[str, ...]) -> tuple[str, ...]:
@@ -184,6 +216,7 @@ def take_over(
     ancestor = Ancestor.load(origin, config)
     check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
     handed, anew = ancestor.handed(algorithm, config)
+    ancestor.check_whole(algorithm, handed, config, where)
     others = hand_over(algorithm, handed, config.init_keys, config.init_mismatch, where)
     told = {role: [report] for role, report in others.items()}
     if POLICY in ancestor.roles:
