@@ -13,6 +13,7 @@ from rich.console import Console
 
 import understudy as us
 from learners import differences
+from skill_cases import zones_set
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
 from understudy.data.formats.npz_writer import write_npz
@@ -320,3 +321,13 @@ def test_stages_after_one_another_keep_one_form(tmp_path: Path) -> None:
     for one in (second, run):
         assert one.config.algo.model_dump()["actor"]["normalizer"]["epsilon_on"] == "std"
     np.testing.assert_array_equal(run.predict(everywhere()), second.predict(everywhere()))
+
+
+def test_a_set_of_skills_is_no_policy_to_go_on_from(tmp_path: Path) -> None:
+    us.save_policy(zones_set(), tmp_path / "set")
+    algo = {"name": "ppo", "actor": ACTOR, "critic": CRITIC}
+    given = settings(algo, tmp_path / "run", init_from=str(tmp_path / "set"))
+    with pytest.raises(
+        CheckpointError, match="is a policy of another kind: got skill_set, expected a policy"
+    ):
+        us.train(parse_config(given))

@@ -163,13 +163,15 @@ def _regrouped(
         for place, label in enumerate(reading.labels())
     }
     added: dict[str, Tensor] = {}
-    reads, used = dict(theirs.reads), set()
+    reads = dict(theirs.reads)
+    used: set[str] = set()
     for path, reading in mine.reads.items():
         labels = [(of, mine.column_there(theirs, of, number)) for of, number in reading.labels()]
         found = {label: known[key] for label in labels if (key := (_role(path), *label)) in known}
         if not _role(path) or path in there or not found:
             continue
-        owner, used = _owner(path), used | {owner for owner, _ in found.values()}
+        owner = _owner(path)
+        used |= {other for other, _ in found.values()}
         columns = [Columns(of=of, numbers=[number]) for of, number in found if number is not None]
         for name in STATISTICS:
             added[f"{owner}.{name}"] = torch.stack([there[f"{other}.{name}"][place] for other, place in found.values()])
