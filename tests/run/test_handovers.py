@@ -151,6 +151,20 @@ def test_critics_that_are_taken_over_look_through_what_they_had(tmp_path: Path) 
         assert {name: found[name] for name in form} == form
     own = heir(first, tmp_path / "own", algo=plain, init_normalizer="own")
     assert own.config.algo.model_dump()["critic"]["normalizer"]["epsilon"] == 1e-8
+    assert any("and otherwise there" in note for note in taken_over(own, "value")["notes"])
+    policy = heir(first, tmp_path / "policy", algo=plain, init_roles=["policy"])
+    found = [policy.config.algo.model_dump()[role]["normalizer"]["epsilon"] for role in ("actor", "critic")]
+    assert found == [0.5, 1e-8], "a new critic has its own"
+
+
+def test_a_policy_that_is_its_critics_keeps_their_form(tmp_path: Path) -> None:
+    critic = {"hidden": [16, 16], "normalizer": {"epsilon": 0.5}}
+    algo = {**tiny_settings("discrete_cql", tmp_path)["algo"], "critic": critic}
+    first = us.train(tiny_config("discrete_cql", tmp_path / "first", algo=algo, updates=5))
+    for number, origin in enumerate((first.path, first.path / "policy" / "final")):
+        config = tiny_config("discrete_cql", tmp_path / str(number), init_from=str(origin), init_roles=["policy"])
+        run = us.train(config.model_copy(update={"updates": 1}))
+        assert run.config.algo.model_dump()["critic"]["normalizer"]["epsilon"] == 0.5
 
 
 def test_a_sigma_beyond_the_limits_begins_at_them_and_is_told(tmp_path: Path) -> None:
@@ -327,7 +341,5 @@ def test_a_set_of_skills_is_no_policy_to_go_on_from(tmp_path: Path) -> None:
     us.save_policy(zones_set(), tmp_path / "set")
     algo = {"name": "ppo", "actor": ACTOR, "critic": CRITIC}
     given = settings(algo, tmp_path / "run", init_from=str(tmp_path / "set"))
-    with pytest.raises(
-        CheckpointError, match="is a policy of another kind: got skill_set, expected a policy"
-    ):
+    with pytest.raises(CheckpointError, match="is a policy of another kind: got skill_set, expected a policy"):
         us.train(parse_config(given))

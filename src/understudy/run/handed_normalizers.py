@@ -32,7 +32,10 @@ class Given:
 
     where: str
     algorithm: str
+    """Empty of a policy folder, which does not say."""
     forms: dict[str, NormalizerSettings]
+    values: bool
+    """Its policy may be its critics."""
 
     @classmethod
     def by(cls, origin: str) -> "Given":
@@ -41,18 +44,19 @@ class Given:
         group = settings.get(CRITIC)
         told = group.get("normalizer") if isinstance(group, dict) else None
         forms = {} if told is None else {CRITIC: NormalizerSettings.parse(told, f"'{origin}', {CRITIC}.normalizer")}
-        if isinstance(policy, (Actor, Committee)):
-            forms[ACTOR] = policy.settings.normalizer
-        elif isinstance(policy, ValuePolicy):
-            forms[CRITIC] = policy.settings.normalizer
-        return cls(f"'{origin}'", str(settings.get("name", "")), forms)
+        values = isinstance(policy, ValuePolicy)
+        if isinstance(policy, (Actor, Committee, ValuePolicy)) and policy.settings.normalize:
+            forms[CRITIC if values else ACTOR] = policy.settings.normalizer
+        return cls(f"'{origin}'", str(settings.get("name", "")), forms, values)
 
     def taken_by(self, heir: RunConfig) -> dict[str, NormalizerSettings]:
         """Those that a config asks for: the policy's, and the critics' where any of them is taken over."""
         roles, same = heir.init_roles, self.algorithm == heir.algorithm
         whole = roles == "all" or same if isinstance(roles, str) else any(role != POLICY for role in roles)
-        names = ((ACTOR,) if isinstance(roles, str) or POLICY in roles else ()) + ((CRITIC,) if whole or same else ())
-        return {name: self.forms[name] for name in names if name in self.forms}
+        policy = isinstance(roles, str) or POLICY in roles
+        values = self.values and policy and (same or not self.algorithm)
+        asked = {ACTOR: policy, CRITIC: whole or values}
+        return {name: self.forms[name] for name in asked if asked[name] and name in self.forms}
 
 
 def with_handed_normalizers(config: RunConfig, say: Callable[[str], None]) -> RunConfig:
@@ -61,8 +65,8 @@ def with_handed_normalizers(config: RunConfig, say: Callable[[str], None]) -> Ru
     stages: list[RunConfig] = []
     for number, stage in enumerate(config.stages):
         stages.append(_in_form(stage, given, f"stages.{number}.algo", say))
-        forms = {name: group.normalizer for name, group in _groups(stages[-1].algo).items()}
-        given = Given(f"stages.{number}", stage.algorithm, forms)
+        forms = {name: group.normalizer for name, group in _groups(stages[-1].algo).items() if group.normalize}
+        given = Given(f"stages.{number}", stage.algorithm, forms, values=True)
     return _in_form(config.model_copy(update={"stages": tuple(stages)}), given, "algo", say)
 
 

@@ -259,7 +259,7 @@ def copy_named(mine: Tensor, theirs: Tensor, names: Sequence[Names] = ()) -> Non
     for named in names:
         pairs = [(place, other) for place, other in enumerate(named.there) if other is not None]
         here[named.axis], there[named.axis] = ([pair[side] for pair in pairs] for side in (0, 1))
-    mine[_grid(here)] = theirs[_grid(there)]
+    mine[_grid(here)] = theirs[_grid(there)].to(mine.dtype)
     for named in names:
         if named.silent:
             new = [place for place, other in enumerate(named.there) if other is None]
