@@ -14,6 +14,7 @@ import understudy as us
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
 from understudy.nn.actor import Actor
+from understudy.nn.critic import CriticSettings, QEnsemble
 from understudy.nn.network_layout import NetworkLayout
 from understudy.nn.value_policy import ValuePolicy, ValuePolicySettings
 from understudy.parts.ppo.networks import OnPolicyActorSettings
@@ -216,9 +217,9 @@ def test_a_checkpoint_that_does_not_say_what_lies_where_is_taken_as_ours(learned
     assert "trunk.flat" in told.unexpected
 
 
-def spec(action: Any = BOX, segments: Any = None, **sizes: int) -> us.Spec:
+def spec(actions: Any = BOX, segments: Any = None, **sizes: int) -> us.Spec:
     groups = {name: us.Group((size,), "float32") for name, size in (sizes or {"state": 4}).items()}
-    return us.Spec(groups, action).with_segments(segments or {})
+    return us.Spec(groups, actions).with_segments(segments or {})
 
 
 def actor(world: us.Spec, seed: int = 0, **settings: Any) -> Actor:
@@ -415,3 +416,15 @@ def test_a_network_of_ones_own_begins_anew_over_other_columns() -> None:
     before = unfold(other)[name].clone()
     assert f"{name} (reads state [0, 2, 3], there state [1, 2, 3])" in load(other, giver).foreign
     assert torch.equal(unfold(other)[name], before)
+
+
+def test_an_action_that_is_observed_is_not_the_one_that_is_judged() -> None:
+    settings = {"hidden": [8], "normalize": False}
+    giver, heir = (
+        QEnsemble(spec(action=2, state=2), CriticSettings.parse({**settings, "sees": sees}), torch.Generator())
+        for sees in (["action", "state"], ["state", "action"])
+    )
+    load(heir, giver)
+    obs, action = {"state": torch.randn(5, 2), "action": torch.randn(5, 2)}, torch.randn(5, 2)
+    mine, theirs = (one(one.perception.look(obs), action) for one in (heir, giver))
+    torch.testing.assert_close(mine, theirs)

@@ -37,8 +37,8 @@ from understudy.nn.segments import Input
 from understudy.nn.value_network import ValueNetwork
 
 FLAT = ".flat"
-REST = "action"
-"""What a network reads beside its inputs: a critic's actions."""
+REST = "the action"
+"""What a network reads beside its inputs: a critic's actions. A group of observations may be called `action`."""
 Ends = Annotated[list[Whole], Field(min_length=2, max_length=2)]
 STATISTICS = ("mean", "variance", "shift", "scale")
 """Of a normaliser, one of each column."""

@@ -117,8 +117,10 @@ def load_partially(
     resized = {path for path, one in compared.items() if not one.same and not one.foreign}
     owners = {_owner(path) for path in both if path.endswith(".mean") and path in mine.layout.reads}
     gone, broken = ({_owner(path) for path in some} & owners for some in (foreign, resized))
-    foreign |= {path: foreign[f"{_owner(path)}.mean"] for path in both if _owner(path) in gone}
+    reasons = {_owner(path): why for path, why in foreign.items()}
+    foreign |= {path: reasons[_owner(path)] for path in both if _owner(path) in gone}
     resized |= set() if overlap else {path for path in both if _owner(path) in broken}
+    resized -= foreign.keys()
     report = LoadReport(
         tuple(sorted(both - resized - foreign.keys())),
         tuple(f"{path} {list(there[path].shape)} → {list(here[path].shape)}" for path in sorted(resized)),
@@ -142,7 +144,7 @@ def load_partially(
     for path in sorted(resized) if overlap else ():
         copy_named(here[path], there[path], compared[path].names)
     for owner in broken if overlap else ():
-        if any(label is None for names in compared[f"{owner}.mean"].names for label in names.there):
+        if any(place is None for names in compared[f"{owner}.mean"].names for place in names.there):
             here[f"{owner}.count"].clamp_(max=1.0)
     restore(network, mine.state, where)
     for part in network.modules() if isinstance(network, nn.Module) else ():
