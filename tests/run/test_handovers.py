@@ -17,7 +17,7 @@ from skill_cases import zones_set
 from understudy.core.errors import CheckpointError
 from understudy.core.state import capture
 from understudy.data.formats.npz_writer import write_npz
-from understudy.nn.actor import Actor
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.distributions.gaussians import Gaussian
 from understudy.run.config import parse_config
 from understudy.run.policies import find_checkpoint
@@ -343,3 +343,15 @@ def test_a_set_of_skills_is_no_policy_to_go_on_from(tmp_path: Path) -> None:
     given = settings(algo, tmp_path / "run", init_from=str(tmp_path / "set"))
     with pytest.raises(CheckpointError, match="is a policy of another kind: got skill_set, expected a policy"):
         us.train(parse_config(given))
+
+
+def test_actions_of_another_range_are_told(tmp_path: Path) -> None:
+    """The pendulum's goes from −2 to 2: what the policy says is stretched to it."""
+    world = us.Spec({"state": us.Group((3,), "float32")}, us.Box((-1.0,), (1.0,)))
+    policy = Actor(world, ActorSettings.parse(ACTOR), torch.Generator().manual_seed(1))
+    us.save_policy(policy, tmp_path / "policy")
+    given = settings({**STILL, "actor": ACTOR}, tmp_path / "run", source={"num_envs": 2, "rollout_length": 8})
+    run = us.train(parse_config({**given, "init_from": str(tmp_path / "policy"), "init_mismatch": "overlap"}))
+    np.testing.assert_allclose(run.predict(everywhere()), 2.0 * us.predict(policy, everywhere()), rtol=1e-5)
+    (note,) = [note for note in taken_over(run)["notes"] if note.startswith("actions are")]
+    assert "of this environment's range, [1] float32 from [-2] to [2], and were of [1] float32 from [-1]" in note
