@@ -191,7 +191,7 @@ def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     ((_, after),) = learned.perception.normalised()
     assert int(after.count) == int(before.count) + 2 * 2 * 8
     assert float((after.mean - before.mean).abs().max()) < 0.1
-    assert after.settings.clip == 10.0
+    assert (after.settings.epsilon_on, after.settings.clip) == ("std", None), "in the form that they came with"
 
 
 def test_a_clone_may_drop_units_and_ppo_goes_on_without(tmp_path: Path) -> None:
