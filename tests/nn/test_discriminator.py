@@ -16,7 +16,8 @@ def made(frames: int = 2, size: int = 3, **shape: object) -> Discriminator:
 
 
 def test_slopes_are_those_of_small_steps() -> None:
-    for shape in ({}, {"activation": "elu", "layer_norm": True}, {"hidden": []}):
+    shapes: list[dict[str, object]] = [{}, {"activation": "elu", "layer_norm": True}, {"hidden": []}]
+    for shape in shapes:
         net = made(**shape).double()
         inputs = torch.randn(5, 6, generator=stream(1, "x"), dtype=torch.float64)
         logit, slope = net.judge(inputs, sloped=True)

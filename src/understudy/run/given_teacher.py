@@ -38,7 +38,7 @@ def with_teacher(settings: Mapping[str, Any], teacher: object, config: ConfigLik
     data = with_overrides(read_config(config)[0], override_words(settings))
     if _could_ask(data, function=function):
         return {key: value, **settings}
-    stages = stage_data(data)
+    stages = stage_data(data, RunConfig)
     asking = [number for number, stage in enumerate(stages) if _could_ask(stage, function=function)]
     meant = [number for number in asking if _asks_function(stages[number].get("source"))] or asking
     if meant:
