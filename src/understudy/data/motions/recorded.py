@@ -22,7 +22,7 @@ from understudy.data.motions.motion_set import ClipTable, MotionSet
 from understudy.data.motions.settings import MotionSettings
 from understudy.data.stores.store import RESIDENT_BUDGET, is_store, open_store
 
-OF_CLIPS = ("fps", "mirror", "joints", "joint_offsets", "quaternions", "up", "root")
+OF_CLIPS = ("fps", "mirror", "joints", "joint_offsets", "quaternions", "up", "layout", "root")
 """Settings that mean nothing to rows of observations."""
 
 
