@@ -10,6 +10,7 @@ from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.data.motions.clip import Channel, Clip, check_clip
 from understudy.data.motions.joint_map import mapped_joints
 from understudy.data.motions.mirroring import mirrored
+from understudy.data.motions.plausibility import check_fps
 from understudy.data.motions.resampling import Resampled, resample
 from understudy.data.motions.settings import ClipSettings, MirrorSettings, MotionSettings
 
@@ -21,6 +22,8 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
     """The clip at the control step, and its mirror image if it is wanted."""
     said = clip_settings(clip.name, settings)
     clip = oriented(cut(clip, said.start, said.end), settings)
+    if settings.fps is None:
+        check_fps(clip)
     loop = clip.loops if settings.loop is None else settings.loop
     loop = loop if said.loop is None else said.loop
     both = [resample(clip, step, loop=loop)]

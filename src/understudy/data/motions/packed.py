@@ -164,6 +164,8 @@ def read_manifest(path: Path) -> Manifest:
             )
             for one in card["channels"]
         }
+        if len(channels) != len(card["channels"]):
+            raise ValueError("two channels of one name")
         width = sum(len(components) for components, _ in channels.values())
         rows = ColumnFacts("float32", (_count(sum(clip[1] for clip in clips)), width), str(card["sha256"]))
         told = Manifest(float(card["step"]), clips, channels, rows)
