@@ -120,6 +120,18 @@ def test_a_recorded_dataset_gives_its_observations(tmp_path: Path) -> None:
     assert {tuple(window.flatten().tolist()) for window in drawn[..., :3]} == stretches
 
 
+def test_a_large_recorded_dataset_is_read_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_store(random_dataset(count=5, steps=12), tmp_path / "store")
+    said = {"path": str(tmp_path / "store"), "loop": True}
+    plain = load_motions(MotionSettings.parse(said)).windows(["state"], 7).draw(200, rng())
+    monkeypatch.setattr("understudy.data.motions.motion_set.JOINED_BUDGET", 0)
+    monkeypatch.setattr("understudy.data.motions.recorded.RESIDENT_BUDGET", 0)
+    motions = load_motions(MotionSettings.parse(said))
+    assert torch.equal(motions.windows(["state"], 7).draw(200, rng()), plain)
+    with pytest.raises(ConfigError, match=r"motions.mirror: is for clips of joints and bodies"):
+        load_motions(MotionSettings.parse({**said, "mirror": True}))
+
+
 def test_episodes_too_short_for_a_window_have_none(tmp_path: Path) -> None:
     short, long = random_dataset(count=1, steps=3), random_dataset(count=1, steps=9, seed=1)
     episodes = [short.episode(0), long.episode(0)]
