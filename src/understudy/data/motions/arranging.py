@@ -25,13 +25,18 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
     clip = oriented(chosen_frames(clip, settings), settings)
     if settings.fps is None:
         check_fps(clip)
-    loop = clip.loops if settings.loop is None else settings.loop
-    loop = loop if said.loop is None else said.loop
+    loop = is_looped(clip, settings)
     both = [resample(clip, step, loop=loop)]
     if settings.mirror is not False if said.mirror is None else said.mirror:
         rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
         both.append(mirrored(both[0], rules, clip.where))
     return [replace(one, channels=mapped_joints(one.channels, settings, step, clip.where, loop=loop)) for one in both]
+
+
+def is_looped(clip: Clip, settings: MotionSettings) -> bool:
+    """As is said of the clip, or of all, or by its file."""
+    told = clip_settings(clip.name, settings).loop, settings.loop
+    return next((loop for loop in told if loop is not None), clip.loops)
 
 
 def oriented(clip: Clip, settings: MotionSettings) -> Clip:

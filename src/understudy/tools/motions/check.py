@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.data.motions.arranging import chosen_frames, clip_settings, w_first, without_velocities, z_up
+from understudy.data.motions.arranging import chosen_frames, is_looped, w_first, without_velocities, z_up
 from understudy.data.motions.clip import Clip
 from understudy.data.motions.files import clip_files, is_recorded, read_clip
 from understudy.data.motions.loading import load_motions
@@ -89,12 +89,10 @@ def _files(
 
 
 def _case(clip: Clip, settings: MotionSettings, limits: Mapping[str, tuple[float, float]]) -> Case:
-    said = clip_settings(clip.name, settings).loop
-    loop = clip.loops if settings.loop is None else settings.loop
     if settings.velocities == "differences":
         clip = without_velocities(clip)
     read = z_up(w_first(clip, settings.quaternions), settings.up)
-    return Case(read, loop if said is None else said, settings.quaternions, limits)
+    return Case(read, is_looped(clip, settings), settings.quaternions, limits)
 
 
 def _used(settings: MotionSettings, window: int, tally: _Tally) -> list[Finding]:
