@@ -25,12 +25,18 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
     clip = oriented(chosen_frames(clip, settings), settings)
     if settings.fps is None:
         check_fps(clip)
-    loop = is_looped(clip, settings)
-    both = [resample(clip, step, loop=loop)]
+    both = [resample(clip, step, loop=is_looped(clip, settings))]
     if settings.mirror is not False if said.mirror is None else said.mirror:
         rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
         both.append(mirrored(both[0], rules, clip.where))
-    return [replace(one, channels=mapped_joints(one.channels, settings, step, clip.where, loop=loop)) for one in both]
+    return [_for_the_robot(one, settings, step, clip.where) for one in both]
+
+
+def _for_the_robot(clip: Resampled, settings: MotionSettings, step: float, where: str) -> Resampled:
+    """With its joints; in single precision, for there may be many clips."""
+    channels = mapped_joints(clip.channels, settings, step, where, loop=clip.loop)
+    single = {name: replace(channel, values=channel.values.float()) for name, channel in channels.items()}
+    return replace(clip, channels=single)
 
 
 def is_looped(clip: Clip, settings: MotionSettings) -> bool:

@@ -113,7 +113,7 @@ def _joined(clips: Sequence[Resampled]) -> Columns:
     shared, missing = shared_channels({clip.name: components_of(clip) for clip in clips})
     stored = {
         name: Column(
-            HeldRows(torch.cat([clip.channels[name].values.float() for clip in clips])),
+            HeldRows(torch.cat([clip.channels[name].values for clip in clips])),
             components,
             clips[0].channels[name].kind,
         )
