@@ -204,6 +204,15 @@ def test_what_is_said_to_mend_it_does(tmp_path: Path) -> None:
         assert kind not in kinds(check(path, **fix))
 
 
+def test_an_angle_that_goes_round_is_to_be_unwrapped(tmp_path: Path) -> None:
+    advice = {
+        name: next(one for one in check(write_clip(tmp_path / f"{name}.npz", FAULTS[name][0])).findings).advice
+        for name in ("round", "jump")
+    }
+    assert "unwrap" in advice["round"]
+    assert "Cut the clip" in advice["jump"]
+
+
 def test_a_broken_clip_does_not_hide_the_others(tmp_path: Path) -> None:
     write_clip(tmp_path / "a.npz", swaying())
     (tmp_path / "b.npz").write_bytes(b"PK\x03\x04 nothing")
