@@ -59,7 +59,7 @@ def spoilt(**changes: Any) -> dict[str, Any]:
     return swaying() | changes
 
 
-def with_number(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
+def with_number(name: str, place: tuple[int | slice, ...], value: float) -> dict[str, Any]:
     clip = swaying()
     clip[name] = clip[name].copy()
     clip[name][place] = value
