@@ -242,6 +242,8 @@ def test_tables_of_joint_positions(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["joint_positions"], np.outer(times, [0.5, -1.0]), atol=1e-6)
     np.testing.assert_allclose(found["root_linear_velocity"], np.tile(SPEED, (31, 1)), atol=1e-5)
     np.testing.assert_allclose(found["root_angular_velocity"][:, 2], 1.0, atol=1e-5)
+    other = frames(load(tmp_path / "walk.csv", step=1 / 30, quaternions="xyzw"))
+    assert torch.equal(other["root_rotation"], found["root_rotation"]), "columns have names, not an order"
     plain = write_table(tmp_path / "plain.tsv", "frame,hip,knee", columns[:, [0, 8, 9]], "\t")
     with pytest.raises(DataError, match=r"clip 'plain.tsv': says nothing of frames per second. Say fps="):
         load(plain)
