@@ -95,7 +95,7 @@ def chosen_frames(clip: Clip, settings: MotionSettings) -> Clip:
 
 
 def strided(clip: Clip, stride: int) -> Clip:
-    """Every so manieth frame of it."""
+    """Every n-th frame of it."""
     if stride == 1:
         return clip
     times = clip.times[::stride].contiguous()

@@ -9,8 +9,8 @@ from typing import Any, final
 from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.data.motions.arranging import chosen_frames, is_looped, w_first, without_velocities, z_up
 from understudy.data.motions.clip import Clip, near_or_all
-from understudy.data.motions.files import clip_files, is_recorded, read_clip
-from understudy.data.motions.loading import load_motions
+from understudy.data.motions.files import is_recorded, read_clip
+from understudy.data.motions.loading import load_motions, used_files
 from understudy.data.motions.motion_set import MotionSet
 from understudy.data.motions.packed import is_packed
 from understudy.data.motions.settings import MotionSettings
@@ -78,7 +78,7 @@ def check_motions(
 def _files(
     path: Path, settings: MotionSettings, limits: Mapping[str, tuple[float, float]], tally: _Tally
 ) -> Iterator[Finding]:
-    for file in clip_files(path):
+    for file in used_files(path, settings):
         try:
             clip = read_clip(file, settings)
         except ConfigError:

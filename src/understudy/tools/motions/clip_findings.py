@@ -213,7 +213,8 @@ def _seam(case: Case) -> Iterator[Finding]:
 
 def _turns(first: Tensor, second: Tensor) -> Tensor:
     """Angles between rotations [...]."""
-    return rotation_vector(multiply(second, inverse(first))).norm(dim=-1)
+    angles: Tensor = rotation_vector(multiply(second, inverse(first))).norm(dim=-1)
+    return angles
 
 
 def _gap(case: Case, steps: Tensor, gaps: Tensor, names: tuple[str, ...]) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from torch import Tensor
 from understudy.core.spec import Segments
 from understudy.data.motions.arranging import arranged, chosen_frames, is_looped, oriented
 from understudy.data.motions.channels import derivable
-from understudy.data.motions.files import clip_files, is_recorded, read_clip
+from understudy.data.motions.files import is_recorded, read_clip
 from understudy.data.motions.joint_map import mapped_joints
-from understudy.data.motions.loading import NO_SEGMENTS, load_motions
+from understudy.data.motions.loading import NO_SEGMENTS, load_motions, used_files
 from understudy.data.motions.motion_set import MotionSet
 from understudy.data.motions.packed import is_packed
 from understudy.data.motions.resampling import resample
@@ -110,7 +110,7 @@ def survey_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -
 
 
 def _of_files(path: Path, settings: MotionSettings) -> Iterator[_Frames]:
-    for file in clip_files(path):
+    for file in used_files(path, settings):
         clip = read_clip(file, settings)
         if settings.step is not None:
             for one in arranged(clip, settings, settings.step):
