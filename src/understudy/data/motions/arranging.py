@@ -1,8 +1,9 @@
-"""From a clip as its file has it to frames of the robot: cut, turned upright, resampled, renamed, mirrored."""
+"""From a clip as its file has it to frames of the robot: cut, turned upright, resampled, mirrored, renamed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import torch
 
@@ -10,7 +11,8 @@ from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.data.motions.clip import Channel, Clip, check_clip
 from understudy.data.motions.joint_map import mapped_joints
 from understudy.data.motions.mirroring import mirrored
-from understudy.data.motions.resampling import Resampled, resample
+from understudy.data.motions.plausibility import check_fps
+from understudy.data.motions.resampling import VELOCITIES, Resampled, resample
 from understudy.data.motions.settings import ClipSettings, MirrorSettings, MotionSettings
 
 UPRIGHT = ((0, 2, 1), (1.0, -1.0, 1.0))
@@ -20,30 +22,56 @@ UPRIGHT = ((0, 2, 1), (1.0, -1.0, 1.0))
 def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resampled]:
     """The clip at the control step, and its mirror image if it is wanted."""
     said = clip_settings(clip.name, settings)
-    clip = oriented(cut(clip, said.start, said.end), settings)
-    loop = clip.loops if settings.loop is None else settings.loop
-    loop = loop if said.loop is None else said.loop
-    frames = resample(clip, step, loop=loop)
-    frames = replace(frames, channels=mapped_joints(frames.channels, settings, step, clip.where, loop=loop))
-    wanted = settings.mirror is not False if said.mirror is None else said.mirror
-    if not wanted:
-        return [frames]
-    rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
-    return [frames, mirrored(frames, rules, clip.where)]
+    clip = oriented(chosen_frames(clip, settings), settings)
+    if settings.fps is None:
+        check_fps(clip)
+    both = [resample(clip, step, loop=is_looped(clip, settings))]
+    if settings.mirror is not False if said.mirror is None else said.mirror:
+        rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
+        both.append(mirrored(both[0], rules, clip.where))
+    return [_for_the_robot(one, settings, step, clip.where) for one in both]
+
+
+def _for_the_robot(clip: Resampled, settings: MotionSettings, step: float, where: str) -> Resampled:
+    """With its joints; in single precision, for there may be many clips."""
+    channels = mapped_joints(clip.channels, settings, step, where, loop=clip.loop)
+    single = {name: replace(channel, values=channel.values.float()) for name, channel in channels.items()}
+    return replace(clip, channels=single)
+
+
+def is_looped(clip: Clip, settings: MotionSettings) -> bool:
+    """As is said of the clip, or of all, or by its file."""
+    told = clip_settings(clip.name, settings).loop, settings.loop
+    return next((loop for loop in told if loop is not None), clip.loops)
 
 
 def oriented(clip: Clip, settings: MotionSettings) -> Clip:
-    """Checked, with quaternions w first and z up."""
-    channels = dict(clip.channels)
-    if settings.quaternions == "xyzw":
-        channels = {name: _w_first(channel) for name, channel in channels.items()}
-    clip = check_clip(replace(clip, channels=channels))
-    if settings.up == "y":
-        clip = replace(clip, channels={name: _upright(name, channel) for name, channel in clip.channels.items()})
-    return clip
+    """Checked, with quaternions w first and z up, and the velocities that are wanted."""
+    if settings.velocities == "differences":
+        clip = without_velocities(clip)
+    return z_up(check_clip(w_first(clip, settings.quaternions)), settings.up)
 
 
-def _w_first(channel: Channel) -> Channel:
+def without_velocities(clip: Clip) -> Clip:
+    kept = {name: channel for name, channel in clip.channels.items() if name not in VELOCITIES.values()}
+    return replace(clip, channels=kept)
+
+
+def w_first(clip: Clip, order: Literal["wxyz", "xyzw"]) -> Clip:
+    """The same, of a file whose quaternions have this order."""
+    if order == "wxyz":
+        return clip
+    return replace(clip, channels={name: _with_w_first(channel) for name, channel in clip.channels.items()})
+
+
+def z_up(clip: Clip, up: Literal["z", "y"]) -> Clip:
+    """The same, of a file in which this axis points up."""
+    if up == "z":
+        return clip
+    return replace(clip, channels={name: _upright(name, channel) for name, channel in clip.channels.items()})
+
+
+def _with_w_first(channel: Channel) -> Channel:
     if channel.kind != "rotation":
         return channel
     return replace(channel, values=channel.parts().roll(1, -1).reshape(channel.values.shape))
@@ -58,6 +86,24 @@ def _upright(name: str, channel: Channel) -> Channel:
     vector = parts[..., -3:][..., list(order)] * turned
     values = torch.cat([parts[..., :1], vector], -1) if channel.kind == "rotation" else vector
     return replace(channel, values=values.reshape(channel.values.shape))
+
+
+def chosen_frames(clip: Clip, settings: MotionSettings) -> Clip:
+    """The frames that the settings leave of a clip."""
+    said = clip_settings(clip.name, settings)
+    return cut(strided(clip, said.stride or settings.stride), said.start, said.end)
+
+
+def strided(clip: Clip, stride: int) -> Clip:
+    """Every n-th frame of it."""
+    if stride == 1:
+        return clip
+    times = clip.times[::stride].contiguous()
+    channels = {
+        name: replace(channel, values=channel.values[::stride].contiguous()) for name, channel in clip.channels.items()
+    }
+    closing = clip.closing + float(clip.times[-1] - times[-1]) if clip.frames else 0.0
+    return replace(clip, times=times, channels=channels, closing=closing)
 
 
 def cut(clip: Clip, start: float, end: float | None) -> Clip:

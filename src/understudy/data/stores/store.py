@@ -255,6 +255,10 @@ class FileRows:
         both = torch.from_numpy(self._read(name, index, 2))
         return both[:, 0].contiguous(), both[:, 1].contiguous()
 
+    def stretches(self, name: str, index: Tensor, rows: int) -> Tensor:
+        """Rows `index` [B] of a column and those after them [B, rows, …], in one read each."""
+        return torch.from_numpy(self._read(name, index, rows))
+
     @cached_property
     def _kept(self) -> dict[str, Tensor]:
         """The smallest columns, as many as fit: each spares a read per row."""
@@ -288,6 +292,18 @@ class FileRows:
         """Hand back pages that a scan of the mapped columns made resident; the page cache keeps them."""
         for column in self._columns.values():
             column._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+
+
+def observation_rows(path: Path, dataset: Dataset) -> FileRows:
+    """The observations of a store that is open as `dataset`, to be read from its files where they lie."""
+    columns = {}
+    for group, values in dataset.observations.items():
+        facts = ColumnFacts(dataset.spec.observation[group].dtype, tuple(values.shape), "")
+        name = f"observation.{group}"
+        column = map_column(path / f"{name}.npy", facts, f"dataset '{path}', column '{name}'", verify=False)
+        assert isinstance(column, np.memmap)  # a dataset has rows
+        columns[name] = column
+    return FileRows(path, columns)
 
 
 def _close(handles: list[int]) -> None:
