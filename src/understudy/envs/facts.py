@@ -22,6 +22,7 @@ ENDING = {
     *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
     *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
     *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels", "UnderstudyDeepSea"),
+    *("UnderstudyHumanoid", "UnderstudyHumanoidSpeed"),
 }
 WORLD_BODY = (*range(45, 55), *range(185, 191), *range(269, 275), *range(292, 298))
 """Of humanoids up to -v4: inertia, velocity, actuator forces and contact forces of the ground itself."""
@@ -103,7 +104,9 @@ def _joints(model: Any) -> dict[str, Any]:
     if not model.nu or set(model.actuator_trntype.tolist()) != {int(mujoco.mjtTrn.mjTRN_JOINT)}:
         return {}
     joints = [int(number) for number in model.actuator_trnid[:, 0]]
-    names = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, number) for number in joints]
+    single = len(set(joints)) == len(joints)  # of a ball joint, each actuator has an axis and a name of its own
+    kind, numbers = (mujoco.mjtObj.mjOBJ_JOINT, joints) if single else (mujoco.mjtObj.mjOBJ_ACTUATOR, range(model.nu))
+    names = [mujoco.mj_id2name(model, kind, number) for number in numbers]
     if not all(names):
         return {}
     stiffness, damping = (-model.actuator_biasprm[:, column] for column in (1, 2))
