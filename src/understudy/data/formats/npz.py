@@ -57,7 +57,7 @@ def open_npz(
     file is `one_episode`. `columns` tells which array is what.
     """
     where = f"dataset '{path}'"
-    members = _members(path, where)
+    members = npz_members(path, where)
     facts = _about(members, where)
     if facts is not None and is_packed(facts):
         if columns:
@@ -92,7 +92,7 @@ def read_observation_arrays(path: Path) -> Array | dict[str, Array]:
     with open(path, "rb", opener=open_at_once) as file:
         if file.read(2) != b"PK":
             return read_array(path)
-    members = _members(path, where)
+    members = npz_members(path, where)
     return {name.removeprefix("observations/"): member.values for name, member in members.items()}
 
 
@@ -105,9 +105,17 @@ class Member:
     """
 
     def __init__(
-        self, path: Path, info: zipfile.ZipInfo, shape: tuple[int, ...], dtype: np.dtype[Any], *, by_rows: bool = True
+        self,
+        path: Path,
+        info: zipfile.ZipInfo,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        where: str,
+        *,
+        by_rows: bool = True,
     ) -> None:
         self._path = path
+        self._where = where
         self._info = info
         self.shape = shape
         self.dtype = dtype
@@ -132,7 +140,7 @@ class Member:
         if not first <= start <= first + len(block) == self._place:
             self._seek(start)
             first, block = start, block[:0]
-        with _readable(f"dataset '{self._path}'"):
+        with _readable(self._where):
             more = self._read(max(0, stop - self._place))
         part = block[start - first : stop - first]
         self._block = start, np.concatenate([part, more]) if len(part) else more
@@ -140,7 +148,7 @@ class Member:
 
     def _seek(self, row: int) -> None:
         """Stand before a row; what lies before it is unpacked and thrown away."""
-        with _readable(f"dataset '{self._path}'"):
+        with _readable(self._where):
             if self._open is None or row < self._place:
                 self._close()
                 archive = zipfile.ZipFile(self._path)
@@ -173,7 +181,7 @@ class Member:
     def values(self) -> Array:
         """The whole array; the checksum of the member whose header was read must still fit."""
         with (
-            _readable(f"dataset '{self._path}'"),
+            _readable(self._where),
             zipfile.ZipFile(self._path) as archive,
             archive.open(self._info) as file,
         ):
@@ -202,7 +210,7 @@ def _readable(where: str) -> Iterator[None]:
         raise DataError(where, f"not a readable npz file ({error})") from error
 
 
-def _members(path: Path, where: str) -> dict[str, Member]:
+def npz_members(path: Path, where: str) -> dict[str, Member]:
     """Every array by name, headers checked."""
     with _readable(where), _Bounded(path, opener=open_at_once) as file, zipfile.ZipFile(file) as archive:
         infos = archive.infolist()
@@ -216,7 +224,7 @@ def _members(path: Path, where: str) -> dict[str, Member]:
                 raise DataError(where, f"holds two arrays named '{name}'")
             with archive.open(info) as member:
                 shape, by_rows, dtype = _read_header(member, info, where)
-                members[name] = Member(path, info, shape, dtype, by_rows=by_rows)
+                members[name] = Member(path, info, shape, dtype, where, by_rows=by_rows)
     return members
 
 

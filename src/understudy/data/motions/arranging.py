@@ -1,0 +1,98 @@
+"""From a clip as its file has it to frames of the robot: cut, turned upright, resampled, renamed, mirrored."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import torch
+
+from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.data.motions.clip import Channel, Clip, check_clip
+from understudy.data.motions.joint_map import mapped_joints
+from understudy.data.motions.mirroring import mirrored
+from understudy.data.motions.resampling import Resampled, resample
+from understudy.data.motions.settings import ClipSettings, MirrorSettings, MotionSettings
+
+UPRIGHT = ((0, 2, 1), (1.0, -1.0, 1.0))
+"""(x, y, z) → (x, −z, y)."""
+
+
+def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resampled]:
+    """The clip at the control step, and its mirror image if it is wanted."""
+    said = clip_settings(clip.name, settings)
+    clip = oriented(cut(clip, said.start, said.end), settings)
+    loop = clip.loops if settings.loop is None else settings.loop
+    loop = loop if said.loop is None else said.loop
+    frames = resample(clip, step, loop=loop)
+    frames = replace(frames, channels=mapped_joints(frames.channels, settings, step, clip.where, loop=loop))
+    wanted = settings.mirror is not False if said.mirror is None else said.mirror
+    if not wanted:
+        return [frames]
+    rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
+    return [frames, mirrored(frames, rules, clip.where)]
+
+
+def oriented(clip: Clip, settings: MotionSettings) -> Clip:
+    """Checked, with quaternions w first and z up."""
+    channels = dict(clip.channels)
+    if settings.quaternions == "xyzw":
+        channels = {name: _w_first(channel) for name, channel in channels.items()}
+    clip = check_clip(replace(clip, channels=channels))
+    if settings.up == "y":
+        clip = replace(clip, channels={name: _upright(name, channel) for name, channel in clip.channels.items()})
+    return clip
+
+
+def _w_first(channel: Channel) -> Channel:
+    if channel.kind != "rotation":
+        return channel
+    return replace(channel, values=channel.parts().roll(1, -1).reshape(channel.values.shape))
+
+
+def _upright(name: str, channel: Channel) -> Channel:
+    """Turned about x by 90°, the world and every frame in it alike."""
+    if name.startswith("joint_"):
+        return channel
+    order, signs = UPRIGHT
+    parts, turned = channel.parts(), torch.tensor(signs, dtype=torch.float64)
+    vector = parts[..., -3:][..., list(order)] * turned
+    values = torch.cat([parts[..., :1], vector], -1) if channel.kind == "rotation" else vector
+    return replace(channel, values=values.reshape(channel.values.shape))
+
+
+def cut(clip: Clip, start: float, end: float | None) -> Clip:
+    """Its frames between two times."""
+    if start == 0 and end is None:
+        return clip
+    last = float(clip.times[-1]) if clip.frames else 0.0
+    kept = (clip.times >= start - 1e-9) & (clip.times <= (last if end is None else end) + 1e-9)
+    if int(kept.sum()) < 2:
+        got = f"{start:g} to {last if end is None else end:g} s"
+        raise DataError(clip.where, "nothing is left of it between start and end", got=got, expected=f"0 to {last:g} s")
+    times = clip.times[kept]
+    channels = {name: replace(channel, values=channel.values[kept]) for name, channel in clip.channels.items()}
+    closing = clip.closing if clip.closing > 0 else float(times.diff().median())
+    return replace(clip, times=times - times[0], channels=channels, closing=closing)
+
+
+def clip_settings(name: str, settings: MotionSettings) -> ClipSettings:
+    """What is said of a clip: of several patterns that match, each says what it says, the later the last word."""
+    said: dict[str, object] = {}
+    for pattern, one in settings.clips.items():
+        if fnmatchcase(name, pattern):
+            said |= {field: one.__dict__[field] for field in one.model_fields_set}
+    return ClipSettings.model_validate(said)
+
+
+def check_patterns(settings: MotionSettings, names: Iterable[str]) -> None:
+    """Every pattern is of some clip."""
+    names = list(names)
+    for pattern in settings.clips:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(f"motions.clips.{pattern}", "matches no clip", do=did_you_mean(pattern, names))
+
+
+def check_weights(weights: Mapping[str, float] | Sequence[float]) -> None:
+    values = weights.values() if isinstance(weights, Mapping) else weights
+    if not any(value > 0 for value in values):
+        raise ConfigError("motions.clips", "all weights are 0: nothing would be drawn", expected="some above 0")

@@ -1,0 +1,127 @@
+"""Whatever motions a person has, as a set of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from understudy.core.errors import ConfigError, DataError
+from understudy.core.spec import Segments
+from understudy.data.motions.arranging import arranged, check_patterns, check_weights, clip_settings
+from understudy.data.motions.columns import Column, Columns
+from understudy.data.motions.files import clip_files, is_recorded, read_clip
+from understudy.data.motions.mirroring import SUFFIX
+from understudy.data.motions.motion_set import ClipTable, MotionSet
+from understudy.data.motions.recorded import recorded_motions
+from understudy.data.motions.resampling import Resampled
+from understudy.data.motions.settings import MotionSettings
+
+NO_SEGMENTS: Segments = {}
+
+
+def load_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -> MotionSet:
+    """The motions that the settings name; if they name a fingerprint, the content must have it.
+
+    `segments` are names for columns of a recorded dataset's observation groups: `state.joint_angles` is then a channel.
+    """
+    path = Path(settings.path)
+    motions = recorded_motions(settings, segments) if is_recorded(path) else _of_clips(path, settings)
+    if settings.fingerprint and settings.fingerprint != motions.fingerprint:
+        raise DataError(
+            "motions.fingerprint",
+            f"'{settings.path}' holds other motions than this run was started with",
+            got=motions.fingerprint[:16] + "…",
+            expected=settings.fingerprint[:16] + "…",
+            do="Nothing was changed. Bring back the motions and their settings, or start a new run.",
+        )
+    return motions
+
+
+def clips_at_step(path: Path, settings: MotionSettings, step: float) -> Iterator[Resampled]:
+    """Every clip of a file or folder at the control step, one after the other."""
+    files = clip_files(path)
+    check_patterns(settings, [file.stem for file in files])
+    for file in files:
+        yield from arranged(read_clip(file, settings), settings, step)
+
+
+def clip_weight(name: str, settings: MotionSettings) -> float:
+    return clip_settings(name.removesuffix(SUFFIX), settings).weight
+
+
+def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
+    if settings.step is None:
+        raise ConfigError(
+            "motions.step",
+            "missing",
+            expected="seconds between frames",
+            do="Say the control step of the environment: motions.step=0.02.",
+        )
+    weights = [clip_settings(file.stem, settings).weight for file in clip_files(path)]
+    check_weights(weights)
+    clips = list(clips_at_step(path, settings, settings.step))
+    stretched = {"stretch": max((one.stretch for one in clips), key=lambda ratio: abs(ratio - 1))}
+    table = clip_table(
+        [one.name for one in clips],
+        [one.frames for one in clips],
+        [one.loop for one in clips],
+        [clip_weight(one.name, settings) for one in clips],
+        torch.stack([one.shift for one in clips]).float(),
+    )
+    return MotionSet(
+        settings.path, _joined(clips), table, step=settings.step, facts={} if stretched["stretch"] == 1 else stretched
+    )
+
+
+def clip_table(
+    names: Sequence[str], lengths: Sequence[int], looped: Sequence[bool], weights: Sequence[float], shifts: Tensor
+) -> ClipTable:
+    """Clips one behind the other."""
+    total = torch.tensor(lengths, dtype=torch.int64)
+    return ClipTable(
+        tuple(names),
+        total.cumsum(0) - total,
+        total,
+        torch.tensor(looped, dtype=torch.bool),
+        torch.tensor(weights, dtype=torch.float64),
+        shifts,
+    )
+
+
+def _joined(clips: Sequence[Resampled]) -> Columns:
+    """Channels that all clips have, with the same components."""
+    shared, missing = shared_channels({clip.name: components_of(clip) for clip in clips})
+    stored = {
+        name: Column(
+            torch.cat([clip.channels[name].values.float() for clip in clips]), components, clips[0].channels[name].kind
+        )
+        for name, components in shared.items()
+    }
+    return Columns(stored, missing=missing)
+
+
+def components_of(clip: Resampled) -> dict[str, tuple[str, ...]]:
+    return {name: channel.components for name, channel in clip.channels.items()}
+
+
+def shared_channels(
+    clips: Mapping[str, Mapping[str, tuple[str, ...]]],
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Channels of all clips, by name; and of the others, why they are not."""
+    first_name, first = next(iter(clips.items()))
+    shared = dict(first)
+    missing: dict[str, str] = {}
+    for name, channels in clips.items():
+        for channel in {*first, *channels}:
+            if channel not in channels or channel not in first:
+                lacking = name if channel not in channels else first_name
+                missing.setdefault(channel, f"clip '{lacking}' has no such channel")
+            elif channels[channel] != first[channel]:
+                differing = sorted(set(channels[channel]) ^ set(first[channel]))
+                told = f"not {', '.join(differing[:4])}" if differing else "in another order"
+                what = f"clips '{first_name}' and '{name}' do not have the same components, {told}: say joints=…"
+                missing.setdefault(channel, what)
+    for channel in missing:
+        shared.pop(channel, None)
+    return shared, missing
