@@ -42,7 +42,8 @@ class Tracked:
     def __init__(self, name: str, settings: TrackingSettings, env: Env, segments: Segments, motions: Motions) -> None:
         self.settings, self.where = settings.segments[name], f"{WHERE}.segments.{name}"
         self.keys, self.columns, size = _place_of(name, env, segments, self.where)
-        self.channel = self.settings.channel or name.rpartition(".")[2]
+        own = name if name in motions.channels else name.rpartition(".")[2]
+        self.channel = self.settings.channel or own
         self.chosen = _chosen(self, size, env, motions)
         if self.settings.distance == "quaternion" and size % 4:
             raise ConfigError(self.where, "a quaternion has four numbers", got=size, expected="4 for each")

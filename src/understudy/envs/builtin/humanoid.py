@@ -29,6 +29,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
+from understudy.envs.call_log import number_words
 from understudy.envs.physics.joint_states import JointStates, rotation_matrix
 
 Floats = NDArray[np.float64]
@@ -114,7 +115,7 @@ class Humanoid(gymnasium.Env[Any, NDArray[Any]]):
         if data.ncon and (depth := -float(data.contact.dist.min())) > 0:
             data.qpos[2] += depth
         if self._fallen():
-            raise DataError("UnderstudyHumanoid-v0", "a state in which it has fallen", got=data.qpos[:7].round(3))
+            raise DataError("UnderstudyHumanoid-v0", "a state in which it has fallen", got=number_words(data.qpos[:7]))
         self._mujoco.mj_kinematics(model, data)
         return self._observation(rotation_matrix(data.qpos[3:7]))
 

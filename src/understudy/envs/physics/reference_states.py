@@ -16,6 +16,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from understudy.core.errors import ConfigError, DataError
+from understudy.envs.call_log import number_words
 from understudy.envs.gym import Env
 from understudy.envs.physics.joint_states import JointStates
 from understudy.envs.physics.poses import POSES, Pose, silent_mujoco
@@ -92,11 +93,11 @@ def _placing(
 def _put_observed(inner: Any, pose: Pose, row: Floats, where: str) -> Any:
     observation = row[: pose.columns]
     if not pose.is_whole(observation[None])[0]:
-        raise DataError(where, "an observation that hides part of the state", got=observation)
+        raise DataError(where, "an observation that hides part of the state", got=number_words(observation))
     with pose.quietly():
         pose.put(inner, observation)
         if pose.unhealthy and not inner.is_healthy:
-            raise DataError(where, "a state in which the episode is over", got=observation)
+            raise DataError(where, "a state in which the episode is over", got=number_words(observation))
         return pose.shown(inner)
 
 
