@@ -33,7 +33,8 @@ from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.actor import ActorSettings
 from understudy.objectives import PLUGINS
 from understudy.run.allocator import keep_freed_memory
-from understudy.run.config import EnvSettings, load_config
+from understudy.run.config import load_config
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import make_vector_env
 from understudy.sources.rollout import RolloutSource
 

@@ -28,7 +28,7 @@ from understudy.envs.vector.contract import Step
 from understudy.envs.vector.step_timeout import TimedVectorEnv
 from understudy.nn.actor import Actor
 from understudy.parts.ppo.networks import OnPolicyActorSettings
-from understudy.run.config import EnvSettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import make_vector_env
 from understudy.sources.playing.players import PolicyPlayer
 from understudy.sources.playing.vector_episodes import play_episodes

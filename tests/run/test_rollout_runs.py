@@ -24,7 +24,8 @@ from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.run.build import build_learner, check_config
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
-from understudy.run.config import EnvSettings, RunConfig, parse_config
+from understudy.run.config import RunConfig, parse_config
+from understudy.run.env_settings import EnvSettings
 from understudy.run.plots import draw_run
 from understudy.run.rundir import RunDir
 from understudy.sources import rollout

@@ -11,8 +11,7 @@ in some epochs of minibatches that are drawn anew in each, none left out. With m
 whole sequences. Normalisers stand still until all is learned, so that the first ratio ρ is 1 up to rounding.
 
 Roles: actor and critic each say which observation groups or segments they see, so a critic may see what the actor
-cannot. Each is a perception (normalisers, encoders, memory), a trunk and a head; see docs/ppo.md. Objectives may add
-rewards, losses and lessons; see understudy.objectives.
+cannot. Each is a perception, a trunk and a head (docs/ppo.md). Objectives may add rewards, losses and lessons.
 
 Differs from the paper in: advantages are standardised, as a rule over the rollout; gradients are cut per network, not
 jointly; the step size may follow the KL (`adaptive`). Differs from rsl_rl in: a time limit bootstraps from V of the
@@ -217,8 +216,10 @@ class PPO:
         optimizer.step(gradients, rate, max_norm=self.config.max_grad_norm)
 
     def recorders(self) -> Mapping[str, Recorder]:
-        """Who says something of every step while the policy plays."""
         return self.objectives.recorders()
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        return self.objectives.warning(values)
 
     def _remember(self, rollout: Rollout) -> None:
         """What changes once all is learned: the critic's memory, the normalisers, and how many updates there were."""
@@ -233,18 +234,17 @@ class PPO:
 
 def needs(config: Config) -> Needs:
     roles, modules = objective_roles(config.objectives), objective_modules(config.objectives)
-    actions = (Box, Discrete, MultiDiscrete)
-    return Needs(Rollout, actions, ("rollout",), roles.data, roles.policies, modules, compiles=False)
+    what = (Rollout, (Box, Discrete, MultiDiscrete), ("rollout",), roles.data, roles.policies, modules)
+    return Needs(*what, compiles=False, motions=roles.motions)
 
 
 def build(config: Config, context: BuildContext) -> PPO:
     policy, value = build_networks(config.actor, config.critic, context)
-    count = context.num_envs
     objectives, shuffle = Objectives.build(config.objectives, context, policy, config), stream(context.seed, "shuffle")
     optimizers = build_optimizers(policy, value, config.weight_decay)
     shared, memory = "all" in optimizers, bool(policy.learned_from(policy.initial(1)) or value.initial(1))
-    check_possible(config, shared=shared, memory=memory, environments=count, objectives=bool(objectives))
+    check_possible(config, shared=shared, memory=memory, environments=context.num_envs, objectives=bool(objectives))
     rates = {name: torch.tensor(start, dtype=torch.float64) for name, start in config.learning_rates().items()}
-    carry = tuple(part.detach().clone() for part in value.initial(count))
-    normalizer = (RewardNormalizer.build(count, context.device),) if config.normalize_reward else ()
+    carry = tuple(part.detach().clone() for part in value.initial(context.num_envs))
+    normalizer = (RewardNormalizer.build(context.num_envs, context.device),) if config.normalize_reward else ()
     return PPO(config, policy, value, objectives, optimizers, shuffle, rates, carry, normalizer, context.updates)

@@ -1,4 +1,4 @@
-"""Reference motions, as whoever imitates them knows them: clips of frames, one control step apart, in named channels."""
+"""Reference motions, as whoever imitates them knows them: clips of frames, a control step apart, in named channels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -38,7 +38,7 @@ class Motions(Protocol):
 
     @property
     def durations(self) -> Tensor:
-        """Of each clip [C], in frames: a looped clip of n frames lasts n, as its first follows its last; others n − 1."""
+        """Of each clip [C], in frames: n of a looped one of n frames, whose first follows its last; n − 1 of others."""
 
     @property
     def looped(self) -> Tensor:
@@ -53,7 +53,7 @@ class Motions(Protocol):
         told by name."""
 
     def draw_moments(self, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Clips [N] and times in them [N], in frames, uniformly over all that can be shown: where episodes may begin."""
+        """Clips [N] and times in them [N], in frames, uniformly over all there is: where episodes may start."""
 
     def at(self, channels: Sequence[str], clip: Tensor, time: Tensor) -> dict[str, Tensor]:
         """Each channel [N, K] of clips [N] at times [N] in frames, between frames interpolated (rotations by slerp). A

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs, Rollout, Sequences, Transitions
+from understudy.core.motion import Motions
 from understudy.core.spec import ActionSpace, Spec
 
 Metrics = dict[str, Tensor]
@@ -163,6 +164,8 @@ class Roles:
     policies: tuple[str, ...] = ()
     plays: bool = False
     """Somebody plays in environments."""
+    motions: bool = False
+    """Somebody imitates reference motions."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,8 @@ class Needs:
     """Names of further modules whose code decides what is learned, such as those of its objectives."""
     compiles: bool = True
     """Whether torch.compile can make one graph of an update."""
+    motions: bool = False
+    """It imitates reference motions."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,8 @@ class BuildContext:
     """Frozen policies by role; for objectives also `LEARNER`, which is not."""
     rollout_length: int = 0
     """Steps of each environment in one rollout; 0 where there are none."""
+    motions: tuple[Motions, ...] = ()
+    """Reference motions: one set of clips, or none."""
 
     @classmethod
     def over(cls, data: Experience, updates: int = 1_000_000, seed: int = 0) -> "BuildContext":
@@ -303,6 +310,14 @@ class Concerned(Protocol):
     """An algorithm whose settings may not suit the data's rewards [N], and that says so before the first step."""
 
     def concerns(self, rewards: Tensor) -> list[str]: ...
+
+
+@runtime_checkable
+class Alarming(Protocol):
+    """An algorithm that knows of some numbers of a log what they mean."""
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        """What is wrong with them, and what to do; empty where nothing is."""
 
 
 @runtime_checkable

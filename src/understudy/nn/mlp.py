@@ -115,6 +115,10 @@ class MLP(nn.Module):
             return self._layer_by_layer(values, self.layout.layers(self.flat))
         return self._written_out(values, self.flat, self.layers())
 
+    def by_autograd(self, values: Tensor) -> Tensor:
+        """`forward` of operations that autograd knows, so that a gradient can be differentiated again."""
+        return self._layer_by_layer(values, self.layout.layers(self.flat))
+
     def frozen(self, values: Tensor, member: int | Tensor | None = None) -> Tensor:
         """`forward` as a function of its inputs alone: no gradient to the weights. Of one member [B, outputs] if named,
         or of some [M] of them, [M, B, outputs].

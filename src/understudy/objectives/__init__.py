@@ -9,12 +9,13 @@ offers any of these, and what it does not offer costs nothing:
 
     record(obs, carry) → facts, carry       at each step, by the source; kept in the rollout as extra[name/fact]
     prepare(rollout) → facts                before anything is learned from it; shown to losses as extra[name/fact]
-    rewards(rollout) → {term: [T, N]}       before advantages: r + Σ w·term
+    rewards(rollout) → {term: [T, N]}       before advantages: task·r + Σ w·term
     augment(batch) → batch                  on a minibatch, after advantages, before both losses; rows that were not
                                             played are told by extra[PLAYED]
     loss(batch, evaluation) → {term: [B]}   with the policy's loss: L(π) + Σ w·mean term
     learn(rollout) → metrics                after the policy's steps
     check(policy, ppo)                      once, before the first step: refuses a policy or settings of PPO
+    warning(numbers) → sentence             at each log: what is wrong with them, and what to do; mostly nothing
 
 `weights` holds w of every term, which its settings declare: a term without weight or a weight without term is an error.
 They may change from update to update: then it is a property, of updates that the objective counts itself (in `learn`).
@@ -22,6 +23,7 @@ While only the critic learns (`algo.critic_warmup`) nobody is asked for losses; 
 Objectives come in the order of their names, whatever the order they are written in. None imports another.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Protocol, cast, final, runtime_checkable
@@ -33,7 +35,7 @@ from torch import Tensor
 from understudy.core.batch import Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.plugins import Plugins
-from understudy.core.protocols import LEARNER, BuildContext, Metrics, Recorder, Roles
+from understudy.core.protocols import LEARNER, Alarming, BuildContext, Metrics, Recorder, Roles
 from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.distributions import Distribution
@@ -47,6 +49,8 @@ class Weights:
 
     rewards: Mapping[str, float] = field(default_factory=dict)
     losses: Mapping[str, float] = field(default_factory=dict)
+    task: float = 1.0
+    """What the environment's own reward counts beside them."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def objective_roles(objectives: Mapping[str, Settings]) -> Roles:
     """What objectives read and ask, all together."""
     asked = [find_objective(name).needs(config) for name, config in sorted(objectives.items())]
     data, policies = (sorted({role for one in asked for role in vars(one)[kind]}) for kind in ("data", "policies"))
-    return Roles(tuple(data), tuple(policies))
+    return Roles(tuple(data), tuple(policies), motions=any(one.motions for one in asked))
 
 
 def objective_modules(objectives: Mapping[str, Settings]) -> tuple[str, ...]:
@@ -210,8 +214,10 @@ class Objectives:
 
     @torch.no_grad()
     def add_rewards(self, rollout: Rollout, reward: Tensor) -> tuple[Tensor, Metrics]:
-        """r + Σ w·term [T, N], and the mean of every term."""
+        """task·r + Σ w·term [T, N], and the mean of every term."""
         metrics: Metrics = {}
+        task = math.prod(objective.weights.task for objective in self.members.values())
+        reward = reward if task == 1.0 else task * reward
         for name, objective in self.members.items():
             if isinstance(objective, RewardHook):
                 weights = objective.weights.rewards
@@ -248,6 +254,11 @@ class Objectives:
                 learned = objective.learn(rollout)
                 metrics |= {f"{name}/{metric}": number.detach() for metric, number in learned.items()}
         return metrics
+
+    def warning(self, values: Mapping[str, float]) -> str:
+        """What anybody finds wrong with these numbers of a log."""
+        told = (one.warning(values) for one in self.members.values() if isinstance(one, Alarming))
+        return " ".join(filter(None, told))
 
 
 def _check_offers(where: str, objective: object) -> None:

@@ -22,6 +22,8 @@ from understudy.run.rundir import RunDir
 def run_facts(config: RunConfig, learner: Learner) -> dict[str, Any]:
     """What meta.json holds."""
     told = {**learner.source.describe(), **describe_data(config, learner.data)}
+    if learner.motions:
+        told["motions"] = learner.motions[0].describe()
     return {**describe_run(told, config.git_repositories), **identity(config), "config_sha256": config_digest(config)}
 
 

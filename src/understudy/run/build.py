@@ -49,6 +49,7 @@ from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored, Noise
+from understudy.run.motions import open_motions, settled_motions
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
@@ -159,6 +160,7 @@ def _joined(
     if checkpoint is None:
         _check_roles(config, spec)
     steps = sum(request.steps_kept for request in config.source_needs.envs)
+    motions = open_motions(config.motions, spec.segments)
     context = BuildContext(
         spec,
         config.updates,
@@ -168,6 +170,7 @@ def _joined(
         data=data,
         policies=policies,
         rollout_length=steps,
+        motions=motions,
     )
     algorithm = build_algorithm(config, context, checkpoint)
     inputs = SourceInputs(
@@ -192,7 +195,7 @@ def _joined(
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if config.env is not None and config.env.shared else ()
-    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config))
+    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config), motions=motions)
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)
     _check_judged(config, learner, reporter)
@@ -324,7 +327,7 @@ def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
     check_actions(spec, f"environment '{config.env.id}'", config)
     for request in config.source_needs.envs:
         outline = BuildContext(spec, config.updates, config.seed, torch.device("cpu"), num_envs=request.count)
-        if not config.data_by_role and not config.policies:
+        if not config.data_by_role and not config.policies and config.motions is None:
             check_outline(config, outline)
         _check_memory(request, spec)
     for data in config.data_by_role.values():
@@ -388,7 +391,8 @@ def settled_data(config: RunConfig) -> RunConfig:
         for role, named in config.policies.items()
     }
     settled = config.with_data({role: _settled(data) for role, data in config.data_by_role.items()})
-    return settled.model_copy(update={"init_from": origin, "stages": stages, "policies": policies})
+    motions = settled_motions(config.motions)
+    return settled.model_copy(update={"init_from": origin, "stages": stages, "policies": policies, "motions": motions})
 
 
 def _settled(data: DataSettings) -> DataSettings:

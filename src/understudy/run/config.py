@@ -13,11 +13,13 @@ from understudy.core.arguments import as_text
 from understudy.core.errors import ConfigError, did_you_mean, near
 from understudy.core.other_names import called_here
 from understudy.core.protocols import MAIN, Needs, SourceNeeds
-from understudy.core.settings import Decision, Options, Settings, has_setting
+from understudy.core.settings import Decision, Settings, has_setting
 from understudy.data.action_bounds import Bound
+from understudy.data.motions.settings import MotionSettings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.deployment import DeploymentSettings
+from understudy.run.env_settings import EnvSettings, FrozenPolicySettings
 from understudy.run.episode_info import Summary
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import config_names, read_packaged
@@ -67,51 +69,6 @@ class DataSettings(Transforms):
         return self
 
 
-class FrozenPolicySettings(Settings):
-    """A policy that takes part in a run and does not learn."""
-
-    path: str
-    """A run directory, a policy folder, or a policy that was exported to an ONNX file."""
-    checkpoint: str = "last"
-    """Of a run directory: last, best, or a number of updates."""
-    fingerprint: str = ""
-    """sha256 of the policy, filled in when the run starts; a run never starts or resumes with another one."""
-
-
-class EnvSettings(Settings):
-    """Where the policy is evaluated."""
-
-    id: str
-    """A registered environment id."""
-    reference: str | tuple[float, float] | None = None
-    """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
-    simulator: Literal["gymnasium", "envpool", "custom"] = "gymnasium"
-    """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, make_envs=…)`)."""
-    shared: bool = False
-    """Evaluate in the environments that rollouts are played in: for simulators of which a process can have only one."""
-    settings: Options = Field(default_factory=dict)
-    """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
-    segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
-    """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
-    skills: FrozenPolicySettings | None = None
-    """A skill set (`understudy skills`): actions choose which of its skills acts, and a gate is learned."""
-
-    @field_validator("reference")
-    @classmethod
-    def _low_below_high(cls, reference: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
-        if isinstance(reference, tuple) and not reference[0] < reference[1]:
-            raise ValueError("low must be below high")
-        return reference
-
-    @model_validator(mode="after")
-    def _settings_have_a_taker(self) -> Self:
-        if self.settings and self.simulator != "envpool":
-            raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
-        if self.shared and self.simulator != "custom":
-            raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=custom")
-        return self
-
-
 class RunConfig(Settings):
     """Every run has the same top level."""
 
@@ -126,6 +83,8 @@ class RunConfig(Settings):
     """Further datasets by role, where something reads them: {demonstrations: {path: demos.npz}}."""
     policies: dict[str, FrozenPolicySettings] = Field(default_factory=dict)
     """Frozen policies by role, where something asks them: {teacher: {path: runs/teacher}}."""
+    motions: MotionSettings | None = None
+    """Reference motions, where something imitates them: {path: clips/walk.npz, step: 0.02}."""
     env: EnvSettings | None = None
     """Where the policy is evaluated, and where rollouts are played; a run that learns from logs alone has none."""
     task: str = Field("", pattern=rf"^$|{TASK_PATTERN}")

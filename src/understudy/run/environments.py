@@ -15,7 +15,8 @@ from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
-from understudy.run.config import EnvSettings, RunConfig
+from understudy.run.config import RunConfig
+from understudy.run.env_settings import EnvSettings
 from understudy.run.skill_env import with_skills
 
 MakeEnvs = Callable[[int], VectorEnv]

@@ -25,7 +25,8 @@ from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endle
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
-from understudy.run.config import EnvSettings, RunConfig
+from understudy.run.config import RunConfig
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import MakeEnvs, make_vector_env
 from understudy.run.episode_info import EpisodeTally, Summary, info_number, told_names
 from understudy.run.evaluation import Evaluation

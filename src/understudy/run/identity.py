@@ -36,6 +36,7 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
         "data": {"path"},
         "datasets": {"__all__": {"path"}},
         "policies": {"__all__": {"path"}},
+        "motions": {"path"},
         "source": {"step_timeout", "workers"},
     }
     content = config.model_dump(mode="json", exclude=elsewhere)

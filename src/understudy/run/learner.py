@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
-from understudy.core.protocols import MAIN, Algorithm, Metrics, Source, Update
+from understudy.core.motion import Motions
+from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -61,6 +62,8 @@ class Learner:
     """The environments of the source, where evaluations must be played in them, too."""
     strangers: tuple[Strangers, ...] = ()
     """Other packages that take part; none where everything is ours."""
+    motions: Static[tuple[Motions, ...]] = ()
+    """Reference motions: one set of clips, or none."""
     stopwatch: Static[Stopwatch] = field(default_factory=Stopwatch)
 
     @property
@@ -112,7 +115,10 @@ class Learner:
 
     def warning(self, values: Mapping[str, float]) -> str:
         """What is wrong with these numbers of a log, and what to do; empty where nothing is."""
-        return " ".join(filter(None, (probe.warning(values) for probe in self.probes)))
+        told = [probe.warning(values) for probe in self.probes]
+        if isinstance(self.algorithm, Alarming):
+            told.append(self.algorithm.warning(values))
+        return " ".join(filter(None, told))
 
     @property
     def judged(self) -> bool:

@@ -16,6 +16,7 @@ from understudy.core.protocols import MAIN, Needs, Roles, SourceNeeds
 from understudy.core.settings import Settings, whole_number
 from understudy.sources import find_source, yields
 
+NOBODY_IMITATES = ("nothing in this run imitates them", "Add algo.objectives.style, or leave {0} out.")
 LONGEST = 18
 """Digits of a number of steps that somebody could mean."""
 
@@ -42,7 +43,7 @@ class Parts:
     def roles(self) -> Roles:
         """What somebody in the run reads or asks."""
         needs, others = needs_of(self.algo), self.source_needs
-        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs))
+        return Roles((*needs.data, *others.data), (*needs.policies, *others.policies), bool(others.envs), needs.motions)
 
 
 def parse_parts(data: Mapping[str, Any], place: str = "") -> Parts:
@@ -124,6 +125,9 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         share = f"{place}source.data_share"
         do = f"Give {share}=0.5 to learn from it, too, or leave data out." if parts.learning == "replay" else ""
         raise ConfigError(f"{place}data", what, do=do or "Leave data out.")
+    if roles.motions != (data.get("motions") is not None):
+        what, do = ("is required", "Say where they are: {0}.path=….") if roles.motions else NOBODY_IMITATES
+        raise ConfigError(f"{place}motions", what, do=do.format(f"{place}motions"))
     for group, asked in (("datasets", {*roles.data} - {MAIN}), ("policies", {*roles.policies})):
         given = data.get(group) or {}
         for role in sorted(asked - set(given)):

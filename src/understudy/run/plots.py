@@ -25,6 +25,7 @@ from understudy.core.files import read_json, write_bytes
 from understudy.run.config import RunConfig
 from understudy.run.lineage import Switch, lineage
 from understudy.run.rundir import RunDir
+from understudy.run.style_levels import STYLE, drawn_names, style_levels
 
 TERMS = "terms/"
 """What environments told of their rewards."""
@@ -91,7 +92,7 @@ class SparinglyDrawn(AbstractContextManager[None]):
 
 def draw_run(run: RunDir) -> list[Path]:
     """eval_returns.png (held_out.png of one without an environment), losses.png and, where there are any,
-    reward_terms.png of one run; returns what was drawn."""
+    style.png and reward_terms.png of one run; returns what was drawn."""
     config = run.config
     told = lineage(run, config)
     title, evaluated = run_title(config), "eval_returns.png" if config.env is not None else "held_out.png"
@@ -99,8 +100,11 @@ def draw_run(run: RunDir) -> list[Path]:
     drawn = _draw_evaluations(told.evaluations, run.plots / evaluated, title, data_level(run), switches)
     names = list(dict.fromkeys(name for line in metrics for name in line if name not in AXES))
     terms = [name for name in names if name.startswith(TERMS)]
-    others = [name for name in names if name not in terms]
+    others = [name for name in names if not name.startswith((TERMS, STYLE))]
     drawn += _draw_panels(metrics, others, run.plots / "losses.png", title, switches)
+    drawn += _draw_panels(
+        metrics, drawn_names(names), run.plots / "style.png", title, switches, style_levels(config, metrics)
+    )
     return drawn + _draw_panels(metrics, terms, run.plots / "reward_terms.png", title, switches)
 
 
@@ -288,9 +292,15 @@ def _draw_episodes(lines: list[dict[str, Any]], path: Path, title: str, levels: 
 
 
 def _draw_panels(
-    lines: list[dict[str, Any]], names: list[str], path: Path, title: str, switches: Sequence[Switch] = ()
+    lines: list[dict[str, Any]],
+    names: list[str],
+    path: Path,
+    title: str,
+    switches: Sequence[Switch] = (),
+    levels: Mapping[str, Mapping[str, float]] | None = None,
 ) -> list[Path]:
-    """A panel for every name that has at least two points and is not always 0, losses first, a colour per group."""
+    """A panel for every name that has at least two points and is not always 0, losses first, a colour per group;
+    `levels` by name are lines to compare with."""
     axis = common_axis([lines])
     curves = {name: curve(lines, name, axis) for name in names}
     groups = list(dict.fromkeys(["loss", *(name.partition("/")[0] for name in names)]))
@@ -305,6 +315,9 @@ def _draw_panels(
     for panel, (name, points) in zip(panels, kept.items(), strict=False):
         color = PALETTE[groups.index(name.partition("/")[0]) % len(PALETTE)]
         panel.plot(points.x, points.y, color=color, linewidth=1.2)
+        for label, level in (levels or {}).get(name, {}).items():
+            panel.axhline(level, color=LEVEL, linestyle="--", linewidth=1.0, label=label)
+            panel.legend(frameon=False, fontsize=7)
         _mark(panel, switches, axis, named=False)
         panel.set_title(name, fontsize=9)
         panel.grid(alpha=0.25)

@@ -9,7 +9,8 @@ import torch
 from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import own_global_generators
-from understudy.run.config import MOST_EPISODES, EnvSettings
+from understudy.run.config import MOST_EPISODES
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import make_vector_env
 from understudy.run.evaluate import evaluate_in_rounds, evaluate_policy
 from understudy.run.evaluation import Evaluation

@@ -12,6 +12,7 @@ from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
+from understudy.run.motions import sealed_motions
 from understudy.run.progress import Reporter
 from understudy.run.skill_env import sealed_skills
 from understudy.run.stages import stage_folder
@@ -108,4 +109,5 @@ def _sealed(config: RunConfig, learner: Learner) -> RunConfig:
         for role, named in config.policies.items()
     }
     env = sealed_skills(config.env)
-    return config.with_data(data).model_copy(update={"policies": policies, "env": env})
+    motions = sealed_motions(config.motions, learner.motions)
+    return config.with_data(data).model_copy(update={"policies": policies, "env": env, "motions": motions})

@@ -13,7 +13,8 @@ from understudy.core.arguments import as_count, as_path, as_truth
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.nn.deployed import Deployed
 from understudy.nn.prediction import predict
-from understudy.run.config import MOST_EPISODES, EnvSettings, RunConfig
+from understudy.run.config import MOST_EPISODES, RunConfig
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
 from understudy.run.evaluation import Evaluation, headline

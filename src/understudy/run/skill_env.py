@@ -20,7 +20,7 @@ from understudy.envs.vector.step_timeout import Waiting
 from understudy.nn.deployed import Deployed
 from understudy.nn.skill import restarted
 from understudy.nn.skill_set import SkillSet
-from understudy.run.config import EnvSettings, FrozenPolicySettings
+from understudy.run.env_settings import EnvSettings, FrozenPolicySettings
 from understudy.run.policies import load_policy
 from understudy.run.warm_start import check_same, policy_fingerprint
 

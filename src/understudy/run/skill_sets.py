@@ -32,7 +32,7 @@ from understudy.nn.skill_settings import (
     SkillSettings,
     ThresholdSelector,
 )
-from understudy.run.config import EnvSettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import spec_of
 from understudy.run.overrides import apply_override, plain_data
 from understudy.run.packaged import SKILLS, read_packaged, skill_set_names

@@ -71,6 +71,8 @@ def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[st
     roles = asked_roles({**kept, **stage})
     if MAIN not in roles.data:
         kept.pop("data", None)
+    if not roles.motions:
+        kept.pop("motions", None)
     for group, asked in (("datasets", roles.data), ("policies", roles.policies)):
         if isinstance(kept.get(group), dict):
             kept[group] = {role: value for role, value in kept[group].items() if role in asked}

@@ -23,7 +23,8 @@ from understudy.nn.distributions import means_the_same
 from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
-from understudy.run.config import FrozenPolicySettings, RunConfig
+from understudy.run.config import RunConfig
+from understudy.run.env_settings import FrozenPolicySettings
 from understudy.run.handed_networks import (
     POLICY,
     Handed,

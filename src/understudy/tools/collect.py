@@ -26,7 +26,7 @@ from understudy.data.stores.recorder import Recorder, settle
 from understudy.data.stores.store import is_store, open_store, store_recipe
 from understudy.data.success import SUCCESS, Outcome, SuccessRule
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, TimedVectorEnv
-from understudy.run.config import EnvSettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import MakeEnvs, make_vector_env, spec_of
 from understudy.run.given_env import GivenEnvs, given_envs
 from understudy.run.progress import Reporter, reporter_for

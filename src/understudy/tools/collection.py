@@ -26,7 +26,7 @@ from understudy.data.episode import Episode
 from understudy.data.recipes import COLLECTED, split_by_shares
 from understudy.data.success import FLAG, SUCCESS, Outcome, SuccessRule, succeeded
 from understudy.envs.vector.step_timeout import TimedVectorEnv
-from understudy.run.config import EnvSettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.meta import versions
 from understudy.run.progress import Advance, Reporter
 from understudy.sources.playing.vector_episodes import PlayedEpisode, play_episodes

@@ -1,0 +1,1 @@
+"""Pieces of learning a style: what a rollout looked like, frame by frame."""

@@ -1,0 +1,52 @@
+"""Where a policy plays, and frozen policies that take part: what a run's config says of them."""
+
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from understudy.core.settings import Options, Settings
+
+
+class FrozenPolicySettings(Settings):
+    """A policy that takes part in a run and does not learn."""
+
+    path: str
+    """A run directory, a policy folder, or a policy that was exported to an ONNX file."""
+    checkpoint: str = "last"
+    """Of a run directory: last, best, or a number of updates."""
+    fingerprint: str = ""
+    """sha256 of the policy, filled in when the run starts; a run never starts or resumes with another one."""
+
+
+class EnvSettings(Settings):
+    """Where the policy is evaluated."""
+
+    id: str
+    """A registered environment id."""
+    reference: str | tuple[float, float] | None = None
+    """Reference score: a known id such as `hopper-medium-v2`, or [low, high]."""
+    simulator: Literal["gymnasium", "envpool", "custom"] = "gymnasium"
+    """Who makes it: Gymnasium's registry, EnvPool, or your own code (`train(…, make_envs=…)`)."""
+    shared: bool = False
+    """Evaluate in the environments that rollouts are played in: for simulators of which a process can have only one."""
+    settings: Options = Field(default_factory=dict)
+    """The simulator's own settings of this environment, as EnvPool's `make` takes them."""
+    segments: dict[str, dict[str, tuple[int, int]]] = Field(default_factory=dict)
+    """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
+    skills: FrozenPolicySettings | None = None
+    """A skill set (`understudy skills`): actions choose which of its skills acts, and a gate is learned."""
+
+    @field_validator("reference")
+    @classmethod
+    def _low_below_high(cls, reference: str | tuple[float, float] | None) -> str | tuple[float, float] | None:
+        if isinstance(reference, tuple) and not reference[0] < reference[1]:
+            raise ValueError("low must be below high")
+        return reference
+
+    @model_validator(mode="after")
+    def _settings_have_a_taker(self) -> Self:
+        if self.settings and self.simulator != "envpool":
+            raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
+        if self.shared and self.simulator != "custom":
+            raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=custom")
+        return self

@@ -1,0 +1,25 @@
+"""A run's reference motions: loaded before the first step, and known by their content from then on."""
+
+from pathlib import Path
+
+from understudy.core.motion import Motions
+from understudy.core.spec import Segments
+from understudy.data.motions import load_motions
+from understudy.data.motions.settings import MotionSettings
+
+
+def open_motions(settings: MotionSettings | None, segments: Segments) -> tuple[Motions, ...]:
+    """One set of clips, or none; `segments` are names for columns of recorded observations."""
+    return () if settings is None else (load_motions(settings, segments),)
+
+
+def sealed_motions(settings: MotionSettings | None, motions: tuple[Motions, ...]) -> MotionSettings | None:
+    """With the fingerprint of what was loaded."""
+    return settings.model_copy(update={"fingerprint": motions[0].fingerprint}) if settings and motions else settings
+
+
+def settled_motions(settings: MotionSettings | None) -> MotionSettings | None:
+    """With a path that is independent of the folder."""
+    if settings is None or not Path(settings.path).exists():
+        return settings
+    return settings.model_copy(update={"path": str(Path(settings.path).resolve())})
