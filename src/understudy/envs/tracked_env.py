@@ -187,7 +187,8 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _place_of(name: str, env: Env, segments: Segments, where: str) -> tuple[Keys, slice, int]:
     """Keys and columns of a group or a segment of one, and how many columns these are."""
-    spec, places = env_spec(env, "it").with_segments(segments), group_places(env.observation_space)
+    spec, places = env_spec(env, "it"), group_places(env.observation_space)
+    spec = spec.with_segments({one: parts for one, parts in segments.items() if one in spec.observation})
     group, _, segment = name.partition(".")
     known = [*spec.observation, *(f"{one}.{part}" for one, parts in spec.segments.items() for part in parts)]
     if group not in spec.observation or (segment and segment not in spec.segments.get(group, {})):
