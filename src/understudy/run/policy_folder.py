@@ -49,12 +49,6 @@ def evaluate_folder(
     (policy, _), world = load_policy_file(path), world_of(path, env)
     if world is None:
         raise ConfigError(f"policy '{path}'", "nobody said where it acts", do="Give an environment: --env ID.")
-    if world.tracking is not None:
-        raise ConfigError(
-            f"policy '{path}'",
-            "follows motions, which its folder does not hold",
-            do="Evaluate the run it is from, or play elsewhere: --env ID.",
-        )
     if world.simulator == "gymnasium":
         return evaluate_policy(policy, world.id, count, seed, spec=policy.spec, greedy=greedy, on_step=on_step)
     with own_global_generators(seed), closing(make_vector_env(world, count)) as played:
