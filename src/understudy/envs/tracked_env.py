@@ -15,7 +15,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.core.errors import ConfigError, UnderstudyError, did_you_mean
 from understudy.core.motion import Motions
 from understudy.core.spec import Segments
 from understudy.envs.call_log import add_sentence
@@ -108,14 +108,14 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _placed(self, placement: Placement) -> Any:
         """The first observation at a moment of the motion that the environment agrees to begin in."""
-        refused: DataError | None = None
+        refused: UnderstudyError | None = None
         for _ in range(TRIES):
             self._draw()
             clip, time = torch.tensor([self._clip]), torch.tensor([float(self._first)], dtype=torch.float64)
             found = self._motions.at(tuple(placement.channels), clip, time)
             try:
                 return placement.place({name: values[0].numpy() for name, values in found.items()})
-            except DataError as error:
+            except UnderstudyError as error:
                 refused = error
         assert refused is not None
         clip_name, frame = self.moment

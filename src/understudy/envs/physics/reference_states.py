@@ -38,7 +38,7 @@ class Placeable(Protocol):
 
     def place(self, state: State) -> Any:
         """Stand there, in an episode that has just begun; gives the observation. A state that is none raises
-        `DataError`."""
+        an `UnderstudyError`."""
         ...
 
 
