@@ -25,6 +25,7 @@ from torch import Tensor
 import understudy as us
 from hdf5_makers import flat_columns, write_columns
 from minari_makers import make_minari
+from motion_makers import straight_walk, write_clip
 from understudy.core.files import read_sealed, seal, sha256_file
 from understudy.core.spec import Box
 from understudy.core.state import capture
@@ -36,6 +37,8 @@ from understudy.data.formats.minari.reader import open_minari
 from understudy.data.formats.npz import open_npz
 from understudy.data.formats.packed import write_packed
 from understudy.data.formats.readers import open_recording
+from understudy.data.motions import MotionSettings, load_motions
+from understudy.data.motions.loading import pack_motions
 from understudy.data.stores.journal import open_unfinished
 from understudy.data.stores.npy import read_array, write_column
 from understudy.data.stores.recorder import Recorder
@@ -538,6 +541,150 @@ def told_dataset(name: str, value: object) -> Spoil:
     return spoil
 
 
+# Motions.
+
+
+def make_motion_npz(folder: Path) -> Path:
+    return write_clip(folder / "x.npz", straight_walk(12))
+
+
+def read_motions(path: Path) -> str:
+    return load_motions(MotionSettings(path=str(path), step=None if path.is_dir() else 1 / 60)).fingerprint
+
+
+def told_clip(**changes: object) -> Spoil:
+    return lambda path: write_clip(path, straight_walk(12), **changes)
+
+
+def clip_numbers(path: Path) -> Iterator[tuple[str, Callable[[float], None]]]:
+    for name in ("dof_positions", "body_positions", "body_rotations", "fps"):
+
+        def put(value: float, name: str = name) -> None:
+            clip = straight_walk(12)
+            clip[name].reshape(-1)[-1] = value
+            write_clip(path, clip)
+
+        yield name, put
+
+
+def frames_of(rows: object, **others: object) -> Spoil:
+    def spoil(path: Path) -> None:
+        path.write_text(json.dumps({"Loop": "none", **others, "Frames": rows}))
+
+    return spoil
+
+
+FRAME = [0.1, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, *[0.1] * 12]
+
+
+def make_deepmimic(folder: Path) -> Path:
+    frames_of([[*FRAME[:1], 0.1 * number, *FRAME[2:]] for number in range(6)])(folder / "x.txt")
+    return folder / "x.txt"
+
+
+def frame_numbers(path: Path) -> Iterator[tuple[str, Callable[[float], None]]]:
+    for place in (0, 1, 4, 9):
+
+        def put(value: float, place: int = place) -> None:
+            frames = json.loads(path.read_text())["Frames"]
+            frames[2][place] = value
+            frames_of(frames)(path)
+
+        yield f"number {place}", put
+
+
+DEEPMIMIC_CLAIMS: dict[str, Spoil] = {
+    "deep brackets": lambda path: path.write_text('{"Frames": ' + "[" * 100_000),
+    "a number of many digits": lambda path: path.write_text('{"Frames": [[' + "9" * 5000 + "]]}"),
+    "a number beyond any": frames_of([[*FRAME[:-1], 10**400]] * 3),
+    "frames that are no lists": frames_of([1, 2, 3]),
+    "frames of different widths": frames_of([FRAME, FRAME[:-1]]),
+    "text in a frame": frames_of([[*FRAME[:-1], "1.0"]] * 3),
+    "a frame": frames_of([FRAME]),
+    "no frames": frames_of([]),
+    "frames by name": frames_of({"0": FRAME}),
+    "time that stands still": frames_of([FRAME, [0.0, *FRAME[1:]], FRAME]),
+    "another loop": frames_of([FRAME] * 3, Loop={"wrap": 1}),
+    "a rotation of no size": frames_of([[*FRAME[:4], 0.0, *FRAME[5:]]] * 3),
+    "an unknown body": frames_of([FRAME[:-1]] * 3),
+}
+
+
+def write_clip_table(path: Path, columns: dict[str, Array]) -> None:
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(repr(float(cell)) for cell in row) for row in rows)]))
+
+
+def clip_table(frames: int = 6) -> dict[str, Array]:
+    return {name: np.arange(frames) / 10 + place for place, name in enumerate(("time", "hip", "knee", "root_x"))} | {
+        "root_y": np.zeros(frames),
+        "root_z": np.ones(frames),
+    }
+
+
+def make_clip_table(folder: Path) -> Path:
+    write_clip_table(folder / "x.csv", clip_table())
+    return folder / "x.csv"
+
+
+def table_numbers(path: Path) -> Iterator[tuple[str, Callable[[float], None]]]:
+    for name in ("time", "hip", "root_x"):
+
+        def put(value: float, name: str = name) -> None:
+            columns = clip_table()
+            columns[name][-1] = value
+            write_clip_table(path, columns)
+
+        yield name, put
+
+
+def make_packed_motions(folder: Path) -> Path:
+    write_clip(folder / "walk.npz", straight_walk(12))
+    pack_motions(MotionSettings(path=str(folder / "walk.npz"), step=1 / 60), folder / "packed")
+    return folder / "packed"
+
+
+def told_motions(change: Callable[[dict[str, Any]], object]) -> Spoil:
+    def spoil(path: Path) -> None:
+        told = read_sealed(path / "motions.json")
+        change(told)
+        (path / "motions.json").write_bytes(seal(told))
+
+    return spoil
+
+
+def motion_numbers(path: Path) -> Iterator[tuple[str, Callable[[float], None]]]:
+    def put(value: float) -> None:
+        rows = np.load(path / "frames.npy")
+        rows[3, 2] = value
+        (path / "frames.npy").unlink()
+        facts = write_column(path / "frames.npy", rows, [rows])
+        told_motions(lambda told: told.update(sha256=facts.sha256))(path)
+
+    yield "frames", put
+
+
+MOTION_CLAIMS: dict[str, Spoil] = {
+    "clips beyond any memory": told_motions(lambda told: told["clips"][0].update(frames=1 << 39)),
+    "clips of many digits": told_motions(lambda told: told["clips"][0].update(frames=10**4200)),
+    "clips of no length": told_motions(lambda told: told["clips"][0].update(frames=0)),
+    "clips that add up from below": told_motions(
+        lambda told: told["clips"].extend([{**told["clips"][0], "name": "a", "frames": -5}])
+    ),
+    "no clips": told_motions(lambda told: told["clips"].clear()),
+    "clips of one name": told_motions(lambda told: told["clips"].append(told["clips"][0])),
+    "a loop that is none": told_motions(lambda told: told["clips"][0].update(loop="yes")),
+    "a shift of one number": told_motions(lambda told: told["clips"][0].update(shift=[1.0])),
+    "a shift without end": told_motions(lambda told: told["clips"][0].update(shift=[0.0, "1e999", 0.0])),
+    "no step": told_motions(lambda told: told.update(step=0.0)),
+    "a kind of its own": told_motions(lambda told: told["channels"][0].update(kind="object")),
+    "rotations of no size": told_motions(lambda told: told["channels"][0].update(kind="rotation")),
+    "components of one name": told_motions(lambda told: told["channels"][0].update(components=["a"] * 5)),
+    "channels without end": told_motions(lambda told: told["channels"][0].update(components=["a"] * 200_000)),
+    "channels of one name": told_motions(lambda told: told["channels"].append(told["channels"][0])),
+}
+
+
 # Settings.
 
 
@@ -756,6 +903,59 @@ FORMATS: dict[str, Format] = {
             "path_names": "a name with a slash is a group inside the file, by HDF5 itself",
             "numbers_not_finite": "its episodes are checked as those of every recording are (hdf5, npz)",
         },
+    ),
+    "motion npz": Format(
+        make_motion_npz,
+        read_motions,
+        numbers=clip_numbers,
+        claims={
+            **dict(zip_claims()),
+            "no frames per second": told_clip(fps=np.array(0.0)),
+            "frames per second by name": told_clip(fps=np.array("60")),
+            "names that are numbers": told_clip(dof_names=np.arange(5)),
+            "names without end": told_clip(dof_names=np.array(["x" * 5000, *"abcd"])),
+            "fewer names than joints": told_clip(dof_names=np.array(["a"])),
+            "a frame alone": told_clip(dof_positions=np.zeros(5)),
+            "frames without joints": told_clip(dof_positions=np.zeros((12, 0))),
+            "bodies of four axes": told_clip(body_positions=np.zeros((12, 3, 4))),
+            "rotations of no size": told_clip(body_rotations=np.zeros((12, 3, 4))),
+            "text for numbers": told_clip(dof_positions=np.full((12, 5), "1")),
+        },
+        names=named_member,
+        without={**ONE_FILE, **dict.fromkeys(("no_files", "lengthened"), SAME_FILES)},
+    ),
+    "deepmimic": Format(
+        make_deepmimic,
+        read_motions,
+        same=False,
+        numbers=frame_numbers,
+        claims=DEEPMIMIC_CLAIMS,
+        without={**ONE_FILE, "path_names": NO_NAMES},
+    ),
+    "motion csv": Format(
+        make_clip_table,
+        read_motions,
+        same=False,
+        whole=False,
+        numbers=table_numbers,
+        claims={
+            "a line without end": lambda path: path.write_text("time,hip\n" + "1" * (3 << 20)),
+            "columns without end": lambda path: path.write_text("," * 900_000 + "\n" + "1," * 500_000),
+            "half a root": lambda path: path.write_text("time,root_x,hip\n0,0,0\n1,1,1\n"),
+            "no joints": lambda path: path.write_text("time,frame\n0,0\n1,1\n"),
+            "a frame alone": lambda path: path.write_text("time,hip\n0,0\n"),
+        },
+        without={**ONE_FILE, "path_names": NO_NAMES},
+    ),
+    "packed motions": Format(
+        make_packed_motions,
+        read_motions,
+        cards=("motions.json",),
+        sealed=True,
+        optional=("kind", "recipe"),
+        numbers=motion_numbers,
+        claims=MOTION_CLAIMS,
+        without={"path_names": NO_NAMES},
     ),
     "config": Format(
         lambda folder: run_of("bc", folder) / "config.yaml",

@@ -1,4 +1,4 @@
-"""From a clip as its file has it to frames of the robot: cut, turned upright, resampled, renamed, mirrored."""
+"""From a clip as its file has it to frames of the robot: cut, turned upright, resampled, mirrored, renamed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +10,7 @@ from understudy.core.errors import ConfigError, DataError, did_you_mean
 from understudy.data.motions.clip import Channel, Clip, check_clip
 from understudy.data.motions.joint_map import mapped_joints
 from understudy.data.motions.mirroring import mirrored
+from understudy.data.motions.plausibility import check_fps
 from understudy.data.motions.resampling import Resampled, resample
 from understudy.data.motions.settings import ClipSettings, MirrorSettings, MotionSettings
 
@@ -21,15 +22,15 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
     """The clip at the control step, and its mirror image if it is wanted."""
     said = clip_settings(clip.name, settings)
     clip = oriented(cut(clip, said.start, said.end), settings)
+    if settings.fps is None:
+        check_fps(clip)
     loop = clip.loops if settings.loop is None else settings.loop
     loop = loop if said.loop is None else said.loop
-    frames = resample(clip, step, loop=loop)
-    frames = replace(frames, channels=mapped_joints(frames.channels, settings, step, clip.where, loop=loop))
-    wanted = settings.mirror is not False if said.mirror is None else said.mirror
-    if not wanted:
-        return [frames]
-    rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
-    return [frames, mirrored(frames, rules, clip.where)]
+    both = [resample(clip, step, loop=loop)]
+    if settings.mirror is not False if said.mirror is None else said.mirror:
+        rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
+        both.append(mirrored(both[0], rules, clip.where))
+    return [replace(one, channels=mapped_joints(one.channels, settings, step, clip.where, loop=loop)) for one in both]
 
 
 def oriented(clip: Clip, settings: MotionSettings) -> Clip:

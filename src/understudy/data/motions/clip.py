@@ -17,8 +17,8 @@ XYZ = ("x", "y", "z")
 WXYZ = ("w", "x", "y", "z")
 LONGEST_NAME = 100
 MOST_COMPONENTS = 10_000
-UNIT = 0.05
-"""So far from 1 may the norm of a quaternion be that was written with few digits."""
+NORMS = 0.5, 2.0
+"""Between these a quaternion is made one of norm 1: of files that were interpolated number by number it is not."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _checked_rotations(name: str, channel: Channel, where: str) -> Channel:
         return channel
     parts = channel.parts()
     norms = parts.norm(dim=-1)
-    wrong = ((norms - 1).abs() > UNIT).nonzero()
+    wrong = ((norms < NORMS[0]) | (norms > NORMS[1])).nonzero()
     if len(wrong):
         frame, part = wrong[0].tolist()
         body = channel.components[4 * part].rpartition(".")[0]

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Segments
 from understudy.data.motions.arranging import arranged, check_patterns, check_weights, clip_settings
-from understudy.data.motions.columns import Column, Columns
+from understudy.data.motions.channels import DERIVED
+from understudy.data.motions.columns import Column, Columns, HeldRows
 from understudy.data.motions.files import clip_files, is_recorded, read_clip
 from understudy.data.motions.mirroring import SUFFIX
-from understudy.data.motions.motion_set import ClipTable, MotionSet
+from understudy.data.motions.motion_set import MotionSet, clip_table
+from understudy.data.motions.packed import is_packed, open_packed, pack_clips, read_manifest
 from understudy.data.motions.recorded import recorded_motions
 from understudy.data.motions.resampling import Resampled
 from understudy.data.motions.settings import MotionSettings
@@ -26,7 +27,10 @@ def load_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -> 
     `segments` are names for columns of a recorded dataset's observation groups: `state.joint_angles` is then a channel.
     """
     path = Path(settings.path)
-    motions = recorded_motions(settings, segments) if is_recorded(path) else _of_clips(path, settings)
+    if is_packed(path):
+        motions = _of_packed(path, settings)
+    else:
+        motions = recorded_motions(settings, segments) if is_recorded(path) else _of_clips(path, settings)
     if settings.fingerprint and settings.fingerprint != motions.fingerprint:
         raise DataError(
             "motions.fingerprint",
@@ -46,11 +50,32 @@ def clips_at_step(path: Path, settings: MotionSettings, step: float) -> Iterator
         yield from arranged(read_clip(file, settings), settings, step)
 
 
-def clip_weight(name: str, settings: MotionSettings) -> float:
-    return clip_settings(name.removesuffix(SUFFIX), settings).weight
+def pack_motions(settings: MotionSettings, target: Path, channels: Sequence[str] = ()) -> MotionSet:
+    """Write the clips that the settings name as a packed folder at `target`, and open it."""
+    path = Path(settings.path)
+    if is_packed(path) or is_recorded(path):
+        raise DataError(f"motions '{path}'", "only clips are packed", do="It is mapped where it lies, as it is.")
+    step = _step(settings)
+    recipe = settings.model_dump(mode="json", exclude_defaults=True)
+    pack_clips(clips_at_step(path, settings, step), target, step, recipe, _stored_behind(channels))
+    return load_motions(MotionSettings(path=str(target)))
 
 
-def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
+def _stored_behind(channels: Sequence[str]) -> list[str]:
+    """The channels that are stored for these to be had."""
+    return [source for name in channels for source in (DERIVED[name].sources if name in DERIVED else (name,))]
+
+
+def _of_packed(path: Path, settings: MotionSettings) -> MotionSet:
+    told = read_manifest(path)
+    names = [name for name, *_ in told.clips]
+    check_patterns(settings, [name.removesuffix(SUFFIX) for name in names])
+    weights = [clip_weight(name, settings) for name in names] if settings.clips else [1.0] * len(names)
+    check_weights(weights)
+    return open_packed(path, told, settings, weights)
+
+
+def _step(settings: MotionSettings) -> float:
     if settings.step is None:
         raise ConfigError(
             "motions.step",
@@ -58,9 +83,18 @@ def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
             expected="seconds between frames",
             do="Say the control step of the environment: motions.step=0.02.",
         )
+    return settings.step
+
+
+def clip_weight(name: str, settings: MotionSettings) -> float:
+    return clip_settings(name.removesuffix(SUFFIX), settings).weight
+
+
+def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
+    step = _step(settings)
     weights = [clip_settings(file.stem, settings).weight for file in clip_files(path)]
     check_weights(weights)
-    clips = list(clips_at_step(path, settings, settings.step))
+    clips = list(clips_at_step(path, settings, step))
     stretched = {"stretch": max((one.stretch for one in clips), key=lambda ratio: abs(ratio - 1))}
     table = clip_table(
         [one.name for one in clips],
@@ -70,22 +104,7 @@ def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
         torch.stack([one.shift for one in clips]).float(),
     )
     return MotionSet(
-        settings.path, _joined(clips), table, step=settings.step, facts={} if stretched["stretch"] == 1 else stretched
-    )
-
-
-def clip_table(
-    names: Sequence[str], lengths: Sequence[int], looped: Sequence[bool], weights: Sequence[float], shifts: Tensor
-) -> ClipTable:
-    """Clips one behind the other."""
-    total = torch.tensor(lengths, dtype=torch.int64)
-    return ClipTable(
-        tuple(names),
-        total.cumsum(0) - total,
-        total,
-        torch.tensor(looped, dtype=torch.bool),
-        torch.tensor(weights, dtype=torch.float64),
-        shifts,
+        settings.path, _joined(clips), table, step=step, facts={} if stretched["stretch"] == 1 else stretched
     )
 
 
@@ -94,7 +113,9 @@ def _joined(clips: Sequence[Resampled]) -> Columns:
     shared, missing = shared_channels({clip.name: components_of(clip) for clip in clips})
     stored = {
         name: Column(
-            torch.cat([clip.channels[name].values.float() for clip in clips]), components, clips[0].channels[name].kind
+            HeldRows(torch.cat([clip.channels[name].values.float() for clip in clips])),
+            components,
+            clips[0].channels[name].kind,
         )
         for name, components in shared.items()
     }

@@ -18,8 +18,6 @@ from understudy.data.motions.resampling import between
 
 JOINED_BUDGET = 256 << 20
 """Bytes of windows' channels up to which they are laid side by side in memory: a window is then one read."""
-MAPPED_ROWS = 256
-"""Rows of a large mapped store that are read before its pages are handed back: each may have made 2 MB resident."""
 
 
 @final
@@ -37,6 +35,21 @@ class ClipTable:
     """[C, 3]: what a round adds to places in the world."""
     optional: bool = False
     """Clips that are too short for a window are left out, as long as there are others: episodes end when they end."""
+
+
+def clip_table(
+    names: Sequence[str], lengths: Sequence[int], looped: Sequence[bool], weights: Sequence[float], shifts: Tensor
+) -> ClipTable:
+    """Clips one behind the other."""
+    total = torch.tensor(lengths, dtype=torch.int64)
+    return ClipTable(
+        tuple(names),
+        total.cumsum(0) - total,
+        total,
+        torch.tensor(looped, dtype=torch.bool),
+        torch.tensor(weights, dtype=torch.float64),
+        shifts,
+    )
 
 
 @final
@@ -168,8 +181,9 @@ class MotionSet:
         right = left + 1
         over = looped & (right == lengths)
         right = torch.where(over, 0, right.minimum(lengths - 1))
-        stored = tuple(self._columns.needed(names))
-        rows = self._take(stored, torch.cat([left, right]) + table.starts[clip].repeat(2))
+        stored = self._columns.needed(names)
+        index = torch.cat([left, right]) + table.starts[clip].repeat(2)
+        rows = self._columns.read(stored, index.unsqueeze(1))
         found = {}
         for name in stored:
             kind = self._columns.kind(name)
@@ -180,15 +194,6 @@ class MotionSet:
                 second = second + (rounds + over).float().unsqueeze(1) * shift
             found[name] = between(first, second, share, rotations=kind == "rotation")
         return self._columns.derive(names, found)
-
-    def _take(self, names: tuple[str, ...], index: Tensor) -> dict[str, Tensor]:
-        if not self._columns.mapped:
-            return self._columns.take(names, index)
-        parts = []
-        for some in torch.split(index, MAPPED_ROWS):
-            parts.append(self._columns.take(names, some))
-            self._columns.release()
-        return {name: torch.cat([part[name] for part in parts]) for name in names}
 
     def describe(self) -> dict[str, Any]:
         step = {} if math.isnan(self.step) else {"step": self.step, "seconds": self.frames * self.step}
@@ -248,28 +253,17 @@ class Windows:
             lengths = self._table.lengths[clip].unsqueeze(1)
             rounds = torch.div(frame, lengths, rounding_mode="floor")
             frame = frame - rounds * lengths
-        index = (self._table.starts[clip].unsqueeze(1) + frame).flatten()
-        rows = self._read(index).view(count, self._frames, self._size)
+        index = self._table.starts[clip].unsqueeze(1) + frame
+        if self._joined is None:
+            rows = self._columns.beside(self._channels, index)
+        else:
+            rows = self._joined.index_select(0, index.flatten())
+        rows = rows.view(count, self._frames, self._size)
         if rounds is not None:
             for columns in self._places:
                 shift = self._table.shifts[clip].repeat(1, (columns.stop - columns.start) // 3)
                 rows[:, :, columns] += rounds.unsqueeze(2) * shift.unsqueeze(1)
         return rows
-
-    def _read(self, index: Tensor) -> Tensor:
-        """[N, F]"""
-        if self._joined is not None:
-            return self._joined.index_select(0, index)
-        if not self._columns.mapped:
-            return self._gathered(index)
-        rows = torch.empty(len(index), self._size)
-        for some, out in zip(torch.split(index, MAPPED_ROWS), torch.split(rows, MAPPED_ROWS), strict=True):
-            out.copy_(self._gathered(some))
-            self._columns.release()
-        return rows
-
-    def _gathered(self, index: Tensor) -> Tensor:
-        return torch.cat(list(self._columns.take(self._channels, index).values()), 1)
 
 
 def _drawn(mass: Tensor, weights: Tensor, count: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ Nothing is known of actions, and nothing is resampled: a row is a step. A store 
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,12 @@ from understudy.data.dataset import Dataset
 from understudy.data.episode import Array
 from understudy.data.formats.readers import open_recording
 from understudy.data.motions.arranging import check_patterns, check_weights, clip_settings
-from understudy.data.motions.columns import Column, Columns
+from understudy.data.motions.columns import Column, Columns, HeldRows, StoredRows
 from understudy.data.motions.motion_set import ClipTable, MotionSet
 from understudy.data.motions.settings import MotionSettings
-from understudy.data.stores.store import RESIDENT_BUDGET, is_store, open_store
+from understudy.data.stores.store import is_store, open_store
 
-OF_CLIPS = ("fps", "mirror", "joints", "joint_offsets", "quaternions", "up", "root")
+OF_CLIPS = ("fps", "mirror", "joints", "joint_offsets", "quaternions", "up", "layout", "root")
 """Settings that mean nothing to rows of observations."""
 
 
@@ -42,12 +43,18 @@ def recorded_motions(settings: MotionSettings, segments: Segments) -> MotionSet:
 
 
 def _of_store(dataset: Dataset, settings: MotionSettings, segments: Segments) -> MotionSet:
-    index, groups = dataset.index, dataset.observations
-    resident = sum(column.nbytes for column in groups.values()) <= RESIDENT_BUDGET
+    index = dataset.index
     starts = torch.from_numpy(index.starts + np.arange(len(index.starts)))
     lengths = torch.from_numpy(index.lengths + index.final_known)
-    stored = _columns(groups, {**dataset.spec.segments, **segments}, f"motions '{settings.path}'")
-    columns = Columns(stored, mapped=not resident, release=dataset.release)
+    named = {
+        group: {**dataset.spec.segments.get(group, {}), **segments.get(group, {})} for group in dataset.observations
+    }
+    rows = {
+        name: StoredRows(partial(dataset.observed, name), values)
+        for name, values in dataset.observations.items()
+        if values.ndim == 2
+    }
+    columns = Columns(_columns(rows, named, f"motions '{settings.path}'"), dataset.release)
     return _motions(columns, starts, lengths, settings, dataset.fingerprint)
 
 
@@ -69,9 +76,13 @@ def _of_recording(settings: MotionSettings, segments: Segments) -> MotionSet:
         lengths.append(len(next(iter(read.values()))))
     if not parts:
         raise DataError(where, "has no episodes")
-    groups = {name: torch.from_numpy(np.concatenate(arrays)) for name, arrays in parts.items()}
+    rows = {
+        name: HeldRows(torch.from_numpy(np.concatenate(arrays)))
+        for name, arrays in parts.items()
+        if arrays[0].ndim == 2
+    }
     total = torch.tensor(lengths)
-    return _motions(Columns(_columns(groups, segments, where)), total.cumsum(0) - total, total, settings, "")
+    return _motions(Columns(_columns(rows, segments, where)), total.cumsum(0) - total, total, settings, "")
 
 
 def _observed(values: Array, where: str) -> Array:
@@ -83,22 +94,18 @@ def _observed(values: Array, where: str) -> Array:
     return array
 
 
-def _columns(groups: Mapping[str, Tensor], segments: Segments, where: str) -> dict[str, Column]:
+def _columns(groups: Mapping[str, HeldRows | StoredRows], segments: Segments, where: str) -> dict[str, Column]:
     """Flat groups, and the named parts of each."""
-    flat = {name: values for name, values in groups.items() if values.ndim == 2}
-    if not flat:
-        raise DataError(where, "has no flat observations", got=", ".join(groups))
-    columns = {name: Column(values, _numbered(values.shape[1])) for name, values in flat.items()}
-    for name, values in flat.items():
+    if not groups:
+        raise DataError(where, "has no flat observations")
+    columns = {name: Column(rows, _numbered(rows.values.shape[1])) for name, rows in groups.items()}
+    for name, rows in groups.items():
         for part, (first, stop) in segments.get(name, {}).items():
-            if not 0 <= first < stop <= values.shape[1]:
-                raise DataError(
-                    f"{where}, {name}.{part}",
-                    "not a range of its columns",
-                    got=f"{first} to {stop}",
-                    expected=f"0 to {values.shape[1]}",
-                )
-            columns[f"{name}.{part}"] = Column(values, _numbered(stop - first), choice=slice(first, stop))
+            size = rows.values.shape[1]
+            if not 0 <= first < stop <= size:
+                got, expected = f"{first} to {stop}", f"0 to {size}"
+                raise DataError(f"{where}, {name}.{part}", "not a range of its columns", got=got, expected=expected)
+            columns[f"{name}.{part}"] = Column(rows, _numbered(stop - first), choice=slice(first, stop))
     return columns
 
 

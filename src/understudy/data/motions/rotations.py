@@ -10,12 +10,19 @@ from torch import Tensor
 TINY = 1e-12
 
 
+def cross(first: Tensor, second: Tensor) -> Tensor:
+    """first × second [..., 3]; torch's own takes several times as long for many short vectors."""
+    a, b, c = first.unbind(-1)
+    x, y, z = second.unbind(-1)
+    return torch.stack([b * z - c * y, c * x - a * z, a * y - b * x], -1)
+
+
 def multiply(first: Tensor, second: Tensor) -> Tensor:
     """The rotation `second`, then `first` [..., 4]."""
     w, v = first[..., :1], first[..., 1:]
     other, u = second[..., :1], second[..., 1:]
     scalar = w * other - (v * u).sum(-1, keepdim=True)
-    return torch.cat([scalar, w * u + other * v + torch.linalg.cross(v, u)], -1)
+    return torch.cat([scalar, w * u + other * v + cross(v, u)], -1)
 
 
 def inverse(rotation: Tensor) -> Tensor:
@@ -25,9 +32,8 @@ def inverse(rotation: Tensor) -> Tensor:
 def rotate(rotation: Tensor, vector: Tensor) -> Tensor:
     """A vector [..., 3] of the rotated frame in the world's axes: v + 2w(u×v) + 2u×(u×v)."""
     w, u = rotation[..., :1], rotation[..., 1:]
-    turn = 2 * torch.linalg.cross(u, vector)
-    turned: Tensor = vector + w * turn + torch.linalg.cross(u, turn)
-    return turned
+    turn = 2 * cross(u, vector)
+    return vector + w * turn + cross(u, turn)
 
 
 def rotate_back(rotation: Tensor, vector: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ class MirrorSettings(Settings):
     )
     """Words in names of joints and bodies that change places, between `_`, `-`, `.` or the ends of a name:
     `left_knee` and `right_knee`, `FL_hip` and `FR_hip`."""
-    turn: tuple[str, ...] = ("*roll*", "*yaw*", "*_x", "*_z", "*.x", "*.z")
+    turn: tuple[str, ...] = ("*roll*", "*yaw*", "*_x", "*_z")
     """Patterns of joints whose angle changes its sign: those that turn about the forward and the vertical axis. Names
-    are those that `joints` gives."""
+    are the clip's."""
 
 
 class ClipSettings(Settings):
@@ -67,6 +67,9 @@ class MotionSettings(Settings):
     """The order of numbers in the file's quaternions."""
     up: Literal["z", "y"] = "z"
     """The axis that points up in the file; y, as in DeepMimic's humanoid, becomes z, and forward stays x."""
+    layout: dict[str, Literal[1, 4]] = Field(default_factory=dict)
+    """Of DeepMimic's files whose frames are of an unknown width: the joints that follow the root, in their order, with
+    4 numbers for a ball joint and 1 for a hinge."""
     root: str = ""
     """The body that moves through the world; empty: the first."""
     fingerprint: str = ""

@@ -255,6 +255,10 @@ class FileRows:
         both = torch.from_numpy(self._read(name, index, 2))
         return both[:, 0].contiguous(), both[:, 1].contiguous()
 
+    def stretches(self, name: str, index: Tensor, rows: int) -> Tensor:
+        """Rows `index` [B] of a column and those after them [B, rows, …], in one read each."""
+        return torch.from_numpy(self._read(name, index, rows))
+
     @cached_property
     def _kept(self) -> dict[str, Tensor]:
         """The smallest columns, as many as fit: each spares a read per row."""
