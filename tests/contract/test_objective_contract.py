@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ import understudy as us
 from learners import CPU, META, differences
 from understudy.algorithms import ppo
 from understudy.core.errors import ConfigError
+from understudy.core.motion import Motions
 from understudy.core.protocols import BuildContext, Experience, Policy, Roles
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.core.state import capture, check_fits, nonfinite, restore
 from understudy.data.experience import LoggedExperience
+from understudy.data.motions import MotionSettings, load_motions
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import PLUGINS, find_objective
@@ -58,6 +61,8 @@ class Case:
     """Settings of the policy beside its shape."""
     run: dict[str, Any] = field(default_factory=dict)
     """Settings of the run beside it: where data and policies are."""
+    motions: Callable[[], tuple[Motions, ...]] = lambda: ()
+    """Reference motions, one set or none."""
 
 
 PENDULUM_MIRROR: dict[str, Any] = {"observations": {"state": {"signs": [1, -1, -1]}}, "actions": {"signs": [-1]}}
@@ -72,6 +77,14 @@ def a_teacher(spec: Spec) -> dict[str, Policy]:
     return {"teacher": Actor(spec, ActorSettings(hidden=(8,)), stream(5, "teacher")).requires_grad_(False)}
 
 
+@cache
+def swings() -> tuple[Motions, ...]:
+    """What a pendulum did, without what was done to it."""
+    with TemporaryDirectory() as folder:
+        store = us.write_store(us.make_dataset(pendulum_recipe()), Path(folder, "swings"))
+        return (load_motions(MotionSettings(path=str(store))),)
+
+
 CASES: dict[str, Case] = {
     "demonstrations": Case(
         {"batch_size": 32, "length": 8},
@@ -79,6 +92,11 @@ CASES: dict[str, Case] = {
         run={"datasets": {"demonstrations": {"recipe": PENDULUM_RECIPE}}},
     ),
     "estimator": Case({"optimizer": "policy"}, actor={"estimate": {"targets": ["state"], "step": "next"}}),
+    "style": Case(
+        {"features": ["state"], "frames": 3, "network": {"hidden": [8]}, "batch_size": 32, "replay": 100},
+        run={"motions": {"path": "somewhere"}},
+        motions=swings,
+    ),
     "symmetry": Case({**PENDULUM_MIRROR, "weight": 0.5}, weightless={"augment": False, "weight": 0.0}),
     "teacher": Case(
         {"beta": 0.5, "labels": "sample"},
@@ -124,7 +142,8 @@ def roles_of(name: str) -> Roles:
 
 def context_of(name: str, spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
     given = case(name)
-    return BuildContext(spec, 10, seed, device, COUNT, given.data(spec), given.policies(spec))
+    found = given.data(spec), given.policies(spec)
+    return BuildContext(spec, 10, seed, device, COUNT, *found, motions=given.motions())
 
 
 def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes: Any) -> Learner:
@@ -162,6 +181,7 @@ def test_what_it_reads_is_given_by_a_row_of_the_table(name: str) -> None:
     roles, world = roles_of(name), LocalVectorEnv(WORLD, COUNT)
     assert set(roles.data) == set(case(name).data(world.spec)), "give it data in CASES"
     assert set(roles.policies) == set(case(name).policies(world.spec)), "give it policies in CASES"
+    assert roles.motions == bool(case(name).motions()), "give it motions in CASES"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,8 +1,9 @@
 """Style (adversarial motion priors, AMP; Peng et al. 2021): move so that nobody can tell it from reference motions.
 
     x      = n frames of named features, (s_{t−n+2}, …, s_t, s′_t)  → parts.style.windows.FrameHistory.windows
-    L(D)   = ½(mean ℓ_e(D(x_e)) + mean ℓ_π(D(x_π)))                → losses.adversarial.expert_loss, policy_loss
-             + λ·mean ‖∇D‖² + κ·‖w_last‖²                           → losses.adversarial.gradient_penalty
+    L(D)   = ½·mean ℓ_e(D(x_e))                                     → losses.adversarial.expert_loss
+           + ½·mean ℓ_π(D(x_π))                                     → losses.adversarial.policy_loss
+           + λ·mean ‖∇D‖² + κ·‖w_last‖²                             → losses.adversarial.gradient_penalty
     r      ← w_task·r + w·r_s(D(x_π))                               → losses.adversarial.style_reward
 
 D is a discriminator between windows of motions, drawn one by one, and windows of the policy, half of them from this
@@ -265,7 +266,8 @@ def build(config: Config, context: BuildContext) -> Style:
     (motions,), device = context.motions, context.device
     inputs = find_inputs(tuple(config.features), context.spec, f"{WHERE}.features")
     _check_channels(config, inputs, motions)
-    windows = motions.windows(tuple(config.features.values()), config.frames)
+    with torch.device("cpu"):  # also where networks are only outlined
+        windows = motions.windows(tuple(config.features.values()), config.frames)
     if config.per_second and not motions.step > 0:
         raise ConfigError(
             f"{WHERE}.per_second", "nobody says how long a step of these motions is", do="Say motions.step."
