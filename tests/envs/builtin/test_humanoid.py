@@ -77,6 +77,29 @@ def test_actions_reach_both_ends_of_what_servos_may_aim_at() -> None:
     assert tuple(names) == env.reference_channels["joint_positions"]
 
 
+def test_bodies_are_shown_where_joints_have_them_and_no_start_is_in_the_floor() -> None:
+    env: Any = make_env(NAME).unwrapped
+    env.reset(seed=0)
+    rng = np.random.default_rng(3)
+    for _ in range(4):
+        seen, *_ = env.step(rng.uniform(-1, 1, 28))
+    there = mujoco.MjData(env.model)
+    there.qpos[:] = env.data.qpos
+    mujoco.mj_kinematics(env.model, there)
+    apart = np.linalg.norm(there.xpos[1:] - there.xpos[1], axis=1)
+    np.testing.assert_allclose(np.linalg.norm(seen["body_positions_in_root"].reshape(15, 3), axis=1), apart, atol=1e-6)
+    state = standing(env)
+    for height, expected in ((0.70, 0.8314), (0.8314, 0.8314), (0.95, 0.95)):
+        seen = env.place({**state, "root_position": np.array([0.0, 0.0, height])})
+        assert seen["root_height"][0] == pytest.approx(expected, abs=2e-3)
+
+
+def standing(env: Any) -> dict[str, NDArray[Any]]:
+    """With straight legs."""
+    state = {name: np.zeros(size if isinstance(size, int) else 28) for name, size in env.reference_channels.items()}
+    return {**state, "root_rotation": np.array([1.0, 0.0, 0.0, 0.0])}
+
+
 def test_a_speed_is_commanded_and_rewarded() -> None:
     env = make_env("UnderstudyHumanoidSpeed-v0")
     commands = {float(env.reset(seed=seed)[0]["command"][0]) for seed in range(5)}
@@ -106,8 +129,7 @@ def test_it_goes_on_to_the_bit_and_shows_no_array_twice() -> None:
 def test_a_fallen_state_is_refused() -> None:
     env: Any = make_env(NAME).unwrapped
     env.reset(seed=0)
-    state = {name: np.zeros(size if isinstance(size, int) else 28) for name, size in env.reference_channels.items()}
-    state |= {"root_rotation": np.array([1.0, 0.0, 0.0, 0.0]), "root_position": np.array([0.0, 0.0, 0.2])}
+    state = standing(env)
     env.place({**state, "root_position": np.array([5.0, 0.0, 0.9])})
     lying = {"root_rotation": np.array([1.0, 1.0, 0.0, 0.0]), "root_position": np.array([0.0, 0.0, 0.6])}
     with pytest.raises(DataError, match="has fallen"):
