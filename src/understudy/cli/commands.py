@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import checkpoint, collect, dataset, describe, explain, learn, looking, skills
+from understudy.cli import checkpoint, collect, dataset, describe, explain, learn, looking, motion, skills
 
 app = typer.Typer(
     name="understudy",
@@ -22,6 +22,7 @@ checkpoint.register(app)
 describe.register(app)
 explain.register(app)
 dataset.register(app)
+motion.register(app)
 skills.register(app)
 
 

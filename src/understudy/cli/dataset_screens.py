@@ -5,17 +5,16 @@ with its remedy, and the verdict.
 """
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
-from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.measure import Measurement
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.findings import STYLES, finding_lines, told_verdict
+from understudy.cli.fitting_table import FittingTable
 from understudy.core.wording import counted, folded
 from understudy.tools.dataset.action_tally import BoxActions, DiscreteActions
 from understudy.tools.dataset.check import Report
@@ -30,9 +29,9 @@ BINS = 24
 MOST_ROWS = 8
 """So many observation groups, action dimensions and further columns are shown; the rest is counted."""
 MOST_NOTES = 4
-STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 LEFT_OUT_FIRST = ("dtype", "picture", "shape", "low", "high", "std", "median", "at low", "at high", "max", "min")
-"""Columns of tables that are wider than the screen: a narrow one shows fewer, none of them cut."""
+"""Columns of tables that are wider than the screen."""
+LEFT = ("column", "shape", "dtype", "remarks", "", "picture", "action")
 
 
 def inspection_screen(inspection: Inspection, *, unicode: bool = True) -> RenderableType:
@@ -85,39 +84,12 @@ def _notes(facts: Survey) -> Iterator[RenderableType]:
         )
 
 
-@final
-class _Table:
-    """Rows under heads, as many of its columns as the screen is wide enough for."""
-
-    def __init__(self, *heads: str) -> None:
-        self.heads = heads
-        self.rows: list[tuple[str, ...]] = []
-
-    def add_row(self, *cells: str) -> None:
-        self.rows.append(cells)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        left_out: set[str] = set()
-        for further in ("nothing", *LEFT_OUT_FIRST):
-            left_out.add(further)
-            table = self._drawn([number for number, head in enumerate(self.heads) if head not in left_out])
-            if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
-                break
-        yield table
-
-    def _drawn(self, kept: Sequence[int]) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-        for number in kept:
-            head = self.heads[number]
-            left = head in ("column", "shape", "dtype", "remarks", "", "picture", "action")
-            table.add_column(head, justify="left" if left else "right", no_wrap=head != "remarks")
-        for row in self.rows:
-            table.add_row(*(row[number] for number in kept if number < len(row)))
-        return table
+def _table(*heads: str) -> FittingTable:
+    return FittingTable(heads, LEFT, LEFT_OUT_FIRST, wrapped=("remarks",))
 
 
-def _columns(facts: Survey) -> _Table:
-    table = _Table("column", "shape", "dtype", "min", "max", "mean", "std", "remarks")
+def _columns(facts: Survey) -> FittingTable:
+    table = _table("column", "shape", "dtype", "min", "max", "mean", "std", "remarks")
     shown = list(facts.columns.items())
     for name, column in shown[:MOST_ROWS]:
         table.add_row(name.removeprefix("observation."), _shape(column), "/".join(column.dtypes), *_numbers(column))
@@ -149,9 +121,9 @@ def _numbers(column: ColumnSurvey) -> list[str]:
     ]
 
 
-def _episodes(inspection: Inspection, bars: str) -> _Table:
+def _episodes(inspection: Inspection, bars: str) -> FittingTable:
     facts, score = inspection.survey, inspection.score
-    table = _Table("", "min", "median", "mean", "std", "max", "picture")
+    table = _table("", "min", "median", "mean", "std", "max", "picture")
     rows: list[tuple[str, NDArray[np.float64]]] = [("length", facts.lengths.astype(np.float64))]
     if facts.facts.get("rewards") != "absent":
         rows.insert(0, ("return", facts.returns))
@@ -181,7 +153,7 @@ def _actions(facts: Survey, bars: str) -> RenderableType:
 
 def _box(facts: Survey, actions: BoxActions, bars: str) -> RenderableType:
     bounds = ["low", "high"] if actions.declared else []
-    table = _Table("action", *bounds, "min", "max", "mean", "std", "at low", "at high", "picture")
+    table = _table("action", *bounds, "min", "max", "mean", "std", "at low", "at high", "picture")
     column, sample = facts.columns["action"], facts.sample["action"]
     numbers = [column.minimum, column.maximum, column.mean, column.std]
     if actions.declared:
@@ -284,18 +256,7 @@ def _without_name(finding: Finding, name: str) -> str:
 def check_screen(report: Report, width: int) -> Iterator[Text]:
     """The title and the findings, line by line; commands are printed apart, for they must not be wrapped."""
     yield _check_title(report, width)
-    indent = max((len(finding.level) for finding in report.findings), default=0) + 2
-    for finding in report.findings:
-        style = STYLES[finding.level]
-        for number, line in enumerate(_wrapped(_capitalised(finding, report.name), width - indent)):
-            head = finding.level if number == 0 else ""
-            yield Text(head.ljust(indent), style).append(line, "not bold default" if finding.level != "note" else style)
-        for line in _wrapped(remedy(finding), width - indent):
-            yield Text(" " * indent).append(line, "cyan")
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    yield from finding_lines(report.findings, width, lambda finding: _capitalised(finding, report.name), remedy)
 
 
 def _check_title(report: Report, width: int) -> Text:
@@ -320,9 +281,7 @@ def remedy(finding: Finding) -> str:
 
 
 def verdict(report: Report) -> Text:
-    errors, warnings = report.count("error"), report.count("warning")
-    counts = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    return Text(f"PASS: {counts}", "bold green") if report.passed else Text(f"FAIL: {counts}", "bold red")
+    return told_verdict(report.count("error"), report.count("warning"))
 
 
 def by_hand(report: Report) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Literal
 
 import torch
 
@@ -11,7 +12,7 @@ from understudy.data.motions.clip import Channel, Clip, check_clip
 from understudy.data.motions.joint_map import mapped_joints
 from understudy.data.motions.mirroring import mirrored
 from understudy.data.motions.plausibility import check_fps
-from understudy.data.motions.resampling import Resampled, resample
+from understudy.data.motions.resampling import VELOCITIES, Resampled, resample
 from understudy.data.motions.settings import ClipSettings, MirrorSettings, MotionSettings
 
 UPRIGHT = ((0, 2, 1), (1.0, -1.0, 1.0))
@@ -21,7 +22,7 @@ UPRIGHT = ((0, 2, 1), (1.0, -1.0, 1.0))
 def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resampled]:
     """The clip at the control step, and its mirror image if it is wanted."""
     said = clip_settings(clip.name, settings)
-    clip = oriented(cut(clip, said.start, said.end), settings)
+    clip = oriented(chosen_frames(clip, settings), settings)
     if settings.fps is None:
         check_fps(clip)
     loop = clip.loops if settings.loop is None else settings.loop
@@ -34,17 +35,32 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
 
 
 def oriented(clip: Clip, settings: MotionSettings) -> Clip:
-    """Checked, with quaternions w first and z up."""
-    channels = dict(clip.channels)
-    if settings.quaternions == "xyzw":
-        channels = {name: _w_first(channel) for name, channel in channels.items()}
-    clip = check_clip(replace(clip, channels=channels))
-    if settings.up == "y":
-        clip = replace(clip, channels={name: _upright(name, channel) for name, channel in clip.channels.items()})
-    return clip
+    """Checked, with quaternions w first and z up, and the velocities that are wanted."""
+    if settings.velocities == "differences":
+        clip = without_velocities(clip)
+    return z_up(check_clip(w_first(clip, settings.quaternions)), settings.up)
 
 
-def _w_first(channel: Channel) -> Channel:
+def without_velocities(clip: Clip) -> Clip:
+    kept = {name: channel for name, channel in clip.channels.items() if name not in VELOCITIES.values()}
+    return replace(clip, channels=kept)
+
+
+def w_first(clip: Clip, order: Literal["wxyz", "xyzw"]) -> Clip:
+    """The same, of a file whose quaternions have this order."""
+    if order == "wxyz":
+        return clip
+    return replace(clip, channels={name: _with_w_first(channel) for name, channel in clip.channels.items()})
+
+
+def z_up(clip: Clip, up: Literal["z", "y"]) -> Clip:
+    """The same, of a file in which this axis points up."""
+    if up == "z":
+        return clip
+    return replace(clip, channels={name: _upright(name, channel) for name, channel in clip.channels.items()})
+
+
+def _with_w_first(channel: Channel) -> Channel:
     if channel.kind != "rotation":
         return channel
     return replace(channel, values=channel.parts().roll(1, -1).reshape(channel.values.shape))
@@ -59,6 +75,24 @@ def _upright(name: str, channel: Channel) -> Channel:
     vector = parts[..., -3:][..., list(order)] * turned
     values = torch.cat([parts[..., :1], vector], -1) if channel.kind == "rotation" else vector
     return replace(channel, values=values.reshape(channel.values.shape))
+
+
+def chosen_frames(clip: Clip, settings: MotionSettings) -> Clip:
+    """The frames that the settings leave of a clip."""
+    said = clip_settings(clip.name, settings)
+    return cut(strided(clip, said.stride or settings.stride), said.start, said.end)
+
+
+def strided(clip: Clip, stride: int) -> Clip:
+    """Every so manieth frame of it."""
+    if stride == 1:
+        return clip
+    times = clip.times[::stride].contiguous()
+    channels = {
+        name: replace(channel, values=channel.values[::stride].contiguous()) for name, channel in clip.channels.items()
+    }
+    closing = clip.closing + float(clip.times[-1] - times[-1]) if clip.frames else 0.0
+    return replace(clip, times=times, channels=channels, closing=closing)
 
 
 def cut(clip: Clip, start: float, end: float | None) -> Clip:

@@ -160,6 +160,12 @@ class Columns:
         self.release()
         return found
 
+    def block(self, start: int, stop: int) -> dict[str, Tensor]:
+        """Stored channels of frames that follow each other; what reading them made resident is handed back."""
+        rows = {name: values.clone() for name, values in self._block(tuple(self.stored), start, stop).items()}
+        self.release()
+        return rows
+
     def _block(self, names: tuple[str, ...], start: int, stop: int) -> dict[str, Tensor]:
         return {name: self.stored[name].of(self.stored[name].rows.block(start, stop)) for name in names}
 

@@ -195,6 +195,11 @@ class MotionSet:
             found[name] = between(first, second, share, rotations=kind == "rotation")
         return self._columns.derive(names, found)
 
+    def clip_frames(self, number: int) -> dict[str, Tensor]:
+        """Stored channels [n, K] of a whole clip."""
+        start = int(self._table.starts[number])
+        return self._columns.block(start, start + int(self._table.lengths[number]))
+
     def describe(self) -> dict[str, Any]:
         step = {} if math.isnan(self.step) else {"step": self.step, "seconds": self.frames * self.step}
         return {

@@ -36,7 +36,7 @@ MANIFEST_LIMIT = 256 << 20
 """Bytes: a clip takes about a hundred."""
 SIZES: dict[Kind, int] = {"number": 1, "rotation": 4, "place": 3}
 KINDS = tuple(SIZES)
-WHEN_PACKED = ("fps", "loop", "mirror", "quaternions", "up", "layout", "root")
+WHEN_PACKED = ("fps", "stride", "loop", "mirror", "velocities", "quaternions", "up", "layout", "root")
 """Settings that were decided when clips were packed."""
 
 

@@ -23,7 +23,7 @@ from understudy.data.motions.motion_set import ClipTable, MotionSet
 from understudy.data.motions.settings import MotionSettings
 from understudy.data.stores.store import is_store, open_store
 
-OF_CLIPS = ("fps", "mirror", "joints", "joint_offsets", "quaternions", "up", "layout", "root")
+OF_CLIPS = ("fps", "stride", "mirror", "joints", "joint_offsets", "velocities", "quaternions", "up", "layout", "root")
 """Settings that mean nothing to rows of observations."""
 
 
@@ -119,7 +119,7 @@ def _motions(columns: Columns, starts: Tensor, lengths: Tensor, settings: Motion
         check_patterns(settings, names)
     said = [clip_settings(name, settings) for name in names] if settings.clips else []
     for pattern, one in settings.clips.items():
-        if {"start", "end", "mirror"} & one.model_fields_set:
+        if {"start", "end", "stride", "mirror"} & one.model_fields_set:
             raise ConfigError(
                 f"motions.clips.{pattern}", "episodes of a recorded dataset have only a weight and a loop"
             )

@@ -33,6 +33,8 @@ class ClipSettings(Settings):
     """After its last frame it begins again; absent: as for all."""
     mirror: bool | None = None
     """Its mirror image is a clip, too; absent: as for all."""
+    stride: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """Only every so manieth frame of it is read; absent: as for all."""
     start: Annotated[float, Field(ge=0)] = 0.0
     """Seconds at its beginning that are left out."""
     end: Seconds | None = None
@@ -50,19 +52,23 @@ class MotionSettings(Settings):
     where a row is a step, it is only written down."""
     fps: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Frames per second of clips that do not say it, or say it wrongly."""
+    stride: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Only every so manieth frame is read, at its own time: for files that hold each frame several times."""
     loop: bool | None = None
     """Clips begin again after their last frame; absent: where the file says so."""
     mirror: bool | MirrorSettings = False
     """The mirror image of every clip is a clip, too. `true`: names with left and right, roll and yaw are known."""
     clips: dict[str, ClipSettings] = Field(default_factory=dict)
-    """By name or pattern of clips (`walk*`): weight, loop, mirror, start, end. Of several that match, the
-    later wins."""
+    """By name or pattern of clips (`walk*`): weight, loop, mirror, stride, start, end. Of several that match,
+    the later wins."""
     joints: tuple[str, ...] | dict[str, str] = ()
     """Joints in the robot's order, by their names in the clip; or {name in the robot: name in the clip}. `-name` turns
     the sign; `chest.x` is a component of the exponential map of a ball joint. Empty: all, as they are."""
     joint_offsets: dict[str, float] = Field(default_factory=dict)
     """By name or pattern, the angles of the robot's default pose, which are subtracted: for robots that tell joint
     angles relative to it."""
+    velocities: Literal["file", "differences"] = "file"
+    """Those that the file has, and finite differences where it has none; or finite differences throughout."""
     quaternions: Literal["wxyz", "xyzw"] = "wxyz"
     """The order of numbers in the file's quaternions."""
     up: Literal["z", "y"] = "z"

@@ -1,0 +1,1 @@
+"""Motions looked at and checked."""
