@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
 from understudy.data.motions import MotionSettings, load_motions
+from understudy.envs.builtin.humanoid import STANDING
 from understudy.envs.facts import can_terminate, control_facts
 from understudy.envs.gym import make_env
 from understudy.envs.physics.snapshots import restore_snapshot, snapshot
@@ -23,7 +24,8 @@ DEEPLY = 0.04
 def clip_states(clip: str) -> tuple[list[dict[str, NDArray[Any]]], list[dict[str, NDArray[Any]]]]:
     """States of a clip to begin in, and what its motion tells of the same frames in channels of the environment's
     names."""
-    motions = load_motions(MotionSettings(path=str(real_data(f"motions/{clip}.npz")), step=1 / 30))
+    path = str(real_data(f"motions/{clip}.npz"))
+    motions = load_motions(MotionSettings(path=path, step=1 / 30, stride=2, velocities="differences"))
     env: Any = make_env(NAME).unwrapped
     times = torch.arange(int(motions.durations[0]), dtype=torch.float64)
     found = []
@@ -45,6 +47,27 @@ def test_its_skeleton_and_its_groups_are_those_of_the_clips(clip: str) -> None:
             bound = DEEPLY if name == "root_height" else 1e-3
             np.testing.assert_allclose(values, told[name], atol=bound, err_msg=name)
         assert seen["root_height"][0] >= told["root_height"][0] - 1e-6
+
+
+@pytest.mark.parametrize(("clip", "speed"), [("humanoid_walk", 1.5), ("humanoid_run", 3.4)])
+def test_from_a_frame_of_a_clip_it_goes_on_as_the_clip_does(clip: str, speed: float) -> None:
+    """Servos that aim at the frames to come, and velocities that are right: for some steps that is enough."""
+    env: Any = make_env(NAME).unwrapped
+    env.reset(seed=0)
+    states, told = clip_states(clip)
+    low, high = env.model.actuator_ctrlrange.T
+    default = np.zeros(28)
+    for place, name in enumerate(env.reference_channels["joint_positions"]):
+        default[place] = STANDING.get(name, 0.0)
+    for first in range(4, len(states) - 8, 6):
+        env.place(states[first])
+        start = env.data.qpos[0]
+        for k in range(1, 6):
+            away = states[first + k + 1]["joint_positions"] - default
+            seen, *_ = env.step(np.where(away > 0, away / (high - default), away / (default - low)))
+        error = np.abs(seen["joint_positions"] - told[first + 5]["joint_positions"])
+        assert error.mean() < 0.1
+        assert (env.data.qpos[0] - start) * 6 == pytest.approx(speed, rel=0.35)
 
 
 def test_a_person_of_sixty_kilograms_that_servos_hold_up() -> None:

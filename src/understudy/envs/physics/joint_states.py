@@ -5,7 +5,7 @@ rotation vector φ (the exponential map), called `hip.x` or `hip_x`. MuJoCo has 
 velocity ω, in the frame of the body that turns. With θ = |φ| and [φ] the cross product with φ,
 
     ω = J φ̇ = φ̇ − (1 − cos θ)/θ² [φ]φ̇ + (θ − sin θ)/θ³ [φ]²φ̇,      φ̇ = J⁻¹ω = ω + [φ]ω/2 + c [φ]²ω,
-    c = 1/θ² − (1 + cos θ)/(2 θ sin θ)
+    c = (1 − θ/2·cot θ/2)/θ²
 
 A free joint turns in the frame of its body, too, and moves in the world's.
 """
@@ -54,8 +54,7 @@ def turning(vectors: Floats, rates: Floats) -> Floats:
 def rates_of(vectors: Floats, turns: Floats) -> Floats:
     """φ̇ [N, 3] of rotation vectors φ and what they turn by, ω [N, 3]: the inverse of `turning`."""
     square, angle = _squared(vectors)
-    far = 1 / angle**2 - (1 + np.cos(angle)) / (2 * angle * np.maximum(np.sin(angle), SMALL))
-    share = np.where(square > SMALL, far, 1 / 12)
+    share = np.where(square > SMALL, (1 - angle / 2 / np.tan(angle / 2)) / angle**2, 1 / 12)
     rates: Floats = turns + 0.5 * _cross(vectors, turns) + share * _twice(vectors, turns, square)
     return rates
 
