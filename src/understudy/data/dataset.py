@@ -42,9 +42,6 @@ class Pager(Protocol):
     def pairs(self, name: str, index: Tensor) -> tuple[Tensor, Tensor]:
         """Rows `index` and the rows after them."""
 
-    def stretches(self, name: str, index: Tensor, rows: int) -> Tensor:
-        """Rows `index` [B] and those after them, [B, rows, …]."""
-
     def release(self) -> None:
         """Hand back what scanning made resident."""
 
@@ -356,14 +353,6 @@ class Dataset:
         return Transitions(
             obs, action, reward, self._observe(slots + lengths), self._terminated.index_select(0, final_step), extra
         )
-
-    def observed(self, group: str, slots: Tensor, count: int) -> Tensor:
-        """Observations [B, count, …] of a group from slots [B] on, as they are stored."""
-        if self._pager is not None:
-            return self._pager.stretches(f"observation.{group}", slots, count)
-        index = (slots.unsqueeze(1) + torch.arange(count, device=slots.device)).flatten()
-        rows = self.observations[group].index_select(0, index)
-        return rows.view(len(slots), count, *rows.shape[1:])
 
     def _observe(self, slots: Tensor) -> Obs:
         return {

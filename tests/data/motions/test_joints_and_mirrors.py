@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from motion_makers import BODIES, JOINTS, SPEED, straight_walk, turned, write_clip
+from motion_makers import BODIES, JOINTS, SPEED, round_walk, straight_walk, turned, write_clip
 from understudy.core.errors import ConfigError, DataError
 from understudy.data.motions import MotionSet, MotionSettings, load_motions
 from understudy.data.motions.resampling import VELOCITIES
@@ -53,7 +53,10 @@ def test_clips_with_joints_in_different_orders_need_to_be_told_which(tmp_path: P
     assert "joint_positions" not in motions.channels
     with pytest.raises(DataError, match=r"clips 'a' and 'b' do not have the same components, in another order: say"):
         motions.windows(["joint_positions"], 2)
-    told = load(tmp_path, joints=JOINTS)
+    write_clip(tmp_path / "c.npz", clip, dof_names=np.array(list("abcde")))
+    with pytest.raises(DataError, match=r"clip 'c.npz', joint 'left_hip_pitch': no such joint"):
+        load(tmp_path, joints=JOINTS)
+    told = load(tmp_path, joints=JOINTS, clips={"c": {"weight": 0}})
     assert torch.equal(frames(told, 0)["joint_positions"], frames(told, 1)["joint_positions"])
 
 
@@ -77,6 +80,13 @@ def test_a_mirror_undoes_itself_and_turns_what_points_sideways(tmp_path: Path) -
     for name in ("gravity", "local_linear_velocity"):
         torch.testing.assert_close(mirror[name], plain[name] * sideways, atol=1e-6, rtol=0)
     torch.testing.assert_close(mirror["local_angular_velocity"], -plain["local_angular_velocity"] * sideways)
+
+
+def test_a_mirrored_round_goes_on_to_the_other_side(tmp_path: Path) -> None:
+    motions = load(write_clip(tmp_path / "walk.npz", round_walk()), mirror=True, loop=True)
+    place = motions.at(["root_position"], torch.tensor([0, 1]), torch.tensor([600.0, 600.0]))["root_position"]
+    np.testing.assert_allclose(place[0, :2], 10 * SPEED[:2], atol=1e-4)
+    np.testing.assert_allclose(place[1, :2], 10 * SPEED[:2] * [1, -1], atol=1e-4)
 
 
 def test_velocities_in_the_mirror_are_those_of_the_mirrored_positions(tmp_path: Path) -> None:
@@ -164,6 +174,18 @@ def test_a_round_of_deepmimics_ends_with_its_first_frame_or_before_it(tmp_path: 
         np.testing.assert_allclose(place[1] - place[0], [0.3 * period, 0, 0], atol=1e-5)
 
 
+def test_a_clip_that_does_not_wrap_keeps_its_last_frame_when_it_is_looped(tmp_path: Path) -> None:
+    path = deepmimic(tmp_path / "a.txt", 11, loop="none", last=0.0)
+    motions = load(path, step=0.05, up="y", loop=True, joints=["chest.z", "right_knee"])
+    assert motions.lengths.tolist() == [11]
+    # The chest turns by 0.1 a frame, and from 1.0 back to 0: differences go across the seam.
+    found = frames(motions)
+    np.testing.assert_allclose(found["joint_positions"][[0, 10], 0], [0.0, 1.0], atol=1e-6)
+    seam = np.array([0.1 - 1.0, 0.0 - 0.9]) / 0.1
+    np.testing.assert_allclose(found["joint_velocities"][[0, 10], 0], seam, atol=1e-5)
+    np.testing.assert_allclose(found["joint_velocities"][[0, 10], 1], 2 * seam, atol=1e-5)
+
+
 def test_durations_of_frames_may_differ(tmp_path: Path) -> None:
     path = deepmimic(tmp_path / "walk.txt", loop="none")
     content = json.loads(path.read_text())
@@ -193,8 +215,8 @@ def test_deepmimics_own_clips_are_read() -> None:
     spec = find_spec("pybullet_data")
     assert spec is not None
     folder = Path(next(iter(spec.submodule_search_locations or []))) / "data" / "motions"
-    motions = load(folder, up="y", clips={"laikago*": {"weight": 0}})
-    assert len(motions.clips) == 16
+    motions = load(folder, up="y", clips={"laikago*": {"weight": 0}}, joints=["right_knee", "chest.y"])
+    assert len(motions.clips) == 15
     walk = load(folder / "humanoid3d_walk.txt", up="y", joints=["right_knee", "chest.y"], mirror=True)
     windows = walk.windows(["local_linear_velocity", "gravity", "root_height", "joint_positions"], 1)
     drawn = windows.draw(2000, torch.Generator().manual_seed(0))[:, 0]
@@ -223,6 +245,8 @@ def test_tables_of_joint_positions(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["joint_positions"], np.outer(times, [0.5, -1.0]), atol=1e-6)
     np.testing.assert_allclose(found["root_linear_velocity"], np.tile(SPEED, (31, 1)), atol=1e-5)
     np.testing.assert_allclose(found["root_angular_velocity"][:, 2], 1.0, atol=1e-5)
+    other = frames(load(tmp_path / "walk.csv", step=1 / 30, quaternions="xyzw"))
+    assert torch.equal(other["root_rotation"], found["root_rotation"]), "columns have names, not an order"
     plain = write_table(tmp_path / "plain.tsv", "frame,hip,knee", columns[:, [0, 8, 9]], "\t")
     with pytest.raises(DataError, match=r"clip 'plain.tsv': says nothing of frames per second. Say fps="):
         load(plain)

@@ -12,6 +12,7 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.files import read_sealed, seal
 from understudy.data.motions import MotionSet, MotionSettings, load_motions, packed
 from understudy.data.motions.loading import pack_motions
+from understudy.data.stores.store import RESIDENT_BUDGET
 
 CHANNELS = ["joint_positions", "gravity", "root_position", "body_positions_in_root"]
 
@@ -51,7 +52,7 @@ def test_packed_clips_are_the_same_motions(folder: Path, monkeypatch: pytest.Mon
     at = plain.at(CHANNELS, *moments)
     # Large ones are not joined in memory but mapped, and larger ones are read from the file, window by window.
     monkeypatch.setattr("understudy.data.motions.motion_set.JOINED_BUDGET", 0)
-    for budget in (packed.RESIDENT_BUDGET, 0):
+    for budget in (RESIDENT_BUDGET, 0):
         monkeypatch.setattr(packed, "RESIDENT_BUDGET", budget)
         large = load_motions(settings(folder.parent / "packed"))
         assert torch.equal(large.windows(CHANNELS, 30).draw(500, rng()), drawn)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from motion_makers import JOINTS, SLOPES, SPEED, TURN, round_walk, straight_walk, turned, write_clip
+from understudy.core.errors import DataError
 from understudy.data.motions import MotionSet, MotionSettings, load_motions
 
 
@@ -121,6 +122,39 @@ def test_between_frames_rotations_turn_at_a_constant_rate(tmp_path: Path) -> Non
     expected = torch.from_numpy(turned((times / 6).numpy() * float(np.linalg.norm(TURN)), TURN))
     assert float(angle_between(rotation, expected).max()) < 1e-3
     torch.testing.assert_close(rotation, expected, atol=1e-6, rtol=0)
+
+
+def test_every_other_frame_of_a_round_is_the_same_round(tmp_path: Path) -> None:
+    clip = round_walk(60)
+    twice = {name: np.repeat(values[::2], 2, 0) if values.ndim > 1 else values for name, values in clip.items()}
+    plain = load(
+        write_clip(
+            tmp_path / "plain.npz",
+            {**clip, "fps": np.array(30.0)},
+            **{name: values[::2] for name, values in clip.items() if values.ndim > 1},
+        ),
+        0.02,
+        loop=True,
+    )
+    strided = load(write_clip(tmp_path / "twice.npz", twice), 0.02, loop=True, clips={"t*": {"stride": 2}})
+    assert strided.lengths.tolist() == plain.lengths.tolist() == [50]
+    for name, (first, second) in {
+        name: (every(plain, name)[0], every(strided, name)[0]) for name in plain.channels
+    }.items():
+        torch.testing.assert_close(first, second, msg=name)
+
+
+def test_velocities_that_contradict_the_frames_per_second_are_refused(tmp_path: Path) -> None:
+    clip = round_walk(60)
+    told = {"dof_velocities": np.gradient(clip["dof_positions"], 1 / 60, axis=0)}
+    path = write_clip(tmp_path / "walk.npz", clip, **told, fps=np.array(30.0))
+    with pytest.raises(
+        DataError, match=r"clip 'walk.npz': its velocities contradict .* got 30 fps, expected 60, .* fps=60"
+    ):
+        load(path, 0.02)
+    assert load(path, 1 / 60, fps=60).frames == 60
+    assert load(path, 1 / 30, fps=30).frames == 60, "whoever insists is believed"
+    assert load(path, 1 / 30, velocities="differences").frames == 60
 
 
 def test_clips_are_cut_by_the_second(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def spoilt(**changes: Any) -> dict[str, Any]:
     return swaying() | changes
 
 
-def with_number(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
+def with_number(name: str, place: tuple[int | slice, ...], value: float) -> dict[str, Any]:
     clip = swaying()
     clip[name] = clip[name].copy()
     clip[name][place] = value
@@ -202,6 +202,44 @@ def test_what_is_said_to_mend_it_does(tmp_path: Path) -> None:
         told = next(finding for finding in check(path).findings if f"{finding.level} {finding.kind}" == kind)
         assert dict(told.settings).items() <= fix.items(), told
         assert kind not in kinds(check(path, **fix))
+
+
+def test_a_round_that_turns_does_not_close(tmp_path: Path) -> None:
+    clip = straight_walk() | {"dof_positions": np.zeros((61, 5))}
+    path = write_clip(tmp_path / "turning.npz", clip)
+    assert kinds(check(path)) == ["note not-resampled"]
+    found = check(path, loop=True).findings[0]
+    assert "does not close: the root's rotation is 1.3 rad from its first frame" in found.message
+
+
+def test_where_a_clip_comes_round_is_told(tmp_path: Path) -> None:
+    """One and a half rounds of forty frames: some forty of them close."""
+    clip, phase = straight_walk(60), 2 * np.pi * np.arange(60) / 40
+    clip["dof_positions"] = np.sin(phase[:, None] + np.arange(5))
+    clip["body_rotations"] = np.tile([1.0, 0.0, 0.0, 0.0], (60, 3, 1))
+    path = write_clip(tmp_path / "walk.npz", clip)
+    found = check(path, loop=True).findings[0]
+    assert found.kind == "loop-seam"
+    cut = found.settings["clips"]["walk"]
+    assert cut["end"] - cut["start"] == pytest.approx(39 / 60, abs=1e-3)
+    again = check(path, loop=True, step=1 / 60, clips=found.settings["clips"])
+    assert kinds(again) == []
+    assert again.frames == 40
+
+
+def test_limits_are_of_joints_that_there_are(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "walk.npz", swaying())
+    with pytest.raises(ConfigError, match=r"limit of 'elbow': matches no joint. There are: left_hip_pitch"):
+        check(path, limits={"elbow": (-1.0, 1.0)})
+
+
+def test_an_angle_that_goes_round_is_to_be_unwrapped(tmp_path: Path) -> None:
+    advice = {
+        name: next(one for one in check(write_clip(tmp_path / f"{name}.npz", FAULTS[name][0])).findings).advice
+        for name in ("round", "jump")
+    }
+    assert "unwrap" in advice["round"]
+    assert "Cut the clip" in advice["jump"]
 
 
 def test_a_broken_clip_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -294,14 +294,15 @@ def _refuse_strangers(columns: Mapping[str, FileColumn], where: str) -> None:
     known = (*NAMES["observations"], *NAMES["actions"])
     if any(name.split("/")[0].split(".")[0] in known for name in columns):
         return
-    guess = "holds no recording that we know"
+    guess, do = "holds no recording that we know", ""
     if any(name.endswith((".weight", "/weight", "_weight", "/W", ".W")) for name in columns):
         guess = "holds the weights of a network, not a recording"
     elif any(name.startswith(("dof_", "body_", "joint_")) for name in columns):
-        guess = "holds a reference motion, not a recording"
+        guess, do = "holds a reference motion, not a recording", "Look at it with understudy motion inspect."
     raise DataError(
         where,
         guess,
         got=", ".join(repr(name[:40]) for name in list(columns)[:6]) or "no arrays",
         expected="observations and actions",
+        do=do,
     )

@@ -70,7 +70,7 @@ def check_origin(origin: str, columns: ColumnMap = "") -> None:
     if not path.exists():
         open_recording(origin)
     if path.is_dir() and not _is_own(path) and not is_lerobot(path):
-        path = next((entry for entry in sorted(path.iterdir(), key=_in_order) if entry.suffix in SUFFIXES), path)
+        path = next((entry for entry in sorted(path.iterdir(), key=in_order) if entry.suffix in SUFFIXES), path)
     if path.is_file() and (kind := _kind(path)[0]) in TABLES:
         where = f"dataset '{path}'"
         TABLES[kind](path, lambda names: ColumnPlan({}, plan_columns(columns, names, where).notes), where)
@@ -138,7 +138,7 @@ def _is_own(path: Path) -> bool:
 def _open_many(path: Path, reading: Reading) -> Recording:
     """Files of one kind in a folder, one behind the other; each is opened at its turn."""
     where = f"dataset '{path}'"
-    files = sorted((entry for entry in path.iterdir() if entry.suffix in SUFFIXES), key=_in_order)
+    files = sorted((entry for entry in path.iterdir() if entry.suffix in SUFFIXES), key=in_order)
     if (path / "dataset_info.json").is_file() and any(".tfrecord" in entry.name for entry in path.iterdir()):
         raise DataError(where, "RLDS is not read", do=TENSORFLOW)
     if not files:
@@ -170,7 +170,7 @@ def _open_many(path: Path, reading: Reading) -> Recording:
     )
 
 
-def _in_order(file: Path) -> list[tuple[int, str]]:
+def in_order(file: Path) -> list[tuple[int, str]]:
     """`day2` comes before `day10`."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", file.name)]
 

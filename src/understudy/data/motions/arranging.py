@@ -25,13 +25,24 @@ def arranged(clip: Clip, settings: MotionSettings, step: float) -> list[Resample
     clip = oriented(chosen_frames(clip, settings), settings)
     if settings.fps is None:
         check_fps(clip)
-    loop = clip.loops if settings.loop is None else settings.loop
-    loop = loop if said.loop is None else said.loop
-    both = [resample(clip, step, loop=loop)]
+    both = [resample(clip, step, loop=is_looped(clip, settings))]
     if settings.mirror is not False if said.mirror is None else said.mirror:
         rules = settings.mirror if isinstance(settings.mirror, MirrorSettings) else MirrorSettings()
         both.append(mirrored(both[0], rules, clip.where))
-    return [replace(one, channels=mapped_joints(one.channels, settings, step, clip.where, loop=loop)) for one in both]
+    return [_for_the_robot(one, settings, step, clip.where) for one in both]
+
+
+def _for_the_robot(clip: Resampled, settings: MotionSettings, step: float, where: str) -> Resampled:
+    """With its joints; in single precision, for there may be many clips."""
+    channels = mapped_joints(clip.channels, settings, step, where, loop=clip.loop)
+    single = {name: replace(channel, values=channel.values.float()) for name, channel in channels.items()}
+    return replace(clip, channels=single)
+
+
+def is_looped(clip: Clip, settings: MotionSettings) -> bool:
+    """As is said of the clip, or of all, or by its file."""
+    told = clip_settings(clip.name, settings).loop, settings.loop
+    return next((loop for loop in told if loop is not None), clip.loops)
 
 
 def oriented(clip: Clip, settings: MotionSettings) -> Clip:
@@ -84,7 +95,7 @@ def chosen_frames(clip: Clip, settings: MotionSettings) -> Clip:
 
 
 def strided(clip: Clip, stride: int) -> Clip:
-    """Every so manieth frame of it."""
+    """Every n-th frame of it."""
     if stride == 1:
         return clip
     times = clip.times[::stride].contiguous()

@@ -1,11 +1,11 @@
 """Files and folders of motions: which are clips, which are recorded datasets, and who reads them."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from understudy.core.errors import DataError
 from understudy.data.formats.npz import npz_members
+from understudy.data.formats.readers import in_order
 from understudy.data.motions.clip import Clip
 from understudy.data.motions.csv_clip import is_motion_csv, read_csv_clip
 from understudy.data.motions.deepmimic_clip import is_deepmimic, read_deepmimic_clip
@@ -60,10 +60,5 @@ def _candidates(path: Path) -> list[Path]:
         return [path] if path.suffix in READERS else []
     if not path.is_dir():
         return []
-    found = sorted((entry for entry in path.iterdir() if entry.suffix in READERS and entry.is_file()), key=_in_order)
+    found = sorted((entry for entry in path.iterdir() if entry.suffix in READERS and entry.is_file()), key=in_order)
     return [file for file in found if file.suffix not in TEXT or is_deepmimic(file)]
-
-
-def _in_order(file: Path) -> list[tuple[int, str]]:
-    """`walk2` comes before `walk10`."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", file.name)]

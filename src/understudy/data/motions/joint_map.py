@@ -29,8 +29,9 @@ class JointMap:
 
     def gather(self, columns: Mapping[str, Tensor], *, zeroed: bool) -> Tensor:
         """[n, J] from columns [n] by name; angles are `zeroed`, velocities are not."""
-        some = torch.stack([columns[source] for source in self.sources], 1) * torch.tensor(self.signs).double()
-        return some - torch.tensor(self.zeros).double() if zeroed else some
+        signs, zeros = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self.signs, self.zeros))
+        some = torch.stack([columns[source] for source in self.sources], 1) * signs
+        return some - zeros if zeroed else some
 
 
 def joint_map(settings: MotionSettings, known: Sequence[str], balls: Sequence[str], where: str) -> JointMap:

@@ -44,10 +44,16 @@ def load_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -> 
 
 def clips_at_step(path: Path, settings: MotionSettings, step: float) -> Iterator[Resampled]:
     """Every clip of a file or folder at the control step, one after the other."""
+    for file in used_files(path, settings):
+        yield from arranged(read_clip(file, settings), settings, step)
+
+
+def used_files(path: Path, settings: MotionSettings) -> list[Path]:
+    """The clips at a path that have any weight; others are not even read, and may be of another robot."""
     files = clip_files(path)
     check_patterns(settings, [file.stem for file in files])
-    for file in files:
-        yield from arranged(read_clip(file, settings), settings, step)
+    check_weights([clip_weight(file.stem, settings) for file in files])
+    return [file for file in files if clip_weight(file.stem, settings) > 0]
 
 
 def pack_motions(settings: MotionSettings, target: Path, channels: Sequence[str] = ()) -> MotionSet:
@@ -92,8 +98,6 @@ def clip_weight(name: str, settings: MotionSettings) -> float:
 
 def _of_clips(path: Path, settings: MotionSettings) -> MotionSet:
     step = _step(settings)
-    weights = [clip_settings(file.stem, settings).weight for file in clip_files(path)]
-    check_weights(weights)
     clips = list(clips_at_step(path, settings, step))
     stretched = {"stretch": max((one.stretch for one in clips), key=lambda ratio: abs(ratio - 1))}
     table = clip_table(
@@ -113,7 +117,7 @@ def _joined(clips: Sequence[Resampled]) -> Columns:
     shared, missing = shared_channels({clip.name: components_of(clip) for clip in clips})
     stored = {
         name: Column(
-            HeldRows(torch.cat([clip.channels[name].values.float() for clip in clips])),
+            HeldRows(torch.cat([clip.channels[name].values for clip in clips])),
             components,
             clips[0].channels[name].kind,
         )

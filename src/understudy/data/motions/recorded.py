@@ -21,7 +21,7 @@ from understudy.data.motions.arranging import check_patterns, check_weights, cli
 from understudy.data.motions.columns import Column, Columns, HeldRows, StoredRows
 from understudy.data.motions.motion_set import ClipTable, MotionSet
 from understudy.data.motions.settings import MotionSettings
-from understudy.data.stores.store import is_store, open_store
+from understudy.data.stores.store import RESIDENT_BUDGET, is_store, observation_rows, open_store
 
 OF_CLIPS = ("fps", "stride", "mirror", "joints", "joint_offsets", "velocities", "quaternions", "up", "layout", "root")
 """Settings that mean nothing to rows of observations."""
@@ -49,11 +49,13 @@ def _of_store(dataset: Dataset, settings: MotionSettings, segments: Segments) ->
     named = {
         group: {**dataset.spec.segments.get(group, {}), **segments.get(group, {})} for group in dataset.observations
     }
-    rows = {
-        name: StoredRows(partial(dataset.observed, name), values)
-        for name, values in dataset.observations.items()
-        if values.ndim == 2
-    }
+    flat = {name: values for name, values in dataset.observations.items() if values.ndim == 2}
+    rows: dict[str, HeldRows | StoredRows] = {name: HeldRows(values) for name, values in flat.items()}
+    if sum(values.nbytes for values in flat.values()) > RESIDENT_BUDGET:
+        file = observation_rows(Path(settings.path), dataset)
+        rows = {
+            name: StoredRows(partial(file.stretches, f"observation.{name}"), values) for name, values in flat.items()
+        }
     columns = Columns(_columns(rows, named, f"motions '{settings.path}'"), dataset.release)
     return _motions(columns, starts, lengths, settings, dataset.fingerprint)
 

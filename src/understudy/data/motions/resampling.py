@@ -14,7 +14,7 @@ from torch import Tensor
 
 from understudy.core.errors import DataError
 from understudy.data.motions.clip import WXYZ, XYZ, Channel, Clip
-from understudy.data.motions.rotations import continuous, inverse, multiply, rotation_vector, slerp
+from understudy.data.motions.rotations import inverse, multiply, rotation_vector, slerp
 
 VELOCITIES = {
     "joint_positions": "joint_velocities",
@@ -170,7 +170,7 @@ def differences(channel: Channel, times: Tensor) -> Tensor:
     """
     if channel.kind != "rotation":
         return torch.gradient(channel.values, spacing=(times,), dim=0)[0]
-    parts = continuous(channel.parts())
+    parts = channel.parts()
     ahead = torch.cat([parts[1:], parts[-1:]])
     behind = torch.cat([parts[:1], parts[:-1]])
     spans = torch.cat([times[1:], times[-1:]]) - torch.cat([times[:1], times[:-1]])

@@ -28,13 +28,13 @@ class ClipSettings(Settings):
     """What is said of clips that match a pattern; what is not said stays as it is for all."""
 
     weight: Weight = 1.0
-    """How much more often windows of this clip are drawn than those of a clip of weight 1; 0: never."""
+    """How much more often windows of this clip are drawn than those of a clip of weight 1; 0: it is left out."""
     loop: bool | None = None
     """After its last frame it begins again; absent: as for all."""
     mirror: bool | None = None
     """Its mirror image is a clip, too; absent: as for all."""
     stride: Annotated[int, Field(ge=1, le=1000)] | None = None
-    """Only every so manieth frame of it is read; absent: as for all."""
+    """Only every n-th of its frames is read; absent: as for all."""
     start: Annotated[float, Field(ge=0)] = 0.0
     """Seconds at its beginning that are left out."""
     end: Seconds | None = None
@@ -53,7 +53,7 @@ class MotionSettings(Settings):
     fps: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Frames per second of clips that do not say it, or say it wrongly."""
     stride: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Only every so manieth frame is read, at its own time: for files that hold each frame several times."""
+    """Only every n-th frame is read, at its own time: for files that hold each frame several times."""
     loop: bool | None = None
     """Clips begin again after their last frame; absent: where the file says so."""
     mirror: bool | MirrorSettings = False

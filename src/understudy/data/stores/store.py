@@ -294,6 +294,18 @@ class FileRows:
             column._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
+def observation_rows(path: Path, dataset: Dataset) -> FileRows:
+    """The observations of a store that is open as `dataset`, to be read from its files where they lie."""
+    columns = {}
+    for group, values in dataset.observations.items():
+        facts = ColumnFacts(dataset.spec.observation[group].dtype, tuple(values.shape), "")
+        name = f"observation.{group}"
+        column = map_column(path / f"{name}.npy", facts, f"dataset '{path}', column '{name}'", verify=False)
+        assert isinstance(column, np.memmap)  # a dataset has rows
+        columns[name] = column
+    return FileRows(path, columns)
+
+
 def _close(handles: list[int]) -> None:
     for handle in handles:
         os.close(handle)

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, final
 
 from understudy.core.errors import ConfigError, UnderstudyError
-from understudy.data.motions.arranging import chosen_frames, clip_settings, w_first, without_velocities, z_up
-from understudy.data.motions.clip import Clip
-from understudy.data.motions.files import clip_files, is_recorded, read_clip
-from understudy.data.motions.loading import load_motions
+from understudy.data.motions.arranging import chosen_frames, is_looped, w_first, without_velocities, z_up
+from understudy.data.motions.clip import Clip, near_or_all
+from understudy.data.motions.files import is_recorded, read_clip
+from understudy.data.motions.loading import load_motions, used_files
 from understudy.data.motions.motion_set import MotionSet
 from understudy.data.motions.packed import is_packed
 from understudy.data.motions.settings import MotionSettings
@@ -49,6 +50,7 @@ class MotionReport:
 class _Tally:
     clips: int = 0
     frames: int = 0
+    joints: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -61,8 +63,12 @@ def check_motions(
     """
     path, tally = Path(settings.path), _Tally()
     if not is_packed(path) and not is_recorded(path):
-        for finding in _files(path, settings, limits or {}, tally):
-            tally.findings.append(finding)
+        tally.findings += _files(path, settings, limits or {}, tally)
+        for pattern in limits or {}:
+            if tally.joints and not any(fnmatchcase(name, pattern) for name in tally.joints):
+                raise ConfigError(
+                    f"limit of '{pattern}'", "matches no joint", do=near_or_all(pattern, sorted(tally.joints))
+                )
     if not any(finding.level == "error" for finding in tally.findings):
         tally.findings += _used(settings, window, tally)
     ordered = sorted(tally.findings, key=lambda finding: LEVELS.index(finding.level))
@@ -72,7 +78,7 @@ def check_motions(
 def _files(
     path: Path, settings: MotionSettings, limits: Mapping[str, tuple[float, float]], tally: _Tally
 ) -> Iterator[Finding]:
-    for file in clip_files(path):
+    for file in used_files(path, settings):
         try:
             clip = read_clip(file, settings)
         except ConfigError:
@@ -82,6 +88,8 @@ def _files(
             continue
         tally.clips += 1
         tally.frames += clip.frames
+        joints = clip.channels.get("joint_positions")
+        tally.joints |= set() if joints is None else set(joints.components)
         if clip.frames < 2:
             yield Finding("error", "too-short", f"{clip.where}: too short to move: got {clip.frames} frames.")
             continue
@@ -89,12 +97,10 @@ def _files(
 
 
 def _case(clip: Clip, settings: MotionSettings, limits: Mapping[str, tuple[float, float]]) -> Case:
-    said = clip_settings(clip.name, settings).loop
-    loop = clip.loops if settings.loop is None else settings.loop
     if settings.velocities == "differences":
         clip = without_velocities(clip)
     read = z_up(w_first(clip, settings.quaternions), settings.up)
-    return Case(read, loop if said is None else said, settings.quaternions, limits)
+    return Case(read, is_looped(clip, settings), settings.quaternions, limits)
 
 
 def _used(settings: MotionSettings, window: int, tally: _Tally) -> list[Finding]:

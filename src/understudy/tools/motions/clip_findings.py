@@ -14,6 +14,7 @@ from understudy.data.motions.clip import NORMS, Channel, Clip
 from understudy.data.motions.plausibility import ALIKE, Order, fitting_fps, other_order_fits, velocity_fits
 from understudy.data.motions.rotations import inverse, multiply, rotation_vector
 from understudy.tools.dataset.findings import LEVELS, Finding
+from understudy.tools.motions.rounds import best_round
 
 TYPICAL = 0.9
 """The share of steps between frames that are taken for ordinary."""
@@ -28,6 +29,8 @@ REPEATED, STANDING = 0.3, 0.05
 NOT_UNIT = 0.01
 GAP, GAP_TIMES = 0.1, 3.0
 """A seam of a loop is a gap if it is this large, and so many times the largest step between frames."""
+DIGITS = 1e4
+"""Of times that are told: tenths of milliseconds."""
 TURN = 2 * math.pi
 LIMIT_SLACK = 0.02
 """Radians beyond a joint's limit that are rounding and interpolation."""
@@ -169,7 +172,7 @@ def _jumps(case: Case) -> Iterator[Finding]:
             yield from _jump(case, name, steps, floor, lambda column, channel=channel: channel.components[column])  # type: ignore[misc]
     for name, channel in _rotations(clip):
         parts = torch.nn.functional.normalize(channel.parts(), dim=-1)
-        angles = rotation_vector(multiply(parts[1:], inverse(parts[:-1]))).norm(dim=-1)
+        angles = _turns(parts[:-1], parts[1:])
         yield from _jump(case, name, angles, ROTATION_JUMP, lambda part, channel=channel: _body(channel, part))  # type: ignore[misc]
 
 
@@ -194,21 +197,45 @@ def _jump(case: Case, name: str, steps: Tensor, floor: float, called: Callable[[
 
 
 def _seam(case: Case) -> Iterator[Finding]:
-    if not case.loop or case.clip.closing == 0 or "joint_positions" not in case.clip.channels:
+    """How far the last frame of a loop is from its first, against the steps between frames."""
+    if not case.loop:
         return
-    channel = case.clip.channels["joint_positions"]
-    gaps = (channel.values[-1] - channel.values[0]).abs()
-    largest = channel.values.diff(dim=0).abs().amax(0)
+    channels = case.clip.channels
+    if "joint_positions" in channels:
+        joints = channels["joint_positions"]
+        steps, gaps = joints.values.diff(dim=0).abs(), (joints.values[-1] - joints.values[0]).abs()
+        yield from _gap(case, steps, gaps, joints.components)
+    if "root_rotation" in channels:
+        root = torch.nn.functional.normalize(channels["root_rotation"].values, dim=-1)
+        steps = _turns(root[:-1], root[1:]).unsqueeze(1)
+        yield from _gap(case, steps, _turns(root[:1], root[-1:]), ("the root's rotation",))
+
+
+def _turns(first: Tensor, second: Tensor) -> Tensor:
+    """Angles between rotations [...]."""
+    angles: Tensor = rotation_vector(multiply(second, inverse(first))).norm(dim=-1)
+    return angles
+
+
+def _gap(case: Case, steps: Tensor, gaps: Tensor, names: tuple[str, ...]) -> Iterator[Finding]:
+    largest = steps.amax(0)
     wrong = (gaps > GAP) & (gaps > GAP_TIMES * largest)
-    if bool(wrong.any()):
-        joint = int(torch.where(wrong, gaps, 0.0).argmax())
-        message = (
-            f"{case.clip.where}: does not close: {channel.components[joint]} is {float(gaps[joint]):.2g} rad from its "
-            f"first frame at the last one, where a step is at most {float(largest[joint]):.2g}."
-        )
-        yield Finding(
-            "warning", "loop-seam", message, "Do not loop it, or cut it to whole rounds: clips.NAME.start, end."
-        )
+    if not bool(wrong.any()):
+        return
+    worst = int(torch.where(wrong, gaps, 0.0).argmax())
+    size, step = float(gaps[worst]), float(largest[worst])
+    message = (
+        f"{case.clip.where}: does not close: {names[worst]} is {size:.2g} rad from its first frame at the last one, "
+        f"where a step is at most {step:.2g}."
+    )
+    found = best_round(case.clip)
+    if found is None or found.gap > max(GAP, float(largest.max())):
+        yield Finding("warning", "loop-seam", message, "Do not loop it: no part of it comes round.")
+        return
+    # Outwards, so that both frames are inside.
+    cut = {"start": math.floor(found.start * DIGITS) / DIGITS, "end": math.ceil(found.end * DIGITS) / DIGITS}
+    advice = f", which closes to {found.gap:.2g} rad; or do not loop it."
+    yield Finding("warning", "loop-seam", message, advice, {"clips": {case.clip.name: cut}})
 
 
 def _up(case: Case) -> Iterator[Finding]:

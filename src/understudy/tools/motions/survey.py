@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from understudy.core.spec import Segments
-from understudy.data.motions.arranging import arranged, chosen_frames, oriented
-from understudy.data.motions.files import clip_files, is_recorded, read_clip
+from understudy.data.motions.arranging import arranged, chosen_frames, is_looped, oriented
+from understudy.data.motions.channels import derivable
+from understudy.data.motions.files import is_recorded, read_clip
 from understudy.data.motions.joint_map import mapped_joints
-from understudy.data.motions.loading import NO_SEGMENTS, load_motions
+from understudy.data.motions.loading import NO_SEGMENTS, load_motions, used_files
 from understudy.data.motions.motion_set import MotionSet
 from understudy.data.motions.packed import is_packed
 from understudy.data.motions.resampling import resample
@@ -109,7 +110,7 @@ def survey_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -
 
 
 def _of_files(path: Path, settings: MotionSettings) -> Iterator[_Frames]:
-    for file in clip_files(path):
+    for file in used_files(path, settings):
         clip = read_clip(file, settings)
         if settings.step is not None:
             for one in arranged(clip, settings, settings.step):
@@ -126,7 +127,7 @@ def _of_files(path: Path, settings: MotionSettings) -> Iterator[_Frames]:
             {name: channel.values for name, channel in channels.items()},
             {name: channel.components for name, channel in channels.items()},
             step,
-            clip.loops,
+            is_looped(clip, settings),
         )
 
 
@@ -148,14 +149,14 @@ def _surveyed(path: str, kind: str, clips: Iterator[_Frames]) -> MotionSurvey:
         for name, joint in _joints(clip).items():
             joints[name] = _wider(joints.get(name), joint)
         if not channels:
-            channels = dict(clip.components)
+            channels = {**clip.components, **derivable(clip.components)}
             sample = {"step": torch.tensor(clip.step), **clip.channels}
     return MotionSurvey(path, kind, facts, channels, ranges, joints, sample)
 
 
 def _clip_facts(clip: _Frames) -> ClipFacts:
     frames = len(next(iter(clip.channels.values())))
-    facts = ClipFacts(clip.name, frames, 1 / clip.step, frames * clip.step, clip.loop)
+    facts = ClipFacts(clip.name, frames, round(1 / clip.step, 6), round(frames * clip.step, 6), clip.loop)
     if "root_linear_velocity" in clip.channels:
         facts = replace(facts, speed=float(clip.channels["root_linear_velocity"][:, :2].norm(dim=1).mean()))
     if "root_position" in clip.channels:
