@@ -107,7 +107,7 @@ def test_truth_about_advantages_is_what_it_was() -> None:
     for wrong in ("minibatches", 1, None):
         with pytest.raises(ConfigError, match=r"normalize_advantage: wrong value.*'rollout', 'minibatch' or 'none'"):
             ppo.Config.parse({"normalize_advantage": wrong})
-    with pytest.raises(ConfigError, match=r"epochs: wrong value: got True"):
+    with pytest.raises(ConfigError, match=r"epochs: wrong value: got true"):
         ppo.Config.parse({"epochs": True})
 
 
@@ -171,3 +171,12 @@ def test_a_target_that_nothing_aims_at_is_an_error() -> None:
             ppo.Config.parse({"schedule": schedule, "target_kl": 0.02}, "algo")
         ppo.Config.parse({"schedule": schedule, "target_kl": 0.01}, "algo")  # as a run's own file says it
     assert ppo.Config.parse({"target_kl": 0.02}).target_kl == 0.02
+
+
+def test_neither_network_drops_units() -> None:
+    """The first ratio would not be 1, and advantages would be of another critic than the one that learns."""
+    for role in ("actor", "critic"):
+        told = rf"algo\.{role}\.dropout: PPO compares what its networks thought.*got 0\.1, expected 0\. A stage before"
+        with pytest.raises(ConfigError, match=told):
+            make(**{role: {**ROLE, "dropout": 0.1}})
+        make(**{role: {**ROLE, "dropout": 0.0}})

@@ -53,7 +53,7 @@ def test_a_hard_limit_is_kept_for_those_who_reproduce_others(name: str) -> None:
 def test_co_teachers_have_limits_of_their_own() -> None:
     wide = start(tiny_algorithm("iact", base="sac_bc", actor={"hidden": [8], "sigma": {"log_std_min": -9.0}}))
     assert wide.algorithm.branches["a"].policy.settings.distribution.log_std_min == -9.0
-    with pytest.raises(ConfigError, match=r"actor\.sigma needs a policy with a density: use base=sac_bc"):
+    with pytest.raises(ConfigError, match=r"actor\.sigma: needs a policy with a density: use base=sac_bc"):
         tiny_algorithm("iact", actor={"sigma": {"log_std_min": -9.0}})
 
 

@@ -2,10 +2,11 @@
 
 from functools import cache
 
+import pytest
 from command_line import complaint, understudy
 
 from shipped import command_words
-from understudy.cli.explain import all_settings, find_settings, shown
+from understudy.cli.explain import all_settings, explain, find_settings, shown
 from understudy.run.config import load_config
 from understudy.run.packaged import config_names
 
@@ -107,3 +108,30 @@ def test_skill_sets_are_explained_from_their_equations_to_their_settings() -> No
     for key in ("smoothing=1", "reset_memory=never", "skills.<name>.overrides", "selector.fallback", "last_action=[]"):
         assert f"  {key}" in told, key
     assert "skills/climb  skills chosen by what the environment says" in understudy("list", "skills").out
+
+
+def test_a_schedule_is_shown_with_what_it_is_unless_told(capsys: pytest.CaptureFixture[str]) -> None:
+    for key, defaults in {
+        "algo.objectives.teacher.weight": "kind=linear start=1 end=1 after=0 over=100_000",
+        "algo.objectives.teacher.beta": "kind=linear start=0 end=0 after=0 over=100_000",
+        "algo.policy_coef": "kind=linear start=1 end=1 after=0 over=100_000",
+        "source.beta": "kind=linear start=1 end=0 after=0 over=4",
+        "source.data_share": "kind=constant start=0 end=0 after=0 over=100_000",
+    }.items():
+        explain(key)
+        told = capsys.readouterr().out.split()
+        for default in defaults.split():
+            assert f"{key}.{default}" in told, key
+
+
+def test_mappings_say_how_an_entry_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    for key in ("algo.objectives", "policies", "datasets", "eval_metrics", "env.segments"):
+        explain(key)
+        assert f"{key}.<name>=null removes one." in " ".join(capsys.readouterr().out.split())
+    explain("stages")
+    assert "=null removes" not in capsys.readouterr().out
+
+
+def test_an_objective_that_is_none_is_pointed_on() -> None:
+    told = complaint("explain", "algo.objectives.teecher.weight", code=2)
+    assert "explain algo.objectives.teecher.weight: no such objective. Did you mean 'teacher'?" in told

@@ -1,4 +1,5 @@
-"""Every objective of PPO that is found: settings, one update, its state, and nothing where it weighs nothing.
+"""Every objective of PPO that is found, alone and beside the others: settings, one update, its state, and nothing where
+it weighs nothing.
 
 An objective that must be told something, or reads data or frozen policies, has a row in `CASES`.
 """
@@ -7,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,7 +39,10 @@ from understudy.sources.rollout import RolloutSource
 from worlds import PENDULUM_RECIPE, pendulum_recipe, tiny_settings
 
 COUNT, STEPS, WORLD = 3, 16, "Pendulum-v1"
+SEGMENTS = {"state": {"angle": (0, 2), "speed": (2, 3)}}
 NAMES = sorted(PLUGINS.names())
+TOGETHER = [*combinations(NAMES, 2), tuple(NAMES)]
+"""Every two of them, and all."""
 MEMORY = {"hidden": [8], "memory": {"kind": "gru", "units": 4}}
 ROLES: list[dict[str, Any]] = [{"hidden": [8]}, MEMORY]
 """Without and with memory: every objective serves both."""
@@ -123,34 +128,65 @@ class Learner:
         return metrics
 
 
-def config_of(name: str, role: dict[str, Any], **changes: Any) -> ppo.Config:
-    """PPO with this objective, or without any where the name is empty."""
-    objectives = {name: {**case(name).settings, **changes}} if name else {}
-    shape = {
-        "actor": {**role, **case(name).actor},
-        "critic": role,
-        "epochs": 2,
-        "minibatches": 2,
-        "schedule": "constant",
-    }
-    return ppo.Config.parse({**shape, **case(name).algo, "objectives": objectives}, "algo")
+def config_of(names: tuple[str, ...], role: dict[str, Any], *, weightless: bool = False, **algo: Any) -> ppo.Config:
+    """PPO with these objectives."""
+    cases = {name: case(name) for name in names}
+    objectives = {name: one.settings | (one.weightless if weightless else {}) for name, one in cases.items()}
+    told: dict[str, Any] = {"epochs": 2, "minibatches": 2, "schedule": "constant", "critic": role}
+    told["actor"] = dict(role)
+    for one in cases.values():
+        told["actor"] |= one.actor
+        told |= one.algo
+    return ppo.Config.parse({**told, **algo, "objectives": objectives}, "algo")
 
 
 def roles_of(name: str) -> Roles:
-    return find_objective(name).needs(config_of(name, ROLES[0]).objectives[name])
+    return find_objective(name).needs(config_of((name,), ROLES[0]).objectives[name])
 
 
-def context_of(name: str, spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
-    given = case(name)
-    found = given.data(spec), given.policies(spec)
-    return BuildContext(spec, 10, seed, device, COUNT, *found, motions=given.motions())
+def context_of(names: tuple[str, ...], spec: Spec, seed: int = 0, device: torch.device = CPU) -> BuildContext:
+    cases = [case(name) for name in names]
+    data = {role: rows for one in cases for role, rows in one.data(spec).items()}
+    policies = {role: policy for one in cases for role, policy in one.policies(spec).items()}
+    motions = tuple(found for one in cases for found in one.motions())
+    return BuildContext(spec, 10, seed, device, COUNT, data, policies, motions=motions)
 
 
-def learner(name: str, role: dict[str, Any] = ROLES[0], seed: int = 0, **changes: Any) -> Learner:
+def learner(
+    names: tuple[str, ...], role: dict[str, Any] = ROLES[0], seed: int = 0, *, weightless: bool = False, **algo: Any
+) -> Learner:
     world = LocalVectorEnv(WORLD, COUNT)
-    algorithm = ppo.build(config_of(name, role, **changes), context_of(name, world.spec, seed))
+    config = config_of(names, role, weightless=weightless, **algo)
+    algorithm = ppo.build(config, context_of(names, world.spec.with_segments(SEGMENTS), seed))
     source = RolloutSource.build(world, algorithm.policy, STEPS, seed, recorders=algorithm.recorders())
     return Learner(algorithm, source)
+
+
+def check_goes_on(names: tuple[str, ...], role: dict[str, Any]) -> None:
+    """A twin of another seed that takes over the state goes on as the original, and so does the original itself."""
+    one, other = learner(names, role), learner(names, role, seed=3)
+    metrics = one.update(2)
+    assert all(value.shape == () and bool(value.isfinite()) for value in metrics.values())
+    assert not any(value.requires_grad for value in metrics.values())
+    other.update()
+    point = capture(one)
+    assert nonfinite(point) == []
+    one.update(2)
+    whole = capture(one)
+    for again in (one, other):
+        restore(again, point, "test")
+        again.update(2)
+        assert differences(whole, capture(again)) == []
+
+
+def check_is_ppo(names: tuple[str, ...], role: dict[str, Any]) -> None:
+    """Where nothing of it counts; and it is not where it does."""
+    alone, beside, weighed = learner((), role), learner(names, role, weightless=True), learner(names, role)
+    for each in (alone, beside, weighed):
+        each.update(3)
+    states = [of_ppo(capture(each), capture(alone)) for each in (alone, beside, weighed)]
+    assert differences(states[0], states[1]) == []
+    assert differences(states[0], states[2]) != []
 
 
 def of_ppo(state: dict[str, Any], alone: dict[str, Any]) -> dict[str, Any]:
@@ -186,28 +222,15 @@ def test_what_it_reads_is_given_by_a_row_of_the_table(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_updates_are_finite_and_the_state_is_all_there_is(name: str) -> None:
-    """A twin of another seed that takes over the state goes on as the original, and so does the original itself."""
     for role in ROLES:
-        one, other = learner(name, role), learner(name, role, seed=3)
-        metrics = one.update(2)
-        assert all(value.shape == () and bool(value.isfinite()) for value in metrics.values())
-        assert not any(value.requires_grad for value in metrics.values())
-        other.update()
-        point = capture(one)
-        assert nonfinite(point) == []
-        one.update(2)
-        whole = capture(one)
-        for again in (one, other):
-            restore(again, point, "test")
-            again.update(2)
-            assert differences(whole, capture(again)) == []
+        check_goes_on((name,), role)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_outline_has_the_shape_of_everything(name: str) -> None:
     """So a checkpoint can be compared before anything is built."""
-    built = learner(name)
-    context = context_of(name, built.algorithm.policy.spec, device=META)
+    built = learner((name,))
+    context = context_of((name,), built.algorithm.policy.spec, device=META)
     with META:
         outline = ppo.build(built.algorithm.config, context)
     check_fits(outline, capture(built.algorithm), "test")
@@ -217,12 +240,34 @@ def test_an_outline_has_the_shape_of_everything(name: str) -> None:
 def test_what_weighs_nothing_is_ppo_to_the_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ppo, "fused_steps_for", lambda learner, batch: None)
     for role in ROLES:
-        alone, beside, weighed = learner("", role), learner(name, role, **case(name).weightless), learner(name, role)
-        for each in (alone, beside, weighed):
-            each.update(3)
-        states = [of_ppo(capture(each), capture(alone)) for each in (alone, beside, weighed)]
-        assert differences(states[0], states[1]) == []
-        assert differences(states[0], states[2]) != []
+        check_is_ppo((name,), role)
+
+
+@pytest.mark.parametrize("names", TOGETHER, ids="+".join)
+def test_several_are_resumed_together(names: tuple[str, ...]) -> None:
+    for role in ROLES:
+        check_goes_on(names, role)
+
+
+@pytest.mark.parametrize("names", TOGETHER, ids="+".join)
+def test_several_that_weigh_nothing_are_ppo_to_the_bit(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ppo, "fused_steps_for", lambda learner, batch: None)
+    for role in ROLES:
+        check_is_ppo(names, role)
+
+
+def test_the_first_ratio_is_one_whatever_is_added() -> None:
+    """By each, by two, and by all of them; who estimates is shown the estimate in the place of the speed."""
+    for names in (*((name,) for name in NAMES), *TOGETHER):
+        for role in ROLES:
+            algo: dict[str, Any] = {"epochs": 1, "minibatches": 1}
+            if "estimator" in names:
+                algo["actor"] = {**role, "estimate": {"targets": ["state.speed"]}}
+            one = learner(names, role, **algo)
+            for _ in range(3):
+                metrics = one.update()
+                assert abs(float(metrics["policy/kl"])) < 1e-6, names
+                assert float(metrics["policy/clip_fraction"]) == 0.0, names
 
 
 @pytest.mark.parametrize("name", NAMES)

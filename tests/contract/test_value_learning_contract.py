@@ -210,7 +210,7 @@ def test_critics_that_never_ask_the_policy_learn_the_same_while_it_waits() -> No
 def test_a_policy_that_would_only_wait_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"algo\.critic_warmup: the policy would never learn: got 100, expected"):
         start(tiny_algorithm("rebrac", critic_warmup=100), updates=100)
-    with pytest.raises(ConfigError, match="critic_warmup is for policy=softmax: a greedy policy is its critics"):
+    with pytest.raises(ConfigError, match="critic_warmup: is for policy=softmax: a greedy policy is its critics"):
         tiny_algorithm("discrete_cql", critic_warmup=1)
 
 

@@ -8,6 +8,9 @@ import torch
 
 from understudy.core.errors import ConfigError
 from understudy.core.schedule import Schedule, ScheduledShare, ScheduledWeight, ScheduleKind
+from understudy.objectives import demonstrations
+from understudy.objectives.demonstrations import Config as DemonstrationSettings
+from understudy.objectives.teacher import Config as TeacherSettings
 from understudy.parts.cloning import CloningSettings
 from understudy.parts.co_teaching import KeepSchedule, TeachingSettings
 
@@ -55,7 +58,7 @@ def test_the_seeds_schedules_can_be_written() -> None:
     }
     ours = {
         "linear": Schedule(kind="linear", start=1, end=0, over=50),
-        "exp": Schedule(kind="exponential", start=1, end=(1 - 1 / 50) ** 200, over=200),
+        "exp": Schedule(kind="exponential", start=1, end=0, over=50),
         "tanh": Schedule(kind="tanh", start=1, end=0, over=100),
     }
     first, last = seeds["tanh"](0), seeds["tanh"](100)
@@ -64,6 +67,10 @@ def test_the_seeds_schedules_can_be_written() -> None:
         assert at(ours["exp"], updates) == pytest.approx(seeds["exp"](updates))
         assert at(ours["tanh"], updates) == pytest.approx((seeds["tanh"](updates) - last) / (first - last), abs=1e-12)
     assert ours["tanh"].at(0) == 1.0
+    assert ours["exp"].at(5000) == pytest.approx((1 - 1 / 50) ** 5000, rel=1e-12), "it tends to 0, and never ends"
+    at_once, later = (Schedule(kind="exponential", start=0.5, end=0, over=over, after=3) for over in (1, 4))
+    assert [at_once.at(updates) for updates in (0, 3, 4, 9)] == [0.5, 0.5, 0.0, 0.0]
+    assert [later.at(updates) for updates in (3, 4, 5)] == [0.5, 0.375, 0.28125]
 
 
 def test_a_number_is_a_constant_and_a_share_stays_a_share() -> None:
@@ -99,9 +106,10 @@ def test_impossible_rates_are_told(settings: dict[str, object], told: str) -> No
         TeachingSettings.parse(settings, "algo.teaching")
 
 
-def test_an_exponential_to_zero_is_told() -> None:
-    with pytest.raises(ConfigError, match="above 0"):
-        Schedule.parse({"kind": "exponential", "start": 1.0, "end": 0.0}, "weight")
+def test_an_exponential_through_zero_is_told() -> None:
+    for start, end in ((0.0, 1.0), (1.0, -1.0), (-1.0, 1.0)):
+        with pytest.raises(ConfigError, match=r"above 0, or an end of 0: got start="):
+            Schedule.parse({"kind": "exponential", "start": start, "end": end}, "weight")
 
 
 def test_whoever_names_an_end_means_a_change() -> None:
@@ -120,3 +128,28 @@ def test_a_number_is_a_constant_rate() -> None:
     assert not Schedule(kind="linear", start=0.0, end=1.0, over=5).constant_at(0.0)
     assert not TeachingSettings.parse({"keep": 1}).chooses
     assert TeachingSettings.parse({"keep": 1, "disagreement": 0.5}).chooses
+
+
+def test_what_is_left_out_of_a_schedule_is_that_of_its_default() -> None:
+    for given, kind, ends in (
+        ({"end": 0.25}, "linear", (1.0, 0.25)),
+        ({"start": 0.5, "over": 10}, "linear", (0.5, 1.0)),
+        ({"start": 0.5}, "constant", (0.5, 0.5)),
+        ({"kind": "cosine", "end": 0.0}, "cosine", (1.0, 0.0)),
+    ):
+        weight = TeacherSettings.parse({"weight": given}).weight
+        assert (weight.kind, (weight.start, weight.end)) == (kind, ends), given
+    cloning = DemonstrationSettings.parse({"weight": {"start": 2}}).weight
+    assert (cloning.kind, cloning.start, cloning.end) == ("linear", 2.0, 0.0), "whose default falls"
+    with pytest.raises(ConfigError, match=r"weight\.start: is required"):
+        TeacherSettings.parse({"weight": {}})
+
+
+def test_what_is_left_out_of_a_group_is_as_the_default_says() -> None:
+    """Whoever changes how much cloning counts at first does not say that it counts for 100,000 updates."""
+    weight = demonstrations.Config.parse({"weight": {"start": 2}}).weight
+    assert (weight.kind, weight.start, weight.end, weight.over) == ("linear", 2.0, 0.0, 100)
+    slower = demonstrations.Config.parse({"weight": {"over": 300, "kind": "cosine"}}).weight
+    assert (slower.kind, slower.start, slower.end, slower.over) == ("cosine", 1.0, 0.0, 300)
+    steady = demonstrations.Config.parse({"weight": 2}).weight
+    assert steady.constant_at(2.0)

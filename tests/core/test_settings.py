@@ -73,10 +73,10 @@ class Drawing(Settings):
             {"shapes": {"head": {"kind": "oval"}}},
             "drawing.shapes.head.kind: no such kind: got 'oval', expected round, square.",
         ),
-        ({"shapes": {"head": {"radius": 1}}}, "drawing.shapes.head.kind: is required."),
+        ({"shapes": {"head": {"radius": 1}}}, "drawing.shapes.head.kind: is required: expected round, square."),
         (
             {"shapes": {"head": {"kind": "round", "radius": "big"}}},
-            "drawing.shapes.head.radius: wrong value: got 'big', expected number, unable to parse string as a number.",
+            "drawing.shapes.head.radius: wrong value: got 'big', expected a number.",
         ),
         ({"pen": "green"}, "drawing.pen: wrong value: got 'green', expected 'red', 'blue', 'none'."),
     ],
@@ -112,10 +112,10 @@ def test_a_number_written_as_text_is_read() -> None:
         ({"critics": [{}, {"hiden": [1]}]}, "algo.critics.1.hiden: no such setting. Did you mean 'hidden'?"),
         ({"steps": 1.5}, "algo.steps: wrong value: got 1.5, expected "),
         ({"steps": 0}, "algo.steps: wrong value: got 0, expected greater than or equal to 1."),
-        ({"expectile": "high"}, "algo.expectile: wrong value: got 'high', expected number"),
-        ({"expectile": None}, "algo.expectile: wrong value: got None, expected number."),
+        ({"expectile": "high"}, "algo.expectile: wrong value: got 'high', expected a number"),
+        ({"expectile": None}, "algo.expectile: wrong value: got null, expected a number."),
         ({"actor": 3}, "algo.actor: wrong value: got 3, expected "),
-        ({"greedy": "perhaps"}, "algo.greedy: wrong value: got 'perhaps', expected boolean"),
+        ({"greedy": "perhaps"}, "algo.greedy: wrong value: got 'perhaps', expected true or false"),
     ],
 )
 def test_each_mistake_has_its_sentence(data: object, sentence: str) -> None:
@@ -133,7 +133,7 @@ def test_each_mistake_has_its_sentence(data: object, sentence: str) -> None:
 )
 def test_a_truth_is_not_a_number(data: object, place: str) -> None:
     told = complaint(data)
-    assert told.startswith(f"{place}: wrong value: got {'False' if 'False' in str(data) else 'True'}, expected ")
+    assert told.startswith(f"{place}: wrong value: got {'false' if 'False' in str(data) else 'true'}, expected ")
 
 
 def test_a_truth_is_a_truth() -> None:
@@ -150,7 +150,7 @@ def test_numbers_beyond_any_machine_are_refused_in_few_words() -> None:
         for number in ("9" * digits, "-" + "9" * digits):
             for setting in ({"steps": number}, {"actor": {"hidden": [number]}}, {"expectile": number}):
                 assert len(complaint(setting)) < 1500
-    assert "steps is beyond what a machine counts to" in complaint({"steps": "9" * 400})
+    assert "algo.steps: is beyond what a machine counts to" in complaint({"steps": "9" * 400})
     assert len(complaint({"steps": 10**5000})) < 1500, "Python does not write it out"
 
 

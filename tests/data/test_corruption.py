@@ -367,7 +367,7 @@ def test_real_recordings_are_corrupted_as_told(name: str) -> None:
         ({"kind": "reward_noise", "share": 0}, "share: wrong value: got 0, expected greater than 0"),
         ({"kind": "reward_noise", "share": 1.1}, "share: wrong value: got 1.1, expected less than or equal to 1"),
         ({"kind": "reward_noise", "share": float("nan")}, "share: wrong value"),
-        ({"kind": "reward_noise", "share": True}, "share: wrong value: got True"),
+        ({"kind": "reward_noise", "share": True}, "share: wrong value: got true"),
         ({"kind": "reward_noise"}, "share: is required"),
         ({"kind": "reward_noise", "share": 0.1, "strength": 0}, "strength: wrong value: got 0"),
         ({"kind": "reward_noise", "share": 0.1, "seed": -1}, "seed: wrong value: got -1"),

@@ -43,7 +43,7 @@ def test_counts_of_known_shares(shares: list[float], episodes: int, counts: list
         ({"behaviours": [{"policy": "random", "noise": 1}]}, "noise: no such setting"),
         ({"behaviours": [{"policy": "scripted", "skill": 2}]}, "skill: wrong value: got 2"),
         ({"behaviours": [{"policy": "random", "share": 0}]}, "share: wrong value: got 0"),
-        ({"behaviours": [{"policy": "random", "share": True}]}, "share: wrong value: got True"),
+        ({"behaviours": [{"policy": "random", "share": True}]}, "share: wrong value: got true"),
         ({"behaviours": [{"policy": "run"}]}, "run: is required"),
         ({"episodes": 0}, "episodes: wrong value: got 0"),
         ({"seed": -1}, "seed: wrong value: got -1"),

@@ -148,3 +148,18 @@ def check_command(words: list[str], settings: list[Setting]) -> None:
         topic = given.params["topic"]
         known = {*config_names(), *preset_methods(), *source_names(), *PLUGINS.names(), "algo", "run", "skills"}
         assert topic in known or find_settings(topic, settings), f"nothing to explain: {topic}"
+
+
+def test_the_page_of_demonstrations_writes_every_set_once() -> None:
+    """A folder that is there already is refused, unless it is played on behind what is in it."""
+    page = PAGES["demonstrations.md"]
+    typed = [
+        line.split("--out ")[1]
+        for line in page.splitlines()
+        if "collect" in line and "--out " in line and "--append" not in line
+    ]
+    called = re.findall(r'us\.collect\("[^"]+", "[^"]+", "([^"]+)"', page)
+    assert len(called) == 1
+    assert len({*typed, *called}) == len([*typed, *called]), [*typed, *called]
+    assert set(re.findall(r"--append --out (\S+)", page)) <= {*typed}
+    assert set(re.findall(r"path: (\w+)", page)) <= {*typed}, "what configs on the page read"

@@ -1,5 +1,7 @@
 """A discriminator's slopes, and what it becomes between two known densities."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,13 +12,14 @@ from understudy.nn.normalization import OnPolicyNormalizerSettings
 from understudy.parts.optim import Adam
 
 
-def made(frames: int = 2, size: int = 3, **shape: object) -> Discriminator:
+def made(frames: int = 2, size: int = 3, **shape: Any) -> Discriminator:
     settings = DiscriminatorSettings.parse({"hidden": [16, 8], "activation": "tanh", **shape}, "network")
     return Discriminator(frames, size, settings, OnPolicyNormalizerSettings(), stream(0, "net"))
 
 
 def test_slopes_are_those_of_small_steps() -> None:
-    for shape in ({}, {"activation": "elu", "layer_norm": True}, {"hidden": []}):
+    shapes: list[dict[str, Any]] = [{}, {"activation": "elu", "layer_norm": True}, {"hidden": []}]
+    for shape in shapes:
         net = made(**shape).double()
         inputs = torch.randn(5, 6, generator=stream(1, "x"), dtype=torch.float64)
         logit, slope = net.judge(inputs, sloped=True)

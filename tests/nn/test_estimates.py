@@ -153,6 +153,20 @@ def test_whoever_acts_for_himself_never_reads_what_he_estimates(shape: str) -> N
     assert "truth" not in read
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nobody_trains_it_through_what_the_actor_does_with_estimates(shape: str) -> None:
+    """Whether they were stored, or are made again for rows that say nothing of them (demonstrations)."""
+    made, obs = policy(SHAPES[shape]), observations()
+    action, _, extra, resets = rolled(made, obs, one_by_one=False)
+    theirs = list(estimator_of(made).parameters())
+    others = [one for one in made.parameters() if all(one is not other for other in theirs)]
+    for seen in (obs, {**obs, **extra}):
+        likely = made.evaluate(seen, made.initial(COUNT), resets, action).log_prob.sum()
+        reached = torch.autograd.grad(likely, [*theirs, *others], allow_unused=True)
+        assert all(gradient is None for gradient in reached[: len(theirs)])
+        assert all(gradient is not None for gradient in reached[len(theirs) :])
+
+
 @pytest.mark.parametrize("shape", IDLE)
 def test_what_replaces_nothing_changes_no_action(shape: str) -> None:
     settings = {name: value for name, value in IDLE[shape].items() if name != "estimate"}

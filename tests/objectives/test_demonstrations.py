@@ -214,7 +214,7 @@ def test_what_cannot_be_cloned_is_told_before_the_first_step(demonstrations: Any
         DataError, match=r"lack what the policy sees: got groups \['camera'\], expected also \['state'\]"
     ):
         learner({"Pendulum-v1": other}, "Pendulum-v1", {})
-    with pytest.raises(ConfigError, match=r"demonstrations\.weight\.start: .*got -1"):
+    with pytest.raises(ConfigError, match=r"demonstrations\.weight: .*got -1"):
         learner(demonstrations, told={"weight": -1})
     with pytest.raises(ConfigError, match=r"algo\.objectives\.demonstrations\.batch_size"):
         learner(demonstrations, told={"batch_size": 0})

@@ -168,6 +168,25 @@ def test_each_optimiser_trains_its_own() -> None:
         assert ("loss/estimator.error" in metrics) == (optimizer == "policy" and weight > 0)
 
 
+@pytest.mark.parametrize("optimizer", ["own", "policy"])
+def test_its_weight_is_what_its_gradient_counts(optimizer: str) -> None:
+    """By the first moment of whoever steps, where nothing cuts it; update by update as the schedule says."""
+    moments = {}
+    for weight in (1.0, 3.0):
+        schedule = {"start": weight, "end": 0.0, "over": 2}
+        once: dict[str, Any] = {"epochs": 1, "minibatches": 1, "max_grad_norm": 1e9}
+        own = once if optimizer == "own" else {}
+        one = learning("replacing", {**HALF, "optimizer": optimizer, "weight": schedule, **own}, **once)
+        one.update()
+        adam = one.objective.optimizers[0] if optimizer == "own" else one.algorithm.optimizers["policy"]
+        (number,) = [n for n, parameter in enumerate(adam.parameters) if parameter is one.estimator.head.flat]
+        moments[weight] = adam.first_moments[number].clone()
+        told = [one.objective.weight, one.update() and one.objective.weight]
+        assert told == [weight / 2, 0.0]
+    assert float(moments[1.0].abs().max()) > 0
+    torch.testing.assert_close(moments[3.0], 3 * moments[1.0], rtol=1e-4, atol=1e-7)
+
+
 def test_a_head_on_the_actors_memory_trains_that_memory_only_with_the_policys_optimiser() -> None:
     states = {}
     for optimizer in ("own", "policy"):
@@ -356,8 +375,8 @@ def test_a_resumed_run_is_the_uninterrupted_one_and_its_policy_needs_no_truth(tm
             {"actor": {"estimate": {"targets": ["friction"]}}, "objectives": {"estimator": {}}},
             r"algo\.actor\.estimate\.targets: no group or segment 'friction'",
         ),
-        ({"objectives": {"estimator": {"replace_probability": 1.5}}}, r"replace_probability\.start: wrong value"),
-        ({"objectives": {"estimator": {"weight": -1}}}, r"estimator\.weight\.start: wrong value"),
+        ({"objectives": {"estimator": {"replace_probability": 1.5}}}, r"replace_probability: wrong value"),
+        ({"objectives": {"estimator": {"weight": -1}}}, r"estimator\.weight: wrong value"),
         ({"objectives": {"estimator": {"loss": "mae"}}}, r"estimator\.loss: wrong value: got 'mae'"),
     ],
 )

@@ -363,7 +363,7 @@ class Weightless:
 @pytest.mark.parametrize(
     ("objectives", "told"),
     [
-        ({"noveltie": {}}, r"algo\.objectives: no objective 'noveltie'. Did you mean 'novelty'\?"),
+        ({"noveltie": {}}, r"algo\.objectives\.noveltie: no such objective\. Did you mean 'novelty'\?"),
         ({"lost": {}}, r"algo\.objectives: 'lost' is registered as 'nowhere_to_be_found', which cannot be imported"),
         ({"mirror": {"nera": 1.0}}, r"algo\.objectives\.mirror\.nera: no such setting. Did you mean 'near'\?"),
         ({"novelty": {"weight": "much"}}, r"algo\.objectives\.novelty\.weight: wrong value: got 'much'"),

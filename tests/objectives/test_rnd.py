@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import understudy as us
 from learners import differences
@@ -22,6 +22,7 @@ from understudy.objectives.rnd import RND
 from understudy.sources.rollout import RolloutSource
 
 COUNT, STEPS, WORLD = 3, 16, "Pendulum-v1"
+IMAGE = {"kind": "conv", "shape": [1, 3], "layers": [{"channels": 4, "kernel": 1}], "norm": "group", "size": 5}
 
 
 def learner(**settings: Any) -> tuple[ppo.PPO, RND, RolloutSource]:
@@ -114,6 +115,23 @@ def test_only_the_predictor_learns_and_what_was_seen_gets_old() -> None:
     assert differences(first, capture(rnd.predictor.trunk)) != []
 
 
+def test_nothing_inside_the_target_ever_moves() -> None:
+    """Behind encoders neither: also one of somebody's own, with batch statistics. Its normaliser is the predictor's."""
+    us.register_network("batched", lambda shape, size, options: nn.Sequential(nn.Linear(3, size), nn.BatchNorm1d(size)))
+    own = {"kind": "own", "name": "batched", "size": 5}
+    for encoder in (None, {"kind": "mlp", "size": 5}, IMAGE, own):
+        algorithm, rnd, source = learner(encoders={} if encoder is None else {"state": encoder})
+        before = capture(rnd.target)
+        for _ in range(3):
+            algorithm.update(source.next(algorithm.policy))
+        moved = differences(before, capture(rnd.target))
+        assert [path for path in moved if "normalizers" not in path] == []
+        assert bool(moved) == (encoder is not IMAGE)
+        ours, theirs = (one.perception.normalised() for one in (rnd.target, rnd.predictor))
+        for (_, mine), (_, other) in zip(ours, theirs, strict=True):
+            assert differences(capture(mine), capture(other)) == []
+
+
 def test_statistics_are_of_rollouts_before_this_one() -> None:
     algorithm, rnd, source = learner()
     rollouts = []
@@ -162,6 +180,11 @@ def test_mistakes_are_told() -> None:
         ({"proportion": 0}, r"rnd\.proportion"),
         ({"weight": -1}, r"rnd\.weight"),
         ({"target": {"dropout": 0.5}}, r"rnd\.target\.dropout"),
+        (
+            {"encoders": {"state": {**IMAGE, "layers": [{"channels": 4, "kernel": 1, "norm": "batch"}]}}},
+            r"rnd\.encoders\.state\.norm: batch norm follows what is seen.*got batch, expected group, layer or none",
+        ),
+        ({"encoders": {"state": {**IMAGE, "norm": "batch"}}}, r"rnd\.encoders\.state\.norm: batch norm"),
     ):
         with pytest.raises(ConfigError, match=told):
             learner(**settings)

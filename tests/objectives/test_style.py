@@ -21,7 +21,7 @@ from understudy.data.motions import MotionSettings, load_motions
 from understudy.envs.builtin.circle import circle_motion
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.losses.adversarial import style_reward
-from understudy.objectives.style import Style
+from understudy.objectives.style import REWARD_OF, Style
 from understudy.sources.rollout import RolloutSource
 
 WORLD, COUNT, STEPS = "UnderstudyCircle-v0", 4, 24
@@ -76,7 +76,7 @@ def ended_at(rollout: Rollout, step: int, env: int, final: Tensor) -> Rollout:
 
 def test_what_a_step_is_paid_in_plain_numbers(laps: Path) -> None:
     """D of the pair (s, s′), normalised by statistics of both kinds; also at an end, with the frame truly reached."""
-    for loss, kind in (("lsgan", "quad"), ("bce", "log"), ("wgan", "wgan")):
+    for loss, kind in REWARD_OF.items():
         algorithm, style, source = learner(laps, loss=loss)
         rollout = ended_at(source.next(algorithm.policy), 5, 1, torch.tensor([9.0, 8.0, 7.0, 6.0]))
         paid = style.rewards(rollout)["style"]

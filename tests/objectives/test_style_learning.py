@@ -10,6 +10,7 @@ import torch
 import understudy as us
 from understudy.algorithms import ppo
 from understudy.core.protocols import BuildContext
+from understudy.core.rng import stream
 from understudy.data.motions import MotionSettings, load_motions
 from understudy.envs.builtin.circle import circle_motion
 from understudy.envs.vector.local import LocalVectorEnv
@@ -57,11 +58,12 @@ def learn(motions: Path, updates: int = 80, **settings: Any) -> Learned:
 
 @torch.no_grad()
 def played(algorithm: ppo.PPO) -> tuple[torch.Tensor, torch.Tensor]:
-    """Places and velocities [T, N, 2] of greedy play, once it had the time to get anywhere."""
-    env = LocalVectorEnv(WORLD, COUNT)
+    """Places and velocities [T, N, 2], once it had the time to get anywhere, of what is compared with the motions: play
+    with its noise."""
+    env, rng = LocalVectorEnv(WORLD, COUNT), stream(0, "play")
     obs, seen = env.reset(5), []
     for _ in range(199):
-        action, _ = algorithm.policy.act(obs, (), greedy=True)
+        action, _ = algorithm.policy.act(obs, (), greedy=False, rng=rng)
         obs = env.step(action).obs
         seen.append(obs)
     places, velocities = (torch.stack([one[name] for one in seen[80:]]) for name in ("position", "velocity"))

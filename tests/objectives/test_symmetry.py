@@ -227,6 +227,7 @@ def test_its_weight_follows_a_schedule_and_costs_no_gradient_at_zero() -> None:
     assert [float(each["symmetry/weight"]) for each in metrics] == [2.0, 1.0, 0.0]
     assert all("loss/symmetry.mirror" in each for each in metrics)
     assert symmetry.updates == 3
+    assert symmetry.weights.losses == {"mirror": 0.0}
     idle, other = learner(LINEAR, augment=False)
     batch = minibatch_of(idle, other.next(idle.policy))
     judged = idle.policy.evaluate(batch.policy_obs, (), None, batch.action)

@@ -24,6 +24,7 @@ from understudy.envs.vector.contract import Step
 from understudy.envs.vector.local import LocalVectorEnv
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives.teacher import Config, Teacher
+from understudy.parts.distillation.success import kept_rows
 from understudy.run.config import parse_config
 from understudy.sources.rollout import RolloutSource
 from worlds import tiny_settings
@@ -37,6 +38,10 @@ for number, name in enumerate(WORLDS):
     )
 GRU, LSTM = ({"hidden": [8], "memory": {"kind": kind, "units": 4}} for kind in ("gru", "lstm"))
 SEES = {"sees": ["state"]}
+MIRROR: dict[str, Any] = {
+    "observations": {"state": {"signs": [-1] * 4}, "privileged": {"signs": [-1] * 6 + [1]}},
+    "actions": {"signs": [-1, -1]},
+}
 STUDENTS: list[dict[str, Any]] = [
     {"hidden": [8]},
     {"hidden": [256, 128]},
@@ -86,10 +91,12 @@ class Lesson:
         algo: dict[str, Any] | None = None,
         thrusters: bool = False,
         estimator: dict[str, Any] | None = None,
+        symmetry: dict[str, Any] | None = None,
         **objective: Any,
     ) -> None:
         self.world = Diary(thrusters=thrusters)
         role = {**SEES, **(student or {"hidden": [8]})}
+        others = {"estimator": estimator, "symmetry": symmetry}
         self.teacher = a_teacher(self.world.spec, **(teacher or {}))
         self.config = ppo.Config.parse(
             {
@@ -99,7 +106,7 @@ class Lesson:
                 "minibatches": 1,
                 "schedule": "constant",
                 **(algo or {}),
-                "objectives": {"teacher": objective, **({"estimator": estimator} if estimator else {})},
+                "objectives": {"teacher": objective, **{name: one for name, one in others.items() if one}},
             },
             "algo",
         )
@@ -210,14 +217,24 @@ def test_an_episode_is_driven_whole_and_never_where_beta_is_nothing() -> None:
 
 def test_beta_and_weights_follow_their_schedules() -> None:
     falls = {"start": 1.0, "end": 0.0, "over": 2}
-    lesson = Lesson(beta=falls, weight={**falls, "start": 2.0, "kind": "cosine"})
-    told = []
+    eyes: list[dict[str, Any]] = [
+        {"hidden": [8], "encoders": {name: {"kind": "mlp", "size": 5}}} for name in ("state", "privileged")
+    ]
+    falling: dict[str, Any] = {
+        "weight": {**falls, "start": 2.0, "kind": "cosine"},
+        "latent_weight": {**falls, "start": 3.0},
+    }
+    lesson = Lesson(eyes[0], eyes[1], beta=falls, latents={"state": "privileged"}, **falling)
+    told, weighed = [], []
     for _ in range(4):
+        weighed.append(lesson.objective.weights.losses)
         metrics = lesson.algorithm.update(lesson.play()).metrics
         told.append((float(metrics["teacher/beta"]), float(metrics["teacher/weight"])))
     betas, weights = zip(*told, strict=True)
     assert betas == pytest.approx((1.0, 0.5, 0.0, 0.0))
     assert weights == pytest.approx((2.0, 1.0, 0.0, 0.0))
+    assert [terms["distillation"] for terms in weighed] == pytest.approx([2.0, 1.0, 0.0, 0.0])
+    assert [terms["latent"] for terms in weighed] == pytest.approx([3.0, 1.5, 0.0, 0.0])
     assert not bool(lesson.play().extra["teacher/driven"][LIMIT:].any())
 
 
@@ -357,9 +374,12 @@ def test_a_longer_buffer_is_only_for_those_whom_ppo_does_not_move() -> None:
 
 def test_each_of_the_rollouts_in_a_longer_buffer_counts_alike() -> None:
     """Two older ones whose labels are 2 away from what the student says there, from the memory it had, and with a label
-    that is 9 away in the place of a fourth, which is forgotten."""
-    for student in (None, GRU, LSTM):
-        lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3)
+    that is 9 away in the place of a fourth, which is forgotten. Rows that were made up (mirrored) are none."""
+    cases: list[tuple[dict[str, Any] | None, dict[str, Any] | None]] = [
+        (student, symmetry) for student in (None, GRU, LSTM) for symmetry in (None, MIRROR)
+    ]
+    for student, symmetry in cases:
+        lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3, symmetry=symmetry)
         (past,) = lesson.objective.past
         policy = lesson.policy
         with torch.no_grad():
@@ -377,6 +397,29 @@ def test_each_of_the_rollouts_in_a_longer_buffer_counts_alike() -> None:
         now = (judged.features[..., :2] - rollout.extra["teacher/label"]).square().mean()
         told = float(lesson.algorithm.update(rollout).metrics["loss/teacher.distillation"])
         assert told == pytest.approx((float(now) + 2 * 4.0) / 3, rel=1e-4)
+
+
+def test_every_row_that_is_learned_from_counts_alike_however_old_it_is() -> None:
+    """Where failed episodes are left out, or rows do not count: the mean is over those that are left, now and before.
+    Older labels are 2 away from what the student says."""
+    for student in (None, GRU):
+        for success, gaps in (("terminated", False), ("", True), ("terminated", True)):
+            lesson = Lesson(student, algo={"policy_coef": 0.0}, buffer_dilation=3, success=success)
+            (past,), policy, older = lesson.objective.past, lesson.policy, 0
+            for number in range(3):
+                rollout = lesson.play()
+                valid = torch.rand(rollout.valid.shape, generator=stream(number, "gaps")) < (0.6 if gaps else 1.0)
+                rollout = replace(rollout, valid=valid)
+                kept = valid & (kept_rows(rollout, success) if success else True)
+                assert 0 < int(kept.sum()) < kept.numel()
+                with torch.no_grad():
+                    judged = policy.evaluate(rollout.obs, rollout.carry, rollout.resets, rollout.action)
+                if number < 2:
+                    past.add(rollout, {"label": judged.features[..., :2] + 2.0}, kept)
+                    older += int(kept.sum())
+            apart = (judged.features[..., :2] - rollout.extra["teacher/label"]).square().mean(-1)[kept]
+            told = float(lesson.algorithm.update(rollout).metrics["loss/teacher.distillation"])
+            assert told == pytest.approx((float(apart.sum()) + 4.0 * older) / (len(apart) + older), rel=1e-4)
 
 
 def test_episodes_that_failed_are_left_out_on_request() -> None:
@@ -408,14 +451,14 @@ def test_ppo_learns_from_rollouts_only(tmp_path: Path) -> None:
 
 def test_mistakes_are_told_before_the_first_step() -> None:
     for settings, told in (
-        ({"beta": 1.2}, r"teacher\.beta\.\w+: wrong value: got 1\.2"),
+        ({"beta": 1.2}, r"teacher\.beta: wrong value: got 1\.2"),
         ({"beta": {"start": 1.0, "end": -0.1, "over": 9}}, r"teacher\.beta\.end: wrong value: got -0\.1"),
-        ({"weight": -1.0}, r"teacher\.weight\.\w+: wrong value"),
+        ({"weight": -1.0}, r"teacher\.weight: wrong value"),
         ({"loss": "mee"}, r"teacher\.loss: wrong value: got 'mee'"),
         ({"hidden_state_resample_prob": 2.0}, r"hidden_state_resample_prob: wrong value"),
         ({"hidden_state_resample_prob": 0.5}, r"hidden_state_resample_prob: the student has no memory"),
         ({"huber_delta": 2.0}, r"huber_delta=2 is of loss=huber"),
-        ({"teachers": ["teacher", "teacher"]}, r"a teacher is named twice"),
+        ({"teachers": ["teacher", "teacher"]}, r"teachers: one is named twice"),
         ({"teachers": ["nobody"]}, r"teacher\.teachers: there is no such policy: got \['nobody'\]"),
         ({"dispatch": "state"}, r"teacher\.dispatch: 'state' is no single number: got \[4\], expected \[1\]"),
         ({"buffer_dilation": 0}, r"buffer_dilation: wrong value"),

@@ -158,7 +158,7 @@ def test_the_best_is_chosen_by_what_the_config_says(tmp_path: Path) -> None:
         us.train(parse_config(wrong), progress=False)
     for setting in ("patience", "best"):
         value = 1 if setting == "patience" else "eval/q_data"
-        with pytest.raises(ConfigError, match=rf"{setting} needs evaluations, and eval_every is 0"):
+        with pytest.raises(ConfigError, match=rf"^{setting}: needs evaluations, and eval_every is 0"):
             parse_config(short_settings("iql", tmp_path / "never", eval_every=0, **{setting: value}))
 
 

@@ -18,6 +18,7 @@ from understudy.core.errors import ConfigError
 from understudy.data.dataset import Dataset
 from understudy.run.build import build_learner
 from understudy.run.config import parse_config
+from understudy.run.loop import InterruptedRunError
 from understudy.run.replay_data import replay_recording
 from understudy.sources.interactive import InteractiveSource
 from understudy.tools.dataset.conversion import target_kind, write_recording
@@ -188,6 +189,61 @@ def test_a_function_is_handed_over_and_over_again(tmp_path: Path) -> None:
         us.resume(plain, updates=15, teacher=hold)
 
 
+def test_a_function_reaches_the_stage_that_asks_one(tmp_path: Path) -> None:
+    """[dagger] → [ppo], which asks nobody: whether the stage says so or not, also where a run goes on."""
+
+    def hold(obs: Any) -> Any:
+        return -obs[:, 1:2]
+
+    source = settings(tmp_path)["source"] | {"teacher": "policy", "controller": ""}
+    shape = {"hidden": [8], "activation": "tanh", "distribution": "gaussian"}
+    stage = {"algo": {"name": "bc", "actor": shape}, "updates": 9, "save_every": 2, "source": source}
+    given = short_settings("ppo", tmp_path / "run", updates=2, save_every=1)
+    given |= {"algo": {"name": "ppo", "actor": shape, "critic": {"hidden": [8]}, "minibatches": 2}, "stages": [stage]}
+    given = {key: value for key, value in given.items() if key != "out"}
+    whole = us.train(given, teacher=hold, out=tmp_path / "whole", progress=False)
+    assert whole.config.stages[0].source.model_dump()["teacher"] == "callable"
+    said = {**given, "stages": [{**stage, "source": {**source, "teacher": "callable"}}]}
+    for name, config in (("said", said), ("parsed", parse_config(said))):
+        again = us.train(config, teacher=hold, out=tmp_path / name, progress=False)
+        assert again.config.stages == whole.config.stages
+    folder = whole.path / "stages" / "1-bc"
+    rows = labelled(folder).episode(0)
+    (seen,) = rows.observations.values()
+    torch.testing.assert_close(torch.as_tensor(rows.actions), torch.as_tensor(hold(seen[:-1])))
+
+    with pytest.raises(ConfigError, match="nobody was handed over to label"):
+        us.train(said, out=tmp_path / "nobody", progress=False)
+    answers = iter(range(9))
+
+    def interrupted(obs: Any) -> Any:
+        if next(answers, None) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return hold(obs)
+
+    with pytest.raises(InterruptedRunError):
+        us.train(given, teacher=interrupted, out=tmp_path / "run", progress=False)
+    us.resume(tmp_path / "run", teacher=hold)
+    assert content(tmp_path / "run" / "stages" / "1-bc") == content(folder)
+    assert content(tmp_path / "run") == content(whole.path)
+    assert us.resume(whole, updates=3).result["updates"] == 3
+    with pytest.raises(ConfigError, match=r"teacher: nobody in this run asks a function.*expected source\.kind=inter"):
+        us.train({**given, "stages": []}, teacher=hold, out=tmp_path / "none", progress=False)
+
+
+def test_a_run_teaches_the_stage_that_asks_a_policy(tmp_path: Path, teachers: dict[str, str]) -> None:
+    shape = {"hidden": [8], "activation": "tanh", "distribution": "gaussian"}
+    source = settings(tmp_path)["source"] | {"teacher": "policy", "controller": ""}
+    stage = {"algo": {"name": "bc", "actor": shape}, "updates": 3, "source": source}
+    given = short_settings("ppo", tmp_path / "run", updates=1)
+    given |= {"algo": {"name": "ppo", "actor": shape, "critic": {"hidden": [8]}, "minibatches": 2}, "stages": [stage]}
+    run = us.train(given, teacher=us.Run(teachers["gru"]), progress=False)
+    assert run.config.stages[0].policies["teacher"].path == str(Path(teachers["gru"]).resolve())
+    assert run.config.policies == {}
+    with pytest.raises(ConfigError, match=r"policies\.teacher: nothing in this run reads it"):
+        us.train({**given, "stages": []}, teacher=us.Run(teachers["gru"]), progress=False)
+
+
 def test_a_run_is_a_teacher(tmp_path: Path, teachers: dict[str, str]) -> None:
     given = settings(tmp_path / "run", source={"teacher": "policy", "controller": ""})
     run = us.train(given, teacher=us.Run(teachers["gru"]), progress=False)
@@ -208,7 +264,7 @@ def test_an_exported_file_is_a_teacher(tmp_path: Path, teachers: dict[str, str])
     with pytest.raises(ConfigError, match=r"source.labels: the teacher is an exported file, which has no draws"):
         us.train(settings(tmp_path / "draws", source=asked), teacher=exported, progress=False)
     battle = settings(tmp_path / "battle", source={**asked, "labels": "mean"}, world=BATTLE)
-    with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, 2 differences: "):
+    with pytest.raises(ConfigError, match=r"policies.teacher: does not fit the environment, 3 differences: .*no masks"):
         us.train(battle, teacher=exported, progress=False)
 
 

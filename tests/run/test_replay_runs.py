@@ -172,9 +172,9 @@ def test_what_is_refused(tmp_path: Path) -> None:
         ({"utd_ratio": 0}, "source.utd_ratio"),
         ({"utd_ratio": -1}, "source.utd_ratio"),
         ({"utd_ratio": 4e-7}, "source.utd_ratio"),
-        ({"data_share": 1.5}, "data_share is a part of a batch: got 1.5"),
-        ({"data_share": {"start": 0.5, "end": -1}}, "data_share is a part of a batch: got -1"),
-        ({"workers": 2}, "2 workers for 1 environments"),
+        ({"data_share": 1.5}, "data_share: is a part of a batch: got 1.5"),
+        ({"data_share": {"start": 0.5, "end": -1}}, "data_share: is a part of a batch: got -1"),
+        ({"workers": 2}, "workers: 2 for 1 environments"),
         ({"batch_size": 0}, "source.batch_size"),
     ):
         with pytest.raises(ConfigError, match=told):

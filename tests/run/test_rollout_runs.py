@@ -111,7 +111,7 @@ def test_a_policy_starts_from_another_ones(tmp_path: Path) -> None:
         ({"source": {"kind": "offline"}}, r"source\.kind.*got offline, expected rollout"),
         ({"source": {"batch_size": 3}}, r"source\.batch_size: no such setting"),
         ({"env": {"id": SHORT, "simulator": "custom"}}, r"is an environment of somebody's own"),
-        ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"settings are EnvPool's"),
+        ({"env": {"id": SHORT, "settings": {"x": 1}}}, r"env.settings: are EnvPool's"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_is_written(changes: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -87,16 +87,14 @@ def test_a_folder_of_a_set_needs_none_of_those_its_skills_came_from(tmp_path: Pa
     assert sorted(file.name for file in (tmp_path / "set").iterdir()) == ["policy.json", "policy.safetensors"]
 
 
-@pytest.mark.parametrize("kind", ["rich", "gate", "choices", "strict", "threshold"])
+@pytest.mark.parametrize("kind", ["rich", "gate", "choices", "threshold"])
 def test_an_exported_set_does_what_the_live_one_does(kind: str, tmp_path: Path) -> None:
     """Each step is compared when it is written; here a whole episode is, in which what is remembered is passed on."""
     pytest.importorskip("onnxruntime")
-    strict = {"kind": "observation", "observation": "state.zone"}
     sets = {
         "rich": rich_set(),
         "gate": gated(),
         "choices": make_set(actors(CHOICES)),
-        "strict": make_set(selector=strict),
         "threshold": make_set(selector=BY_HEIGHT, last_action=["state.last_action"], skills=OFFSET),
     }
     made = sets[kind]

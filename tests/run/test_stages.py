@@ -159,19 +159,23 @@ def test_the_first_stage_starts_from_init_from(tmp_path: Path) -> None:
     assert us.Run(run.path / "stages" / "1-bc").config.init_from == str(origin.path)
 
 
+def ppo_after(stage: dict[str, Any], out: Path, algo: dict[str, Any], updates: int) -> dict[str, Any]:
+    return {
+        "algo": {"name": "ppo", **algo},
+        "env": {"id": "Pendulum-v1"},
+        "source": {"num_envs": 2, "rollout_length": 8},
+        "updates": updates,
+        "eval_episodes": 1,
+        "out": str(out),
+        "stages": [stage],
+    }
+
+
 def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     """[bc] → [ppo]: one network, without a word about it; statistics of the data are where running ones go on from."""
     stage = {"algo": {"name": "bc"}, "updates": 6, "data": {"recipe": PENDULUM_RECIPE}, "source": {"batch_size": 16}}
     actor = {"hidden": [16, 16], "distribution": {"log_std_min": -2.0}}  # what it is by default is the stage's too
-    config = {
-        "algo": {"name": "ppo", "actor": actor, "critic": {"hidden": [16, 16]}, **SLOW},
-        "env": {"id": "Pendulum-v1"},
-        "source": {"num_envs": 2, "rollout_length": 8},
-        "updates": 2,
-        "eval_episodes": 1,
-        "out": str(tmp_path / "run"),
-        "stages": [stage],
-    }
+    config = ppo_after(stage, tmp_path / "run", {"actor": actor, "critic": {"hidden": [16, 16]}, **SLOW}, updates=2)
     console = Console(record=True, width=300)
     run = us.train(parse_config(config), reporter=Reporter(console=console))
     told = console.export_text()
@@ -187,7 +191,24 @@ def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     ((_, after),) = learned.perception.normalised()
     assert int(after.count) == int(before.count) + 2 * 2 * 8
     assert float((after.mean - before.mean).abs().max()) < 0.1
-    assert after.settings.clip == 10.0
+    assert (after.settings.epsilon_on, after.settings.clip) == ("std", None), "in the form that they came with"
+
+
+def test_a_clone_may_drop_units_and_ppo_goes_on_without(tmp_path: Path) -> None:
+    shape = {"hidden": [16, 16], "activation": "tanh", "distribution": "gaussian"}
+    cloning = {"name": "bc", "actor": {**shape, "dropout": 0.2}}
+    stage = {"algo": cloning, "updates": 3, "data": {"recipe": PENDULUM_RECIPE}, "source": {"batch_size": 16}}
+    config = ppo_after(stage, tmp_path / "run", {"actor": shape, "critic": {"hidden": [16, 16]}, **SLOW}, updates=1)
+    run = us.train(parse_config(config))
+    clone, learned = us.load_policy(run.path / "stages" / "1-bc"), run.policy()
+    assert isinstance(clone, Actor)
+    assert isinstance(learned, Actor)
+    assert (clone.settings.dropout, learned.settings.dropout) == (0.2, 0.0)
+    assert not learned.trunk.drops
+    assert float((clone.trunk.flat - learned.trunk.flat).abs().max()) < 1e-3
+    told = r"^algo\.actor\.dropout: PPO compares what its networks thought.*expected 0"
+    with pytest.raises(us.UnderstudyError, match=told):
+        parse_config({**config, "algo": {"name": "ppo", "actor": {**shape, "dropout": 0.2}}})
 
 
 def test_what_stands_in_the_way_of_a_clone_is_named(tmp_path: Path) -> None:
@@ -197,14 +218,6 @@ def test_what_stands_in_the_way_of_a_clone_is_named(tmp_path: Path) -> None:
         "data": {"recipe": PENDULUM_RECIPE},
         "source": {"batch_size": 16},
     }
-    config = {
-        "algo": {"name": "ppo", "actor": {"hidden": [16, 16]}},
-        "env": {"id": "Pendulum-v1"},
-        "source": {"num_envs": 2, "rollout_length": 8},
-        "updates": 1,
-        "eval_episodes": 1,
-        "out": str(tmp_path / "run"),
-        "stages": [stage],
-    }
+    config = ppo_after(stage, tmp_path / "run", {"actor": {"hidden": [16, 16]}}, updates=1)
     with pytest.raises(us.UnderstudyError, match=r"\(activation, distribution\): got activation relu, distribution"):
         us.train(parse_config(config))

@@ -1,14 +1,18 @@
 """Runs that imitate motions: killed and resumed, beside a teacher, memory and encoders, and what is refused."""
 
+import io
 import random
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from folders import fast_folder
 from forks import finish, forks, next_words
+from rich.console import Console
 from small import SHORT, content, leftovers, short_settings, write_settings
 
 import understudy as us
@@ -17,6 +21,7 @@ from understudy.core.errors import ConfigError, DataError, UnderstudyError
 from understudy.run.checkpoint import list_checkpoints, load_checkpoint
 from understudy.run.config import RunConfig, parse_config, read_resolved
 from understudy.run.plots import draw_run
+from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from worlds import pendulum_recipe
 
@@ -163,3 +168,22 @@ def test_a_stage_that_imitates_nothing_takes_over_no_motions(swings: Path, tmp_p
     run = us.train(parse_config({**settings(tmp_path / "run", swings), "stages": [stage], "updates": 2}))
     stages = read_resolved(run.path / "config.yaml").stages
     assert stages[0].motions is None
+
+
+def test_a_saturated_discriminator_is_told_once_with_what_gives_it_away(swings: Path, tmp_path: Path) -> None:
+    """Motions in another unit: nobody could ever move like this."""
+    dataset = us.load_dataset(swings)
+    episodes = [replaced(episode) for episode in dataset.recording().episodes()]
+    degrees = us.write_store(us.Dataset.from_episodes(episodes, dataset.spec.action), tmp_path / "degrees")
+    style = {**STYLE, "adapt": False, "steps": 20, "learning_rate": 1e-2, "gradient_penalty": 0.0, "logit_decay": 0.0}
+    said = io.StringIO()
+    told = config(tmp_path / "run", degrees, {"objectives": {"style": style}}, updates=30)
+    us.train(told, reporter=Reporter(console=Console(file=said)))
+    alarms = [line for line in said.getvalue().splitlines() if "saturated" in line]
+    assert len(alarms) == 1
+    assert "differ most in 'state'" in alarms[0]
+    assert "algo.objectives.style.adapt=true" in alarms[0]
+
+
+def replaced(episode: us.Episode) -> us.Episode:
+    return replace(episode, observations={"state": 57.3 * np.asarray(episode.observations["state"]) + 100})

@@ -72,7 +72,7 @@ def test_a_teacher_is_a_run_a_policy_folder_or_an_exported_file(teacher: us.Run,
         ConfigError, match=r"teacher\.labels: teacher 'teacher' is an exported file, which has no draws"
     ):
         us.train(student(tmp_path / "drawn", exported, {"labels": "sample"}))
-    with pytest.raises(CheckpointError, match=r"policies\.teacher '.*nowhere\.onnx': no such file"):
+    with pytest.raises(CheckpointError, match=r"policies\.teacher\.path: policy '.*nowhere\.onnx': no such file"):
         us.train(student(tmp_path / "nobody", tmp_path / "nowhere.onnx"))
 
 
@@ -121,7 +121,7 @@ def test_a_policy_that_is_taken_over_begins_with_the_deviation_that_is_said(teac
         wrong = {**GRU, "hide": {"state": [2]}, "distribution": distribution}
         with pytest.raises((ConfigError, CheckpointError), match=message):
             us.train(student(tmp_path / "wrong", teacher.path, **start, init_std=std, algo={"actor": wrong}))
-    with pytest.raises(ConfigError, match=r"init_std is of a policy that is taken over: init_from=RUN"):
+    with pytest.raises(ConfigError, match=r"init_std: is of a policy that is taken over: init_from=RUN"):
         student(tmp_path / "alone", teacher.path, init_std=0.2)
 
 

@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_at_once(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"source.*4 workers for 3 environments: at most one for each"):
+    with pytest.raises(ConfigError, match=r"source\.workers: 4 for 3 environments: at most one for each"):
         parse_config(settings(tmp_path / "run", 4))
     with pytest.raises(ConfigError, match=r"source\.workers.*0.*greater than or equal to 1"):
         parse_config(settings(tmp_path / "run", 0))
@@ -116,6 +116,6 @@ def test_what_cannot_be_shared_out_is_refused_before_anything(tmp_path: Path) ->
     for source, name, simulator in refused:
         told = short_settings("ppo", tmp_path, source=source, env={"id": SHORT, "simulator": simulator.split(":")[0]})
         with pytest.raises(
-            ConfigError, match=rf"source\.{name} is for environments of Gymnasium's registry, not .*{simulator}"
+            ConfigError, match=rf"source\.{name}: is for environments of Gymnasium's registry, not .*{simulator}"
         ):
             parse_config(told)

@@ -256,11 +256,11 @@ def test_wrong_labels_are_told_with_the_environment() -> None:
 
 def test_what_is_wrong_is_told_before_the_first_step() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"source": {"beta": 1.2}}, "source.beta.start: wrong value: got 1.2, expected less than or equal to 1"),
+        ({"source": {"beta": 1.2}}, "source.beta: wrong value: got 1.2, expected less than or equal to 1"),
         ({"source": {"beta": {"start": 0.5, "end": -0.1}}}, "source.beta.end: wrong value: got -0.1, expected greater"),
-        ({"source": {"controller": "Pendulum-v1"}}, "controller is of a scripted teacher, and teacher is callable"),
+        ({"source": {"controller": "Pendulum-v1"}}, "controller: is of a scripted teacher, and teacher is callable"),
         ({"source": {"labels": "sample"}}, "labels=sample: only a policy draws, and teacher is callable"),
-        ({"source": {"keep_rounds": 200}}, "buffer_size has no room for 200 rounds of 21 rows: got 3,000"),
+        ({"source": {"keep_rounds": 200}}, "buffer_size: has no room for 200 rounds of 21 rows: got 3,000"),
         ({"source": {"teacher": "policy"}}, "policies.teacher: is required"),
         ({"policies": {"teacher": {"path": "x"}}}, "policies.teacher: nothing in this run reads it"),
         ({"source": {"demonstrations": True}}, "data: is required"),

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from learners import start, tiny_algorithm
+from skill_cases import actors, alone, make_set, observe
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Group, Spec
@@ -211,3 +212,23 @@ def test_the_file_that_is_checked_is_the_one_on_the_disk(tmp_path: Path) -> None
     disturb(policy)
     with pytest.raises(ExportError):
         measure_parity(policy, Portable(policy), run_onnx(exported.path.read_bytes(), Portable(policy)), "test")
+
+
+def test_a_set_that_may_choose_nothing_is_refused_and_with_a_fallback_it_is_written(tmp_path: Path) -> None:
+    """Live such a row is an error; a file would have to guess."""
+    for selector in (
+        {"kind": "observation", "observation": "state.zone"},
+        {"kind": "observation", "observation": "state.height", "encoding": "index"},
+    ):
+        for format in sorted(FORMATS):
+            with pytest.raises(
+                ConfigError, match=r"may choose no skill.*expected selector\.fallback, one of walk, leap"
+            ):
+                write_export(make_set(selector=selector), NO_FACTS, format, tmp_path / "export")
+            assert list(tmp_path.iterdir()) == []
+    policies = actors()
+    certain = make_set(policies, selector={"kind": "observation", "observation": "state.zone", "fallback": "leap"})
+    exported = write_export(certain, NO_FACTS, "onnx", tmp_path / "export")
+    nowhere = observe([-1, -1])
+    (found,) = run_onnx(exported.path.read_bytes(), Portable(certain))((nowhere["state"],))
+    assert torch.allclose(found, alone(policies["leap"], nowhere), atol=1e-5)

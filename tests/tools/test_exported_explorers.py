@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from explorers import BOX, CONV, DENSITIES, MEMORIES, SHAPES, chooser, estimating, explorer
+from explorers import BOX, CONV, DENSITIES, GROUPS, MEMORIES, SEGMENTS, SHAPES, chooser, estimating, explorer
 from torch import Tensor
 
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.rng import stream
-from understudy.core.spec import ACTION_MASK, MultiDiscrete
+from understudy.core.spec import ACTION_MASK, Discrete, MultiDiscrete, Spec
 from understudy.nn.actor import Actor
+from understudy.nn.policy_fit import policy_differences
+from understudy.parts.distillation.teachers import Teachers, Wanted
+from understudy.run.onnx_policy import OnnxPolicy
 from understudy.tools.export import FORMATS, write_export
 from understudy.tools.parity import BATCHES, TOLERANCE, Runner, measure_parity, random_observations
 from understudy.tools.portable import Portable
@@ -201,3 +205,41 @@ def test_estimates_are_inside(memory: dict[str, Any], format: str, tmp_path: Pat
         span = torch.tensor(BOX.high) - torch.tensor(BOX.low)
         assert float(((expected - found).abs() / span).max()) <= TOLERANCE
         assert float(expected.std(0).min()) > 1e-3, "the states make a difference"
+
+
+def test_a_file_fits_where_the_live_policy_does_and_masks_are_told_in_its_words(tmp_path: Path) -> None:
+    """Also as a teacher: without masks its choices might not be legal."""
+    spaces = Discrete(3), MultiDiscrete((3, 2)), Discrete(4), MultiDiscrete((2, 4))
+    worlds = [Spec(GROUPS, space, masked).with_segments(SEGMENTS) for space in spaces for masked in (False, True)]
+    for number, world in enumerate(worlds[:4]):
+        live = explorer(action=world.action, masked=world.masked)
+        path = write_export(live, NO_FACTS, "onnx", tmp_path / str(number)).path
+        exported = OnnxPolicy(path)
+        for other in worlds:
+            told, expected = exported.differences(other), policy_differences(live, other)
+            assert bool(told) == bool(expected), (world.describe(), other.describe(), told)
+            assert [line for line in told if "mask" in line and line.startswith("it")] == [
+                line for line in expected if "mask" in line
+            ]
+        path.with_name("card.json").unlink()
+        masked = Spec(GROUPS, world.action, masked=True).with_segments(SEGMENTS)
+        student = explorer(action=world.action, masked=True)
+        for teacher in (OnnxPolicy(path), live):
+            if world.masked:
+                Teachers({"teacher": teacher}, "", Wanted(), student, "algo.objectives.teacher")
+                continue
+            assert policy_differences(teacher, masked) == ["it knows no masks, and here they say what is legal"]
+            with pytest.raises(ConfigError, match=r"teacher 'teacher': does not fit .*: it knows no masks, and here"):
+                Teachers({"teacher": teacher}, "", Wanted(), student, "algo.objectives.teacher")
+
+
+def test_what_lies_beside_a_file_is_a_card_or_is_told(tmp_path: Path) -> None:
+    policy = explorer("vector", "gru")
+    path = write_export(policy, NO_FACTS, "onnx", tmp_path / "export").path
+    for card in ('{"action": [1]}', '{"memory": 3}'):
+        path.with_name("card.json").write_text(card, encoding="utf-8")
+        with pytest.raises(DataError, match=r"policy '.*': the card\.json beside it is not the card of a policy"):
+            OnnxPolicy(path)
+    for card in ("{}", '{"action": {"low": ["a"], "high": {"b": 1}}, "memory": [3, {"input": []}]}'):
+        path.with_name("card.json").write_text(card, encoding="utf-8")
+        assert OnnxPolicy(path).differences(policy.spec) == []

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from understudy.cli.streams import OUT, edge
 from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.other_names import TABLES, called_here
+from understudy.core.settings import alternatives, entry_type
 from understudy.core.wording import folded
 
 PAGE_WIDTH = 80
@@ -145,8 +146,13 @@ def _print_topics() -> None:
 
 
 def _print_found(topic: str) -> None:
+    from understudy.objectives import PLUGINS
+
     everything = list(all_settings())
     found = find_settings(topic, everything)
+    added = re.match(r"algo\.objectives\.(\w+)", topic)
+    if added and added[1] not in PLUGINS.names():
+        raise ConfigError(f"explain {topic}", "no such objective", do=did_you_mean(added[1], PLUGINS.names()))
     if not found:
         leaves = {setting.key.rpartition(".")[2] for setting in everything}
         raise ConfigError("explain", f"no setting or topic '{topic}'", do=_near(topic, everything, leaves))
@@ -243,7 +249,9 @@ def _walk(
         elif f"{name}={default}" in of:
             yield Setting(key, shown(default), _first_sentence(model), of=of[:-1])
         else:
-            yield Setting(key, "" if field.is_required() else shown(default), meaning, _choices(field.annotation), of)
+            told = "" if field.is_required() and name not in given else shown(default)
+            removal = f"{key}.<name>=null removes one." if any(map(entry_type, alternatives(field.annotation))) else ""
+            yield Setting(key, told, f"{meaning} {removal}".strip(), _choices(field.annotation), of)
         for step, kind in inner if deep and not isinstance(default, BaseModel) else ():
             yield from _walk(kind, {}, f"{key}{step}", (*of, *_tag(kind)), deep, (*above, kind))
 

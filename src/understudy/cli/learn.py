@@ -83,7 +83,10 @@ def resume(
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run directory, or a policy folder.")],
+    run: Annotated[
+        Path,
+        typer.Argument(help="A run directory, a policy folder, an exported .onnx file or the folder of an export."),
+    ],
     episodes: Annotated[int | None, typer.Option("--episodes", "-n", help="Episodes to play.")] = None,
     checkpoint: CheckpointChoice = "last",
     stochastic: Sampled = False,
@@ -91,17 +94,23 @@ def evaluate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only, no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Play episodes with a run's policy, always from the same start states."""
+    """Play episodes with a run's policy, always from the same start states; or with one that was saved or exported, in
+    the environment that its card names. Example: understudy evaluate policy.onnx --env ID"""
     import json
 
+    from understudy.run.exported_policy import evaluate_exported
+    from understudy.run.onnx_policy import is_exported
     from understudy.run.policy_folder import evaluate_folder, is_policy_folder
     from understudy.run.progress import Reporter
     from understudy.run.run import Run
 
     reporter = Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", "It was only read."):
-        if is_policy_folder(run):
-            result = evaluate_folder(run, episodes, greedy=not stochastic, env=env or "")
+        if is_policy_folder(run) or is_exported(run):
+            if checkpoint != "last":
+                raise ConfigError("--checkpoint", "there is one policy here, and no run", got=f"'{run}'")
+            play = evaluate_folder if is_policy_folder(run) else evaluate_exported
+            result = play(run, episodes, greedy=not stochastic, env=env or "")
         else:
             result = Run(run).evaluate(
                 episodes, checkpoint=checkpoint, greedy=not stochastic, reporter=reporter, env=env

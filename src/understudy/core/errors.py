@@ -1,6 +1,8 @@
 """Errors in one voice: `<where>: <what is wrong>: got <x>, expected <y>. <what to do>.`"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
 
 LONGEST = 2000
 """Characters of a part of a sentence: what a stranger's file says of itself may have millions."""
@@ -36,6 +38,11 @@ class UnderstudyError(Exception):
             sentence += "."
         super().__init__(f"{sentence} {do}".rstrip())
 
+    @classmethod
+    def saying(cls, sentences: str) -> Self:
+        """One whose sentences are whole."""
+        return cls.__new__(cls, sentences)
+
 
 class ConfigError(UnderstudyError):
     """A setting that does not exist, has the wrong type or lies out of range."""
@@ -69,6 +76,19 @@ class DivergenceError(UnderstudyError):
 
 class MissingPackageError(UnderstudyError):
     """An optional package is needed here and is not installed."""
+
+
+@contextmanager
+def told_with(setting: str, *, instead_of: str = "") -> Iterator[None]:
+    """What is wrong with a file, a run or a dataset that a setting names is told with the setting; `instead_of` what
+    others call it who do not know it."""
+    try:
+        yield
+    except UnderstudyError as error:
+        if str(error).startswith(setting):
+            raise
+        told = str(error).removeprefix(f"{instead_of}: ") if instead_of else str(error)
+        raise type(error).saying(f"{setting}: {told}") from error
 
 
 def shown(value: object) -> str:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args, get_origin
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -67,6 +68,8 @@ class Settings(BaseModel, metaclass=_Telling):
 
     FORMER: ClassVar[Mapping[str, str]] = {}
     """What fields were called once, for those who still call them so."""
+    ONE_VALUE: ClassVar[tuple[str, ...]] = ()
+    """Fields that one value in the place of the whole group is for."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -87,6 +90,7 @@ class Settings(BaseModel, metaclass=_Telling):
         numeric = {name for name, field in cls.model_fields.items() if not _may_be_truth(field.annotation)}
         whole = {name for name, field in cls.model_fields.items() if field.annotation is int}
         data = {name: whole_number(value) if name in whole else value for name, value in data.items()}
+        data = {name: _beside_default(cls, name, value) for name, value in data.items()}
         return {name: _mark_truth(value) if name in numeric else value for name, value in data.items()}
 
     @model_validator(mode="after")
@@ -98,12 +102,24 @@ class Settings(BaseModel, metaclass=_Telling):
         return self
 
     @classmethod
+    def completed(cls, given: Mapping[str, Any], default: Self) -> Mapping[str, Any]:
+        """A group of which only some was said, where all of it has a default; unless a class knows better, what it says
+        itself is its own."""
+        return given
+
+    @classmethod
     def parse(cls, data: object, where: str = "") -> Self:
         """Validate, or raise one ConfigError that tells every mistake."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
             raise explain(error, cls, where) from None
+
+
+def _beside_default(model: type[BaseModel], name: str, value: Any) -> Any:
+    field = model.model_fields.get(name)
+    default = None if field is None else field.default
+    return default.completed(value, default) if isinstance(default, Settings) and isinstance(value, dict) else value
 
 
 class _Truth:
@@ -148,7 +164,7 @@ def _may_be_truth(annotation: Any) -> bool:
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> ConfigError:
     """All mistakes of one validation in the error voice, a line each."""
     lines = list(dict.fromkeys(_sentences(error, model, where)))
-    return ConfigError.__new__(ConfigError, "\n".join(lines))  # whose sentences are whole
+    return ConfigError.saying("\n".join(lines))
 
 
 def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> Iterator[str]:
@@ -158,7 +174,7 @@ def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> It
         loc = detail["loc"]
         if detail["type"] == "too_short" and any(one["loc"][: len(loc)] == loc != one["loc"] for one in details):
             continue  # without what was wrong in it
-        path, owner = _place(model, [str(part) for part in loc])
+        path, owner, here = _place(model, [str(part) for part in loc])
         if path and path[-1].startswith("literal["):  # one of several lists of words
             path = path[:-1]
             choices.setdefault(".".join(path), []).append(str(detail["ctx"]["expected"]))
@@ -166,8 +182,17 @@ def _sentences(error: ValidationError, model: type[BaseModel], where: str) -> It
             detail["msg"] = detail["ctx"]["expected"]
             if len(choices[".".join(path)]) < sum(_is_choice(one, loc) for one in details):
                 continue
+        if (
+            owner is not None
+            and issubclass(owner, Settings)
+            and path
+            and path[-1] in owner.ONE_VALUE
+            and detail["type"] != "missing"
+        ):
+            same = [one for one in details if (one["loc"][:-1], one["type"]) == (loc[:-1], detail["type"])]
+            path = path[:-1] if len(same) == len(owner.ONE_VALUE) else path
         theirs = called_here(path[-1], _keys(model, where), _learning(model)) if path else ""
-        yield _sentence(detail, path, owner, where, theirs)
+        yield _sentence(detail, path, owner, where, theirs, here)
 
 
 def _is_choice(detail: ErrorDetails, loc: tuple[int | str, ...]) -> bool:
@@ -203,9 +228,11 @@ def has_setting(model: type[BaseModel], key: str) -> bool:
     return inside is not None
 
 
-def _sentence(detail: ErrorDetails, path: list[str], owner: type[BaseModel] | None, where: str, theirs: str) -> str:
+def _sentence(
+    detail: ErrorDetails, path: list[str], owner: type[BaseModel] | None, where: str, theirs: str, here: Any
+) -> str:
     """`owner` is the settings class that the last part of the path is, or should be, a field of; `theirs` is told where
-    it has no such field."""
+    it has no such field; `here` is the type of what may stand in the place."""
     place = ".".join(part for part in [where, *path] if part) or "config"
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
@@ -220,26 +247,69 @@ def _sentence(detail: ErrorDetails, path: list[str], owner: type[BaseModel] | No
         word = str(context["discriminator"]).strip("'")
         kinds = str(context.get("expected_tags", "")).replace("'", "")
         if kind == "union_tag_not_found":
-            return str(ConfigError(f"{place}.{word}", "is required", expected=kinds or None))
+            return str(ConfigError(f"{place}.{word}", "is required", expected=kinds or _kinds(here) or None))
         return str(ConfigError(f"{place}.{word}", f"no such {word}", got=f"'{context['tag']}'", expected=kinds))
     message = detail["msg"].removeprefix("Value error, ")
     if kind == "value_error":
-        return str(ConfigError(place, message))
-    wish = message.removeprefix("Input should be ").removeprefix("a valid ")
+        return _own_words(message, place, _model_in(here))
+    wish = WISHES.get(kind, message.removeprefix("Input should be ").removeprefix("a valid "))
     given = detail["input"]
     told = given if isinstance(given, str) and re.fullmatch(r"[-+.\d]\S*", given) else _written(given)
-    return str(ConfigError(place, "wrong value", got=told, expected=wish))
+    return str(
+        ConfigError(
+            place, "wrong value", got=told, expected=wish.format_map(context), do=_meant(detail, _model_in(here))
+        )
+    )
+
+
+WISHES = {
+    **dict.fromkeys(("model_type", "model_attributes_type"), "a group of settings"),
+    "dict_type": "a mapping {{name: …}}",
+    **dict.fromkeys(("tuple_type", "list_type"), "a list […]"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "text",
+    "too_short": "at least {min_length} of them",
+    "too_long": "at most {max_length} of them",
+}
+"""What pydantic asks for in words of its own, in ours."""
+
+
+def _own_words(message: str, place: str, group: type[BaseModel] | None) -> str:
+    """What a validator of ours says: of the setting that it begins with, if it is one of the group's."""
+    begins = re.match(r"([a-z_]+)((?:\.[a-z_]+)*)([:=]| (?=(?:is|are|has|needs) ))", message)
+    if group is None or begins is None or begins[1] not in group.model_fields:
+        return str(ConfigError(place, message))
+    where = ".".join(part for part in ("" if place == "config" else place, begins[1] + begins[2]) if part)
+    return str(ConfigError(where, message if begins[3] == "=" else message[begins.end() :].lstrip()))
+
+
+def _meant(detail: ErrorDetails, group: type[BaseModel] | None) -> str:
+    """A word in the place of a group: which of its settings it is for."""
+    given = detail["input"]
+    if detail["type"] not in ("model_type", "model_attributes_type") or not isinstance(given, str) or group is None:
+        return ""
+    word = next((name for name in (*TAGS, "path") if name in group.model_fields), "")
+    return f"Did you mean {{{word}: {shown(given)}}}?" if word else ""
+
+
+def _kinds(here: Any) -> str:
+    """The words that one of several kinds of settings goes by."""
+    return ", ".join(word for model in _models_in(here) for word in _words(model)[1:])
 
 
 def _written(given: object) -> str:
+    if given is None or isinstance(given, (bool, _Truth)):
+        return {"None": "null"}.get(repr(given), repr(given).lower())  # as a config writes it
     try:
         return repr(given)
     except ValueError:  # a number somewhere inside, of more digits than Python writes out
         return shown(given)
 
 
-def _place(model: type[BaseModel], loc: list[str]) -> tuple[list[str], type[BaseModel] | None]:
-    """A mistake's path as one writes it, and the settings class at its end.
+def _place(model: type[BaseModel], loc: list[str]) -> tuple[list[str], type[BaseModel] | None, Any]:
+    """A mistake's path as one writes it, the settings class at its end, and the type of what may stand there.
 
     Where one of several kinds of settings may stand, pydantic puts the chosen kind into the path; nobody else does.
     """
@@ -252,11 +322,10 @@ def _place(model: type[BaseModel], loc: list[str]) -> tuple[list[str], type[Base
             owner = inside = chosen
             continue
         path.append(part)
-        if number == len(loc) - 1:
-            break
         inside = _below(inside, part)
-        owner = _model_in(inside)
-    return path, owner
+        if number < len(loc) - 1:
+            owner = _model_in(inside)
+    return path, owner, inside
 
 
 def _chosen(annotation: Any, part: str) -> type[BaseModel] | None:
@@ -281,6 +350,21 @@ def _below(annotation: Any, part: str) -> Any:
         return get_args(origin)[-2 if get_args(origin)[-1] is ... else -1]
     model = _model_in(annotation)
     return None if model is None else _below(model, part)
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """What may stand in a place, one by one: settings classes, mappings, numbers."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return [found for part in get_args(annotation) for found in alternatives(part)]
+    return [annotation]
+
+
+def entry_type(annotation: Any) -> Any:
+    """What an entry of a mapping is, if that may not be null; None of what is no such mapping."""
+    if get_origin(annotation) is not dict:
+        return None
+    _, entry = get_args(annotation)
+    return None if NoneType in alternatives(entry) or entry is Any else entry
 
 
 def _containers_in(annotation: Any) -> list[Any]:

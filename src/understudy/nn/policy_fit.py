@@ -38,11 +38,14 @@ def _differences(policy: Deployed, spec: Spec) -> list[str]:
     mine, theirs = spec.action, policy.spec.action
     if _bounds(mine) != _bounds(theirs):
         found.append(f"actions are {mine.describe()}, and were {theirs.describe()}")
-    if policy.spec.masked and not spec.masked:
-        found.append("it obeys masks, and there are none")
-    if spec.masked and not policy.spec.masked:
-        found.append("it knows no masks, and here they say what is legal")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *mask_differences(policy.spec.masked, spec)]))
+
+
+def mask_differences(masked: bool, spec: Spec) -> list[str]:
+    """Of a policy that is shown masks, or is not."""
+    if masked and not spec.masked:
+        return ["it obeys masks, and there are none"]
+    return ["it knows no masks, and here they say what is legal"] if spec.masked and not masked else []
 
 
 def _bounds(space: ActionSpace) -> object:

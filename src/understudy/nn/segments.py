@@ -66,7 +66,7 @@ def find_inputs(names: Sequence[str], spec: Spec, where: str, hidden: Hidden | N
     for one, other in pairwise(sorted(inputs, key=lambda entry: (entry.group, entry.columns or (0, 0)))):
         if one.group == other.group and _overlap(one, other):
             raise ConfigError(where, f"'{one.name}' and '{other.name}' share columns", do="Name each column once.")
-    numbers = hidden_columns(hidden or {}, spec, where)
+    numbers = hidden_columns(hidden or {}, spec, f"{where.removesuffix('.sees')}.hide")
     left = tuple(_without(entry, numbers[entry.group]) if entry.group in numbers else entry for entry in inputs)
     return tuple(entry for entry in left if entry.size > 0)
 

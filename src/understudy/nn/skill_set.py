@@ -30,7 +30,13 @@ from understudy.nn.prediction import predict, show_policy
 from understudy.nn.segments import Input
 from understudy.nn.skill import Skill, restarted
 from understudy.nn.skill_selectors import Choice, GateChoice, make_choice
-from understudy.nn.skill_settings import CallableSelector, GateSelector, PolicyShape, SkillSetSettings
+from understudy.nn.skill_settings import (
+    CallableSelector,
+    GateSelector,
+    ObservationSelector,
+    PolicyShape,
+    SkillSetSettings,
+)
 
 Choose = Callable[[Obs], Tensor]
 """Observations [N, …] → numbers of skills [N]."""
@@ -156,6 +162,17 @@ class SkillSet(nn.Module):
                 expected="a selector of kind fixed, observation or gate",
             )
 
+    def check_exportable(self, where: str) -> None:
+        """An error where nothing may be chosen: a set that acts here says so, a file for other runtimes cannot."""
+        selector = self.settings.selector
+        if isinstance(selector, ObservationSelector) and not selector.fallback:
+            raise ConfigError(
+                where,
+                f"'{selector.observation}' may choose no skill, and a file cannot say so: there is no fallback",
+                expected=f"selector.fallback, one of {', '.join(self.settings.names)}",
+                do=f"Make the set with one: understudy skills … selector.fallback={self.settings.names[0]}",
+            )
+
     def initial(self, count: int) -> Carry:
         low = self.action_low
         history = low.new_zeros(count, self.settings.smoothing, self.count) if self.remembers else None
@@ -181,7 +198,8 @@ class SkillSet(nn.Module):
         return self._acted(here, chosen.to(self.action_low.device), self._parts(carry), greedy, rng)
 
     def greedy_action(self, obs: Obs, carry: Carry) -> tuple[Tensor, Carry]:
-        """In policy space [N, …], in operations that can be traced; where nothing is chosen, the first skill acts."""
+        """In policy space [N, …], in operations that can be traced; where nothing is chosen, which happens in no
+        exported set, the first skill acts."""
         carried = self._parts(carry)
         chosen, gate = self.choice.greedy_action(obs, carried.gate)
         action, carry = self._mixed(obs, chosen.clamp_min(0), carried._replace(gate=gate), None, Skill.greedy_action)

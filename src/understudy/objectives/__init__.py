@@ -33,7 +33,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor
 
 from understudy.core.batch import Rollout
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, did_you_mean
 from understudy.core.plugins import Plugins
 from understudy.core.protocols import LEARNER, Alarming, BuildContext, Metrics, Recorder, Roles
 from understudy.core.settings import Settings
@@ -165,7 +165,13 @@ def parse_objectives(given: object) -> object:
 
 
 def _parsed(name: str, given: object) -> Settings:
-    return find_objective(name).Config.parse({} if given is None else given, f"algo.objectives.{name}")
+    where = f"algo.objectives.{name}"
+    if name not in PLUGINS.names():
+        raise ConfigError(where, "no such objective", do=did_you_mean(name, PLUGINS.names()))
+    config = find_objective(name).Config
+    if given is None:  # which takes an objective away where there was one
+        raise ConfigError(where, "wrong value", got="null", expected="its settings", do="For its defaults write {}.")
+    return config.parse(given, where)
 
 
 ObjectiveSettings = Annotated[dict[str, SerializeAsAny[Settings]], BeforeValidator(parse_objectives)]

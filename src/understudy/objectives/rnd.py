@@ -4,9 +4,10 @@
     r     ← r + w·e/√Var(R),  R = e + γ·R within an episode          → losses.returns.running_returns
     L(f̂)  = mean ‖f̂(x) − f(x)‖²/K over a share of the steps that count
 
-f is drawn once and never learns; f̂ learns what f says wherever the policy has been, so e falls there and stays high
-where it has not. s′ is what truly followed a step, also where an episode ended; what began after that is not its
-successor, and is paid for only once somebody steps away from it. Steps that do not count are worth 0 and teach nothing.
+f is drawn once, and nothing inside it ever moves; f̂ learns what f says wherever the policy has been, so e falls there
+and stays high where it has not. s′ is what truly followed a step, also where an episode ended; what began after that is
+not its successor, and is paid for only once somebody steps away from it. Steps that do not count are worth 0 and teach
+nothing.
 
 Rewards are those of before f̂ learns from the rollout. μ and σ are of all successors seen until the rollout before; the
 first rollout has nobody before it and is taken in first. w is a schedule of updates; 0 is PPO to the bit.
@@ -27,6 +28,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.batch import Obs, Rollout, following_rows
+from understudy.core.errors import ConfigError
 from understudy.core.protocols import BuildContext, Metrics, Roles
 from understudy.core.rng import stream
 from understudy.core.schedule import ScheduledWeight
@@ -34,7 +36,7 @@ from understudy.core.settings import Count, Settings, Widths
 from understudy.core.state import Static
 from understudy.losses.prediction import ErrorKind, prediction_error
 from understudy.nn.activations import Activation
-from understudy.nn.encoders import EncoderSettings
+from understudy.nn.encoders import ConvEncoderSettings, EncoderSettings
 from understudy.nn.mlp import MLP, NetworkSettings
 from understudy.nn.normalization import OnPolicyNormalizerSettings
 from understudy.nn.perception import Perception, RoleSettings, share_perception
@@ -198,15 +200,28 @@ def needs(config: Config) -> Roles:
 
 
 def build(config: Config, context: BuildContext) -> RND:
+    _check_still(config)
     known: list[Perception] = []
     target = _embedding(config, config.target, context, "target", known)
     predictor = _embedding(config, config.predictor, context, "predictor", known)
-    target.requires_grad_(False)
+    target.requires_grad_(False).train(False)  # what an encoder of one's own would do while it learns, it never does
     trained = [parameter for parameter in predictor.parameters() if parameter.requires_grad]
     steps = context.updates * config.epochs * config.minibatches
     optimizer = Adam.over(trained, config.optimizer, steps)
     divisor = (RewardNormalizer.build(context.num_envs, context.device),) if config.normalize_reward != "none" else ()
     return RND(config, target, predictor, optimizer, stream(context.seed, "rnd/rows"), divisor)
+
+
+def _check_still(config: Config) -> None:
+    """Nothing inside an embedding follows what is seen."""
+    for name, encoder in config.encoders.items():
+        if isinstance(encoder, ConvEncoderSettings) and encoder.has_batch_norm:
+            raise ConfigError(
+                f"{WHERE}.encoders.{name}.norm",
+                "batch norm follows what is seen, and where the target moves everything is new again",
+                got="batch",
+                expected="group, layer or none",
+            )
 
 
 def _embedding(

@@ -90,7 +90,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         if len(set(self.teachers)) < len(self.teachers):
-            raise ValueError(f"a teacher is named twice: got {list(self.teachers)}")
+            raise ValueError(f"teachers: one is named twice: got {list(self.teachers)}")
         if self.huber_delta != 1.0 and "huber" not in (self.loss, self.latent_loss):
             raise ValueError(f"huber_delta={self.huber_delta:g} is of loss=huber, and the loss is {self.loss}")
         return self
@@ -107,6 +107,8 @@ class Teacher:
     past: tuple[PastLabels, ...]
     """Labels of earlier rollouts, or nothing."""
     updates: int = 0
+    counted: Static[tuple[int, int]] = (0, 0)
+    """Rows that count in the rollout that is being learned from, and those of earlier ones that are learned from."""
 
     @property
     def weights(self) -> Weights:
@@ -149,17 +151,19 @@ class Teacher:
         return self.student.to_env_action(facts[LABEL])
 
     def prepare(self, rollout: Rollout) -> dict[str, Tensor]:
-        """Which rows are learned from, where not all are [T, N]."""
+        """Which rows are learned from, where not all are [T, N]; how many older ones are is noted."""
+        self.counted = int(rollout.valid.sum()), sum(past.counted for past in self.past)
         return {KEPT: kept_rows(rollout, self.config.success)} if self.config.success else {}
 
     def loss(self, batch: PPOBatch, evaluation: Evaluation) -> dict[str, Tensor]:
         facts = {name.removeprefix(PREFIX): column for name, column in batch.extra.items() if name.startswith(PREFIX)}
         terms = self._terms(evaluation.policy, evaluation.features, batch.policy_obs, facts)
+        learned = batch.played(facts[KEPT] if KEPT in facts else torch.ones_like(batch.advantage)).float()
         if KEPT in facts:
-            share = batch.played(facts[KEPT]).float().mean().clamp(min=1e-8)
+            share = learned.mean().clamp(min=1e-8)
             terms = {name: term * facts[KEPT] / share for name, term in terms.items()}
         for past in self.past:
-            terms = self._with_past(terms, past, batch, evaluation.policy) if past.filled else terms
+            terms = self._with_past(terms, learned, past, batch, evaluation.policy) if past.filled else terms
         return terms
 
     def _terms(self, student: Actor, features: Tensor, obs: Obs, facts: Obs) -> dict[str, Tensor]:
@@ -190,15 +194,18 @@ class Teacher:
         return DISTANCES[kind](mine, theirs)
 
     def _with_past(
-        self, terms: dict[str, Tensor], past: PastLabels, batch: PPOBatch, student: Actor
+        self, terms: dict[str, Tensor], learned: Tensor, past: PastLabels, batch: PPOBatch, student: Actor
     ) -> dict[str, Tensor]:
-        """The same terms, such that their mean is that of these rows and of as many of each earlier rollout."""
+        """The same terms, such that their mean is that over the rows that are `learned` from now, of those that were
+        played [...], and over this minibatch's share of all older ones, for which some that are drawn stand."""
         rows = past.some(batch.action.shape[1 if batch.sequential else 0], sequential=batch.sequential)
         seen = student.perceive(rows.obs, rows.carry, rows.resets if RESETS in batch.extra else None)
         old = self._terms(student, student.features(seen, student.mask(rows.obs)), rows.obs, rows.facts)
-        count, others = batch.counted(batch.advantage).numel(), rows.valid.sum()
-        share = count / (count + others)
-        return {name: share * term + (old[name] * rows.valid).sum() / (count + others) for name, term in terms.items()}
+        drawn, (counted, older) = rows.valid.sum(), self.counted
+        others = torch.where(drawn > 0, learned.numel() * older / counted, 0.0)
+        each, total = others / drawn.clamp(min=1), (learned.sum() + others).clamp(min=1e-8)
+        share = learned.sum() / total
+        return {name: share * term + each * (old[name] * rows.valid).sum() / total for name, term in terms.items()}
 
     def learn(self, rollout: Rollout) -> Metrics:
         """Nothing; an update is counted, and its labels are kept where older ones are learned from."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.core.errors import ConfigError, DataError, did_you_mean, told_with
 from understudy.core.large_state import CapturedRows
 from understudy.core.machine_memory import check_room, told_bytes
 from understudy.core.motion import Motions
@@ -98,7 +98,8 @@ def _load(
     found = {}
     for role, settings in config.data_by_role.items():
         env_id = None if config.env is None else config.env.id
-        prepared = ready[role] if role in ready else resolve_dataset(settings, env_id, reporter, seen)
+        with told_with(_origin_of(role, settings)):
+            prepared = ready[role] if role in ready else resolve_dataset(settings, env_id, reporter, seen)
         if role == MAIN and config.env is None:
             check_actions(prepared.train.spec, f"dataset '{prepared.train.name}'", config)
             reporter.say(_without_env(prepared))
@@ -308,7 +309,8 @@ def check_config(
     may be only one: it is asked when it is made.
     """
     if config.env is not None and isinstance(config.env.reference, str):
-        reference(config.env.reference)
+        with told_with("env.reference"):
+            reference(config.env.reference)
     if config.wandb:
         import_wandb()
     if config.eval_video:
@@ -324,8 +326,7 @@ def check_config(
 
 def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None, motions: tuple[Motions, ...]) -> Spec | None:
     if config.env is None:
-        for data in config.data_by_role.values():
-            _check_origin(data)
+        _check_origins(config)
         return None
     if config.env.simulator == "custom":
         return _given_spec(config, make_envs)
@@ -336,10 +337,11 @@ def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None, motions: tuple[
         if not config.data_by_role and not config.policies and config.motions is None:
             check_outline(config, outline)
         _check_memory(request, spec)
-    for data in config.data_by_role.values():
-        _check_origin(data)
+    _check_origins(config)
+    for role, data in config.data_by_role.items():
         if data.recipe is not None and not data.mends():
-            _check_recipe(data.recipe, spec, config)
+            with told_with(_origin_of(role, data)):
+                _check_recipe(data.recipe, spec, config, f"{_origin_of(role, data)}.env")
     return spec
 
 
@@ -349,22 +351,30 @@ def _given_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
         return None
     spec = make_envs.spec.with_segments(config.world.segments)
     check_actions(spec, f"environment '{config.world.id}'", config)
-    for data in config.data_by_role.values():
-        _check_origin(data)
+    _check_origins(config)
     return spec
 
 
-def _check_origin(data: DataSettings) -> None:
-    if data.recipe is None:
-        check_origin(data.path, data.columns)
+def _origin_of(role: str, data: DataSettings) -> str:
+    """The setting that says where data comes from."""
+    return f"{'data' if role == MAIN else f'datasets.{role}'}.{'path' if data.path else 'recipe'}"
 
 
-def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig) -> None:
+def _check_origins(config: RunConfig) -> None:
+    for role, data in config.data_by_role.items():
+        if data.recipe is None:
+            with told_with(_origin_of(role, data)):
+                check_origin(data.path, data.columns)
+
+
+def _check_recipe(recipe: Recipe, spec: Spec, config: RunConfig, where: str) -> None:
     """It can be played, and in an environment that fits."""
     if recipe.env == config.world.id and config.world.simulator == "gymnasium":
         check_playable(recipe, spec)
     else:
-        check_fits(recipe_spec(recipe), recipe_name(recipe), spec, config.world.id)
+        with told_with(where, instead_of="env.id"):
+            there = recipe_spec(recipe)
+        check_fits(there, recipe_name(recipe), spec, config.world.id)
 
 
 def _check_memory(request: EnvRequest, spec: Spec) -> None:

@@ -19,14 +19,16 @@ from understudy.data.motions.settings import MotionSettings
 from understudy.data.recipes import Recipe
 from understudy.data.transforms import Transforms
 from understudy.run.deployment import DeploymentSettings
-from understudy.run.env_settings import EnvSettings, FrozenPolicySettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.episode_info import Summary
-from understudy.run.overrides import apply_override, plain_data
+from understudy.run.frozen_policy import FrozenPolicySettings
+from understudy.run.overrides import plain_data, with_overrides
 from understudy.run.packaged import config_names, read_packaged
 from understudy.run.partial_loading import Mismatch
 from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, planned_updates
 from understudy.run.places import place_of
-from understudy.run.stages import InitRoles, stage_data
+from understudy.run.removals import overridden, without_removed
+from understudy.run.stages import InitRoles, stage_data, told_of_stage
 from understudy.run.suites import TASK_PATTERN, Task, find_task
 from understudy.run.task_metrics import MetricName, TaskMetric, tracking_metrics
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
@@ -61,11 +63,13 @@ class DataSettings(Transforms):
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if bool(self.path) == (self.recipe is not None):
-            raise ValueError("give exactly one of data.path and data.recipe")
+            raise ValueError("path: give it or recipe, and not both")
         if (self.action_low is None) != (self.action_high is None):
-            raise ValueError("give both of data.action_low and data.action_high, or none")
+            raise ValueError("action_low: give it and action_high, or none of both")
         if self.recipe is not None and self.action_low is not None:
-            raise ValueError("a recipe's environment says what actions there are: leave action_low and action_high out")
+            raise ValueError(
+                "action_low: a recipe's environment says what actions there are: leave it and action_high out"
+            )
         return self
 
 
@@ -103,6 +107,8 @@ class RunConfig(Settings):
     over the `overlap` of resized tensors, too, inputs by their names. What became of each tensor is in meta.json."""
     init_std: float | None = Field(None, gt=0)
     """σ that a Gaussian policy which is taken over begins with, instead of its own: a small one for PPO after BC."""
+    init_normalizer: Literal["handed", "own"] = "handed"
+    """Statistics that are taken over are applied as there (`handed`: its ε and clip), or in this run's `own` way."""
     git_repositories: tuple[str, ...] = ()
     """Folders of further git checkouts whose commit, status and diff meta.json shall hold: that of the simulator."""
     stages: tuple["RunConfig", ...] = ()
@@ -194,7 +200,9 @@ class RunConfig(Settings):
     @model_validator(mode="after")
     def _one_who_bounds(self) -> Self:
         if self.env is not None and any(data.action_low is not None for data in self.data_by_role.values()):
-            raise ValueError("the environment says what actions there are: leave data.action_low and action_high out")
+            raise ValueError(
+                "data.action_low: the environment says what actions there are: leave it and action_high out"
+            )
         return self
 
     @field_validator("out")
@@ -298,7 +306,7 @@ def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: 
 
     `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
     """
-    given, label = _read(config)
+    given, label = read_config(config)
     words = _words(overrides)
     resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
     if resolved.out:
@@ -315,11 +323,13 @@ def _words(overrides: Iterable[str]) -> list[str]:
 
 def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
-    wished = _overridden(given, overrides)
+    given = without_removed(given, {}, RunConfig)
+    wished = with_overrides(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
     if not isinstance(suite, str):
         raise ConfigError("suite", "wrong value", got=repr(suite), expected="a suite's name, or a path to a .yaml file")
-    data = _overridden(with_task_changes(given, name, suite), overrides)
+    changed = without_removed(with_task_changes(given, name, suite), given, RunConfig)
+    data = overridden(changed, overrides, RunConfig)
     data.pop("suite", None)
     chosen: Task | None = None
     if isinstance(name, str) and name and (name != given.get("task") or not _is_resolved(given)):
@@ -340,14 +350,7 @@ def _is_resolved(given: dict[str, Any]) -> bool:
     return isinstance(given.get("env"), dict) and {"id", "reference"} <= given["env"].keys()
 
 
-def _overridden(data: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    changed = dict(data)
-    for override in overrides:
-        apply_override(changed, override)
-    return changed
-
-
-def _read(config: ConfigLike) -> tuple[dict[str, Any], str]:
+def read_config(config: ConfigLike) -> tuple[dict[str, Any], str]:
     """Plain data, and what its runs are called."""
     if isinstance(config, RunConfig):
         return config.model_dump(mode="json"), config.algorithm
@@ -374,7 +377,10 @@ def parse_config(data: dict[str, Any], where: str = "") -> RunConfig:
     """Validate plain data; the algorithm's name decides which settings `algo` may have, and `source` by its kind."""
     data = dict(data)
     place = f"{where}." if where else ""
-    stages = [parse_config(stage, f"stages.{number}") for number, stage in enumerate(stage_data(data))]
+    stages = []
+    for number, stage in enumerate(stage_data(data, RunConfig)):
+        with told_of_stage(number, RunConfig):
+            stages.append(parse_config(stage, f"stages.{number}"))
     parts = parse_parts(data, place)
     _check_top_level(data, parts, place)
     check_roles(data, parts, place)

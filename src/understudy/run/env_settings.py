@@ -1,4 +1,4 @@
-"""Where a policy plays, and frozen policies that take part: what a run's config says of them."""
+"""Where a policy plays: what a run's config says of its environment."""
 
 from typing import Literal, Self
 
@@ -6,17 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from understudy.core.settings import Options, Settings
 from understudy.envs.tracking import TrackingSettings
-
-
-class FrozenPolicySettings(Settings):
-    """A policy that takes part in a run and does not learn."""
-
-    path: str
-    """A run directory, a policy folder, or a policy that was exported to an ONNX file."""
-    checkpoint: str = "last"
-    """Of a run directory: last, best, or a number of updates."""
-    fingerprint: str = ""
-    """sha256 of the policy, filled in when the run starts; a run never starts or resumes with another one."""
+from understudy.run.frozen_policy import FrozenPolicySettings
 
 
 class EnvSettings(Settings):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -34,6 +35,8 @@ from understudy.run.episode_info import EpisodeTally, Summary, info_number, told
 from understudy.run.evaluation import Evaluation
 from understudy.run.given_env import GivenEnvs, given_envs
 from understudy.run.motions import tracked_motions
+from understudy.run.onnx_policy import OnnxPolicy, is_exported, open_exported
+from understudy.run.policies import load_policy
 from understudy.run.skill_env import as_it_acts
 from understudy.run.task_metrics import TaskMetrics
 
@@ -110,7 +113,7 @@ class Evaluator:
 
 
 def evaluate_policy(
-    policy: Policy,
+    policy: Policy | str | Path,
     env_id: object,
     episodes: int,
     seed: int,
@@ -128,12 +131,16 @@ def evaluate_policy(
     make: Callable[[str], Env] = make_env,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed: an id, or an environment of
-    your own as `train` takes it.
+    your own as `train` takes it. `policy`: one, or where it lies: a run, a policy folder, an exported .onnx file or the
+    folder of an export.
 
     `on_step` is told how many episodes are done and how many there are; `between` is called before every step, and may
     raise to stop. An environment that does not answer for `step_timeout` seconds is an error, and so is an episode that
     has not ended after `max_steps` and has no time limit of its own; `cut_after` steps it counts as it is.
     """
+    if isinstance(policy, (str, Path)):
+        path = Path(policy)
+        policy = open_exported(path) if is_exported(path) else load_policy(path)
     if isinstance(policy, type) or not isinstance(policy, Policy):
         raise ConfigError(
             "evaluate_policy", "not a policy", got=kind_of(policy), expected="what `load_policy` gives, or its methods"
@@ -165,6 +172,8 @@ def evaluate_policy(
         found = envs[0].spec
         if spec is not None and not spec.fits(found):
             raise DataError(where, "does not fit the policy", got=found.describe(), expected=spec.describe())
+        if isinstance(policy, OnnxPolicy):
+            policy.check_playable(found, env_id, greedy=greedy)
         tally = EpisodeTally(info, metrics, found, episodes)
         singly = SingleEpisodes(envs, seed, between or _go_on, tally.names)
         started = time.monotonic()
@@ -198,6 +207,8 @@ def evaluate_in_vector_env(
     them; errors call the environment by `name`.
     """
     max_steps = max(max_steps, (cut_after or 0) + 1)
+    if isinstance(policy, OnnxPolicy):
+        policy.check_playable(vector_env.spec, name, greedy=greedy)
 
     def check(playing: Tensor, lengths: Tensor) -> None:
         if bool((playing & (lengths >= max_steps)).any()):

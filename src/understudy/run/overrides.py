@@ -1,7 +1,8 @@
 """Changes to a config's plain data: `key=value`, and whole groups, which are laid over what is there."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,25 @@ def plain_data(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
+def override_words(settings: Mapping[str, Any]) -> list[str]:
+    """Python values by key, as a command line would carry them: `key=value`. The one parser reads both."""
+    try:
+        texts = {
+            key: value if isinstance(value, str) else json.dumps(plain_data(value)) for key, value in settings.items()
+        }
+    except (TypeError, ValueError) as error:  # a number of thousands of digits, or what no YAML file could say
+        raise ConfigError("train", f"a setting that cannot be written down ({error})") from error
+    return [f"{key}={text}" for key, text in texts.items()]
+
+
+def with_overrides(data: Mapping[str, Any], words: Iterable[str]) -> dict[str, Any]:
+    """Plain data with `key=value` changes, one after the other."""
+    changed = dict(data)
+    for word in words:
+        apply_override(changed, word)
+    return changed
+
+
 def apply_override(data: dict[str, Any], override: str) -> None:
     """Set one dotted key in plain data; the field's type decides later what the text means."""
     key, equals, text = override.partition("=")
@@ -40,7 +60,10 @@ def apply_override(data: dict[str, Any], override: str) -> None:
         if child is None:
             child = {}
         if not isinstance(child, dict):
-            raise ConfigError(key, f"'{'.'.join(parents[: number + 1])}' is not a group of settings")
+            above = ".".join(parents[: number + 1])
+            raise ConfigError(
+                key, f"'{above}' is not a group of settings", got=child, do=f"Change it whole: {above}=…."
+            )
         owner[part] = dict(child)
         owner = owner[part]
     for other in {"updates": ["env_steps"], "env_steps": ["updates"]}.get(key, []):

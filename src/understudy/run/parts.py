@@ -129,9 +129,9 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
         raise ConfigError(f"{place}data", "is required")
     if MAIN not in roles.data and data.get("data"):
         what = f"{name} learns from source.kind={parts.kind}, which reads no dataset"
-        share = f"{place}source.data_share"
-        do = f"Give {share}=0.5 to learn from it, too, or leave data out." if parts.learning == "replay" else ""
-        raise ConfigError(f"{place}data", what, do=do or "Leave data out.")
+        way = {"replay": "data_share=0.5", "interactive": "demonstrations=true"}.get(parts.kind, "")
+        do = f"Give {place}source.{way} to learn from it, too, or leave data out." if way else "Leave data out."
+        raise ConfigError(f"{place}data", what, do=do)
     if roles.motions != (data.get("motions") is not None):
         what, do = ("is required", "Say where they are: {0}.path=….") if roles.motions else NOBODY_IMITATES
         raise ConfigError(f"{place}motions", what, do=do.format(f"{place}motions"))
@@ -141,4 +141,6 @@ def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
             where = f"{place}{group}.{role}"
             raise ConfigError(where, "is required", do=f"Say where it is: {where}.path=….")
         for role in sorted(set(given) - asked):
-            raise ConfigError(f"{place}{group}.{role}", "nothing in this run reads it", do=did_you_mean(role, asked))
+            where = f"{place}{group}.{role}"
+            do = did_you_mean(role, asked) if asked else f"Leave it out; {where}=null removes it."
+            raise ConfigError(where, "nothing in this run reads it", do=do)

@@ -25,6 +25,8 @@ def load_policy(path: str | Path, checkpoint: str | int = "last") -> Deployed:
         return _policy_in(path, updates)
     run = RunDir.open(path)
     best = run.policies / "best"
+    if name == "best" and not (best / CARD).is_file():
+        raise CheckpointError(f"run '{path}'", "has no best policy: it was not evaluated yet", do="Take the last one.")
     if name == "best" or (updates is not None and not _is_kept(run, updates) and updates_of(best) == updates):
         return _policy_in(best, updates)
     return policy_of(find_checkpoint(run, name))

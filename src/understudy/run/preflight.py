@@ -4,18 +4,20 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+from understudy.core.errors import told_with
 from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
 from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
+from understudy.run.handed_normalizers import with_handed_normalizers
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.motions import sealed_motions
 from understudy.run.progress import Reporter
 from understudy.run.skill_env import sealed_skills
-from understudy.run.stages import stage_folder
+from understudy.run.stages import stage_folder, told_of_stage
 from understudy.run.warm_start import Ancestor, check_same, frozen_fingerprint, load_frozen
 from understudy.sources import Act
 
@@ -27,11 +29,13 @@ def preflight(
     make_envs: MakeEnvs | None = None,
     teacher: Act | None = None,
 ) -> tuple[RunConfig, Learner]:
-    """The config with fingerprints of its data and its ancestor written in, and the learner.
+    """The config with fingerprints of its data and its ancestor and the form of its normalisers written in, and the
+    learner.
 
     Each policy fits the one it starts from.
     """
     check_repositories(config.git_repositories, "git_repositories")
+    config = with_handed_normalizers(config, reporter.say)
     learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
     try:
         _try_environment(config, learner, make_envs)
@@ -57,14 +61,17 @@ def _with_stages(
 ) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
     first = config.stages[0] if config.stages else config
-    ancestor = Ancestor.load(config.init_from, first) if config.init_from else None
+    with told_with("init_from"):
+        ancestor = Ancestor.load(config.init_from, first) if config.init_from else None
     where, fingerprint = f"init_from '{config.init_from}'", "" if ancestor is None else ancestor.fingerprint
     if config.init_fingerprint and ancestor is not None:
         check_same(fingerprint, config.init_fingerprint, where, "init_fingerprint")
     sealed = []
     for number, stage in enumerate(config.stages):
         shared = shared_data(learner, stage, config)
-        with closing(build_learner(stage, reporter, shared, make_envs, teacher=teacher)) as begun:
+        with told_of_stage(number, RunConfig):
+            built = build_learner(stage, reporter, shared, make_envs, teacher=teacher)
+        with closing(built) as begun:
             if ancestor is not None:
                 ancestor.check(begun.algorithm, stage, where)
             heir = config.stages[number + 1] if number + 1 < len(config.stages) else config

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, final
 
-from understudy.core.errors import RunError
+from understudy.core.errors import RunError, near
 from understudy.core.facts import Facts, Whole
 from understudy.core.files import discard, open_regular, read_json, write_bytes, write_json
 from understudy.core.lock import LOCK, is_locked, lock_folder, release
@@ -68,7 +68,8 @@ class RunDir:
         """An existing run, or an error that says what is there instead."""
         run = cls(path)
         if not run.path.is_dir():
-            raise RunError(f"run '{path}'", "no such directory")
+            what = "is a file, and no run directory" if run.path.is_file() else "no such directory"
+            raise RunError(f"run '{path}'", what, do=_neighbour(run.path))
         if not run.config_file.is_file():
             raise RunError(f"run '{path}'", "not a run directory (it has no config.yaml)")
         return run
@@ -225,6 +226,17 @@ class RunDir:
 
     def metrics(self) -> list[dict[str, Any]]:
         return read_lines(self.metrics_file)
+
+
+def _neighbour(path: Path) -> str:
+    """A run beside it whose name is nearly the same, or the one it lies in."""
+    if path.is_file():
+        return f"Did you mean '{path.parent}'?" if (path.parent / "config.yaml").is_file() else ""
+    with suppress(OSError):
+        beside = [entry.name for entry in path.parent.iterdir() if entry.is_dir()] if path.parent.is_dir() else []
+        if close := near(path.name, beside):
+            return f"Did you mean '{path.parent / close}'?"
+    return ""
 
 
 def _strangers(folder: Path) -> Iterator[tuple[Path, str]]:

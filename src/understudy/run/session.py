@@ -1,6 +1,5 @@
 """Train and resume: what the command line and `import understudy` both call."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -26,14 +25,14 @@ from understudy.run.environments import MakeEnvs, spec_of
 from understudy.run.evaluation import headline
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
-from understudy.run.given_teacher import own_teacher, teacher_of, teacher_words
+from understudy.run.given_teacher import own_teacher, teacher_of, with_teacher
 from understudy.run.handed_networks import POLICY
 from understudy.run.history import recall
 from understudy.run.identity import code_digests
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.loop import NOBODY, InterruptedRunError, Loop
-from understudy.run.overrides import plain_data
+from understudy.run.overrides import override_words
 from understudy.run.parts import updates_within
 from understudy.run.policies import find_checkpoint
 from understudy.run.preflight import preflight, shared_data, stage_runs
@@ -93,7 +92,8 @@ def train(
     overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
     heard = Callbacks(callbacks), check_loggers(loggers)
     around = Surroundings(reporter_for(progress, reporter), worlds, own_teacher(teacher), *heard)
-    settings = {**({"data.columns": columns} if columns else {}), **teacher_words(teacher), **settings}
+    settings = {**({"data.columns": columns} if columns else {}), **settings}
+    settings = with_teacher(settings, teacher, config)
     resolved = resolve_given(config, data, env, worlds, settings)
     if isinstance(worlds, GivenEnvs):
         resolved = in_given_envs(resolved, worlds)
@@ -117,8 +117,7 @@ def resolve_config(config: ConfigLike, settings: Mapping[str, Any], *, own_envs:
         config = _of_own(config, own_envs)
         if config.out and not settings:
             return config
-    words = [f"{key}={_text(value)}" for key, value in settings.items()]
-    return _of_own(load_config(config, words, own_envs=own_envs), own_envs)
+    return _of_own(load_config(config, override_words(settings), own_envs=own_envs), own_envs)
 
 
 def _of_own(config: RunConfig, own_envs: bool) -> RunConfig:
@@ -352,11 +351,3 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
             heard = (around.callbacks, around.loggers)
             Loop(config, run, learner, done, reporter, around.make_envs, *heard, history).train()
     return Run(path)
-
-
-def _text(value: Any) -> str:
-    """A Python value as the text a command line would carry; the one parser reads both."""
-    try:
-        return value if isinstance(value, str) else json.dumps(plain_data(value))
-    except (TypeError, ValueError) as error:  # a number of thousands of digits, or what no YAML file could say
-        raise ConfigError("train", f"a setting that cannot be written down ({error})") from error

@@ -11,7 +11,7 @@ from typing import final
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import CheckpointError, ConfigError
+from understudy.core.errors import CheckpointError, ConfigError, told_with
 from understudy.core.protocols import Policy
 from understudy.core.rng import stream
 from understudy.core.spec import Discrete, Spec
@@ -20,7 +20,8 @@ from understudy.envs.vector.step_timeout import Waiting
 from understudy.nn.deployed import Deployed
 from understudy.nn.skill import restarted
 from understudy.nn.skill_set import SkillSet
-from understudy.run.env_settings import EnvSettings, FrozenPolicySettings
+from understudy.run.env_settings import EnvSettings
+from understudy.run.frozen_policy import FrozenPolicySettings
 from understudy.run.policies import load_policy
 from understudy.run.warm_start import check_same, policy_fingerprint
 
@@ -110,7 +111,8 @@ class SkillVectorEnv:
 
 def load_skills(named: FrozenPolicySettings) -> SkillSet:
     """The skills a gate is trained over; they must have the fingerprint, if one is given."""
-    policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
+    with told_with("env.skills.path"):
+        policy = load_policy(named.path, named.checkpoint).requires_grad_(False).train(False)
     if not isinstance(policy, SkillSet):
         raise ConfigError(
             "env.skills.path",

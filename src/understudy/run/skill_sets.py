@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
+from understudy.core.errors import CheckpointError, ConfigError, did_you_mean, told_with
 from understudy.core.settings import Settings
 from understudy.core.spec import Group, Segments, Spec
 from understudy.nn.deployed import Deployed
@@ -34,10 +34,12 @@ from understudy.nn.skill_settings import (
 )
 from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import spec_of
-from understudy.run.overrides import apply_override, plain_data
+from understudy.run.frozen_policy import CheckpointName
+from understudy.run.overrides import plain_data
 from understudy.run.packaged import SKILLS, read_packaged, skill_set_names
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import check_policy, save_policy
+from understudy.run.removals import overridden, without_removed
 from understudy.run.yaml_text import parse_yaml, read_yaml
 
 Choose = Callable[[Obs], Tensor]
@@ -48,7 +50,7 @@ class SkillConfig(SkillChanges):
 
     path: str = ""
     """A run directory or a policy folder."""
-    checkpoint: str = "last"
+    checkpoint: CheckpointName = "last"
     """Of a run directory: last, best, or a number of updates."""
 
 
@@ -59,7 +61,7 @@ class GateConfig(Settings):
     """`gate`: a policy that was trained with `env.skills`, and has one action for each skill, chooses."""
     path: str
     """Its run directory or policy folder."""
-    checkpoint: str = "last"
+    checkpoint: CheckpointName = "last"
     """Of a run directory: last, best, or a number of updates."""
 
 
@@ -87,10 +89,8 @@ SkillSetLike = str | Path | Mapping[str, Any] | SkillSetConfig
 
 def load_skill_set_config(config: SkillSetLike, overrides: Iterable[str] = ()) -> SkillSetConfig:
     """Words as settings, with `key=value` changes."""
-    data = dict(_read(config))
-    for override in overrides:
-        apply_override(data, override)
-    return SkillSetConfig.parse(data)
+    data = without_removed(_read(config), {}, SkillSetConfig)
+    return SkillSetConfig.parse(overridden(data, overrides, SkillSetConfig))
 
 
 def _read(config: SkillSetLike) -> dict[str, Any]:
@@ -173,7 +173,8 @@ def _policy(name: str, skill: SkillConfig, given: Mapping[str, Deployed]) -> Dep
 def _loaded(path: str, checkpoint: str, where: str) -> Deployed:
     if not Path(path).exists():
         raise ConfigError(where, "no such run or policy folder", got=f"'{path}'")
-    return load_policy(path, checkpoint)
+    with told_with(where):
+        return load_policy(path, checkpoint)
 
 
 def _spec(settings: SkillSetConfig, skills: Mapping[str, Deployed]) -> Spec:

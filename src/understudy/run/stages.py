@@ -4,7 +4,9 @@ In a config a stage says only what is its own; whatever it leaves out is the run
 like any other (`stages/1-bc`), so it has its logs and checkpoints, and a killed chain goes on in the stage it was in.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,22 +14,26 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from understudy.algorithms import find_algorithm
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, UnderstudyError
 from understudy.core.protocols import MAIN
+from understudy.core.settings import Settings
 from understudy.nn.distributions import means_the_same
 from understudy.run.parts import asked_roles, source_kind
+from understudy.run.removals import without_removed
 from understudy.run.tasks import ORIGINS, has_origin, laid_over
 
 FOLDER = "stages"
 OWN = (
     *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
-    *("init_mismatch", "init_std", "best", "best_is", "patience"),
+    *("init_mismatch", "init_std", "init_normalizer", "best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
 NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
 """What a policy's network is, beside its distribution."""
 OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""
+OF_THE_RUN = ("estimate",)
+"""Settings of a policy that no other algorithm learns: a stage sees the true values of what the run estimates."""
 OF_THE_SWITCH = ("critic_warmup",)
 """Settings of an algorithm that are about starting from somebody else."""
 
@@ -42,26 +48,42 @@ InitRoles = Annotated[Literal["auto", "all"] | tuple[str, ...], BeforeValidator(
 """What a run takes over from the one it starts from."""
 
 
-def stage_data(run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The stages of a config's plain data, each with what it leaves out taken from the run."""
+def stage_data(run: Mapping[str, Any], model: type[Settings]) -> list[dict[str, Any]]:
+    """The stages of a config's plain data, each with what it leaves out taken from the run (of these settings)."""
     stages = run.get("stages", [])
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, dict) for stage in stages):
         raise ConfigError("stages", "wrong value", got=repr(stages), expected="[{algo: bc, updates: 1000}]")
-    return [_completed(stage, run, f"stages.{number}") for number, stage in enumerate(stages)]
+    return [_completed(stage, run, model, f"stages.{number}") for number, stage in enumerate(stages)]
 
 
-def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], where: str) -> dict[str, Any]:
+@contextmanager
+def told_of_stage(number: int, model: type[Settings]) -> Iterator[None]:
+    """What is wrong in a stage is told of the stage: `stages.0.algo.clip`, and not `algo.clip`."""
+    try:
+        yield
+    except UnderstudyError as error:
+        setting = rf"^(?=(?:{'|'.join(model.model_fields)})\b)(?!stages\.)"
+        told = re.sub(setting, f"stages.{number}.", str(error), flags=re.MULTILINE)
+        told = told if told.startswith("stages.") else f"stages.{number}: {told}"
+        raise type(error).saying(told) from error
+
+
+def _completed(stage: Mapping[str, Any], run: Mapping[str, Any], model: type[Settings], where: str) -> dict[str, Any]:
     for key in ("algo", "updates"):
         if key not in stage and not (key == "updates" and "env_steps" in stage):
             raise ConfigError(f"{where}.{key}", "is required")
     for key in ("stages", "init_from", "init_fingerprint", "out", "tasks", "suite"):
         if stage.get(key):
             raise ConfigError(f"{where}.{key}", "is the whole run's", do="Leave it out of the stage.")
+    if model.model_fields.keys() <= stage.keys():
+        return dict(stage)  # as run directories keep it: what the run has beside is none of its
     common = {key: value for key, value in run.items() if key not in OWN}
     if isinstance(stage.get("data"), dict) and has_origin(stage["data"]) and isinstance(common.get("data"), dict):
         common["data"] = {key: value for key, value in common["data"].items() if key not in ORIGINS}
-    algo = _with_actor(stage["algo"], run.get("algo"))
-    return {**laid_over(_shared(common, run, {**stage, "algo": algo}), stage), "algo": algo}
+    own = {"algo": _with_actor(stage["algo"], run.get("algo"))}
+    algo = without_removed(own, run, model, where)["algo"]
+    completed = {**laid_over(_shared(common, run, {**stage, "algo": algo}), stage), "algo": algo}
+    return without_removed(completed, run, model, where)
 
 
 def _shared(common: Mapping[str, Any], run: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +112,17 @@ def _with_actor(algo: object, heir: object) -> object:
         return laid_over({key: value for key, value in run.items() if key not in OF_THE_SWITCH}, named)
     if "actor" in named:
         return named
-    shape = laid_over(_network(run, named), run["actor"] if isinstance(run.get("actor"), dict) else {})
+    shape = laid_over(_network(run, named), _said(run.get("actor")))
     return {**named, "actor": shape} if shape else named
+
+
+def _said(actor: object) -> dict[str, Any]:
+    """What a run says of its policy network that another algorithm's has, too: nobody but the run's own estimates, and
+    when its statistics rest is about what it goes on from."""
+    said = {key: value for key, value in actor.items() if key not in OF_THE_RUN} if isinstance(actor, dict) else {}
+    if isinstance(said.get("normalizer"), dict):
+        said["normalizer"] = {key: value for key, value in said["normalizer"].items() if key != "until"}
+    return said
 
 
 def _network(heir: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ plain data in, plain data out, so that the config a run keeps needs no suite any
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.core.errors import ConfigError
+from understudy.core.errors import ConfigError, told_with
 from understudy.run.suites import Suite, Task, find_task
 
 ORIGINS = ("path", "recipe")
@@ -20,7 +20,8 @@ def with_task_changes(data: Mapping[str, Any], task: object, suite: str) -> dict
     if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
         raise ConfigError("tasks", "wrong value", expected="task: {algo: {…}, data: {…}, …}")
     for name in changes:
-        find_task(str(name), suite)
+        with told_with(f"tasks.{name}", instead_of="task"):
+            find_task(str(name), suite)
     plain = {key: value for key, value in data.items() if key != "tasks"}
     return laid_over(plain, changes.get(task, {})) if isinstance(task, str) else plain
 

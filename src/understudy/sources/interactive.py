@@ -117,7 +117,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.workers > self.num_envs:
-            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
+            raise ValueError(f"workers: {self.workers} for {self.num_envs} environments: at most one for each")
         if self.controller and self.teacher != "scripted":
             raise ValueError(f"controller is of a scripted teacher, and teacher is {self.teacher}")
         if self.labels == "sample" and self.teacher != "policy":
@@ -437,7 +437,7 @@ def _teacher(config: Config, inputs: SourceInputs) -> Policy:
     if config.teacher == "policy":
         return inputs.policies[TEACHER]
     if config.teacher == "scripted":
-        return scripted_teacher(config.controller or inputs.env_id)
+        return scripted_teacher(inputs.env_id, config.controller, inputs.spec)
     if inputs.teacher is None:
         raise ConfigError(
             "source.teacher",

@@ -94,7 +94,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.workers > self.num_envs:
-            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
+            raise ValueError(f"workers: {self.workers} for {self.num_envs} environments: at most one for each")
         for share in (self.data_share.start, self.data_share.end):
             if not 0 <= share <= 1:
                 raise ValueError(f"data_share is a part of a batch: got {share:g}, expected a number from 0 to 1")

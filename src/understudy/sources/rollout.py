@@ -58,7 +58,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _everybody_has_work(self) -> Self:
         if self.workers > self.num_envs:
-            raise ValueError(f"{self.workers} workers for {self.num_envs} environments: at most one for each")
+            raise ValueError(f"workers: {self.workers} for {self.num_envs} environments: at most one for each")
         return self
 
 

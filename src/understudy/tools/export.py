@@ -27,6 +27,7 @@ from understudy.core.files import (
 )
 from understudy.core.state import capture
 from understudy.nn.deployed import Deployed
+from understudy.nn.skill_set import SkillSet
 from understudy.run.deployment import DeploymentSettings
 from understudy.run.meta import versions
 from understudy.run.onnx_policy import CARD
@@ -142,6 +143,8 @@ def write_export(
     """Write any policy; `facts` are a card's `training`, `scores` and, if there are any, `deployment`."""
     kind = find_format(format)
     check_folder(folder)
+    if isinstance(policy, SkillSet):
+        policy.check_exportable(f"policy as {format}")
     portable = Portable(policy)
     digest = policy_digest(policy)
     with working_folder(folder, "draft") as drafts:

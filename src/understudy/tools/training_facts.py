@@ -8,6 +8,7 @@ from pydantic import Field
 from understudy.core.facts import Facts, Whole
 from understudy.core.files import read_json
 from understudy.run.checkpoint import list_checkpoints
+from understudy.run.config import RunConfig
 from understudy.run.deployment import DeploymentSettings, deployment_facts
 from understudy.run.policies import updates_named, updates_of
 from understudy.run.policy_file import CARD, read_card
@@ -55,6 +56,8 @@ def training_facts(path: Path, checkpoint: str, said: DeploymentSettings | None 
         "env": env.get("id"),
         "simulator": env.get("simulator"),
         "env_settings": env.get("settings"),
+        "world": {name: value for name, value in env.items() if value},
+        "evaluation": _evaluation(run.config) if env else {},
         "source": {name: value for name, value in config["source"].items() if not isinstance(value, dict)},
         "task": config.get("task"),
         "updates": updates,
@@ -92,6 +95,17 @@ def scores(run: RunDir, updates: int | None) -> dict[str, Any]:
     mine = [line for line in lines if line["updates"] == updates]
     best = max(lines, key=lambda line: float(line["return_mean"]))
     return {"best": best, "last": lines[-1], **({"this": mine[-1]} if mine else {})}
+
+
+def _evaluation(config: RunConfig) -> dict[str, Any]:
+    """How the run evaluates, where that is not as anybody would."""
+    told = {
+        "episodes": config.eval_episodes,
+        "max_steps": config.eval_max_steps,
+        "info": dict(config.eval_info),
+        "metrics": {name: metric.model_dump(mode="json") for name, metric in config.eval_metrics.items()},
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _held_out(run: RunDir, updates: int | None) -> dict[str, float]:

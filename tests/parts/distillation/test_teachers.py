@@ -79,7 +79,7 @@ def test_every_difference_between_two_worlds_is_listed() -> None:
         {"state": Group((6,), "float32"), "task": Group((1,), "float32")}, Box((-2.0, -1.0), (2.0, 9.0))
     ).with_segments({"state": {"gravity": (1, 4)}})
     student = an_actor(here, "state", 0)
-    with pytest.raises(ConfigError, match=r"teacher 'walk': does not fit the student's world: ") as caught:
+    with pytest.raises(ConfigError, match=r"policies\.walk: does not fit the student's world: ") as caught:
         Teachers({"walk": WALKER}, "", Wanted(), student, WHERE)
     for told in (
         "it sees group 'terrain', which is not there",

@@ -41,10 +41,14 @@ def story(seed: int = 0, idle: bool = False) -> Rollout:
 
 def cut(rollout: Rollout, start: int, stop: int) -> Rollout:
     part = slice(start, stop)
-    tensors = {name: getattr(rollout, name)[part] for name in ("action", "log_prob", "reward", "valid")}
-    ends = {"terminated": rollout.terminated[part], "truncated": rollout.truncated[part]}
-    seen, after = rollout.obs["state"][part], rollout.next_obs["state"][part]
-    return replace(rollout, obs={"state": seen}, next_obs={"state": after}, **tensors, **ends)
+    return replace(
+        rollout,
+        obs={"state": rollout.obs["state"][part]},
+        next_obs={"state": rollout.next_obs["state"][part]},
+        terminated=rollout.terminated[part],
+        truncated=rollout.truncated[part],
+        valid=rollout.valid[part],
+    )
 
 
 def by_hand(rollout: Rollout, frames: int) -> dict[tuple[int, int], list[float]]:

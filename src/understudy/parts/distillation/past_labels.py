@@ -60,6 +60,11 @@ class PastLabels:
     def filled(self) -> int:
         return min(self.put, len(self.valid))
 
+    @property
+    def counted(self) -> int:
+        """Rows that count, of all that are kept."""
+        return int(self.valid.sum())
+
     @torch.no_grad()
     def add(self, rollout: Rollout, facts: Obs, valid: Tensor) -> None:
         """A rollout, of which the `valid` rows [T, N] count, in the place of the oldest."""

@@ -128,10 +128,12 @@ class Teachers:
 
 def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, where: str) -> None:
     """It can be asked in the student's world, and for what is wanted; otherwise every difference is listed."""
-    place = f"{where}, teacher '{name}'"
     if different := policy_differences(policy, student.spec):
         raise ConfigError(
-            place, f"does not fit the student's world: {'; '.join(different)}", expected=student.spec.describe()
+            f"policies.{name}",
+            f"does not fit the student's world: {'; '.join(different)}",
+            expected=student.spec.describe(),
+            do="Give a teacher of these groups and actions, or the environment it was trained in.",
         )
     if wanted.sample and not isinstance(policy, Deployed):
         raise ConfigError(f"{where}.labels", f"teacher '{name}' is an exported file, which has no draws", got="sample")
@@ -145,7 +147,7 @@ def check_teacher(name: str, policy: Policy, student: Actor, wanted: Wanted, whe
             do="Say loss=mse or nll, or give both the same actor.distribution.",
         )
     for mine, theirs in (wanted.latents or {}).items():
-        _check_latent(place, policy, student, mine, theirs, where)
+        _check_latent(f"teacher '{name}'", policy, student, mine, theirs, where)
 
 
 def _family(policy: Actor) -> type:

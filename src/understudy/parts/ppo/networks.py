@@ -1,7 +1,13 @@
-"""The networks of PPO: what they see, their shapes, and what they share."""
+"""The networks of PPO: what they see, their shapes, and what they share.
+
+Neither drops units. A ratio compares what the policy thought when it played with what it thinks now, an advantage what
+the critic thought: both shall differ by what was learned, not by chance.
+"""
+
+from typing import Annotated
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from understudy.core.protocols import BuildContext
 from understudy.core.rng import stream
@@ -16,6 +22,18 @@ from understudy.nn.perception import Perception, check_borrows
 from understudy.nn.value_network import ValueNetwork, check_alike
 
 
+def _nothing_dropped(share: float) -> float:
+    if share:
+        raise ValueError(
+            "PPO compares what its networks thought before with what they think now, and units that are dropped would "
+            f"make both a matter of chance: got {share:g}, expected 0. A stage before it (bc) may have dropout"
+        )
+    return share
+
+
+NoDropout = Annotated[float, Field(ge=0, lt=1), AfterValidator(_nothing_dropped)]
+
+
 class OnPolicyActorSettings(EstimatingActorSettings):
     """What the policy sees, its shape, and how it draws."""
 
@@ -23,6 +41,8 @@ class OnPolicyActorSettings(EstimatingActorSettings):
     """Units of each hidden layer; none is a linear map."""
     activation: Activation = "tanh"
     """Between layers: `tanh`, `elu`, `relu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
+    dropout: NoDropout = 0.0
+    """None."""
     output_gain: float = Field(0.01, gt=0)
     """Of the last layer where layers start orthogonal: so small that the policy starts in the middle of its range."""
     normalizer: OnPolicyNormalizerSettings = OnPolicyNormalizerSettings()
@@ -39,6 +59,8 @@ class OnPolicyCriticSettings(CriticSettings):
     """Units of each hidden layer; none is a linear map."""
     activation: Activation = "tanh"
     """Between layers: `tanh`, `elu`, `relu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
+    dropout: NoDropout = 0.0
+    """None."""
     output_gain: float = Field(1.0, gt=0)
     """Of the last layer where layers start orthogonal."""
     normalizer: OnPolicyNormalizerSettings = OnPolicyNormalizerSettings()

@@ -120,5 +120,5 @@ def check_possible(settings: PPOSettings, *, shared: bool, memory: bool, environ
             "algo.policy_coef",
             "nothing would move the policy: there are no objectives",
             got=0,
-            do="Say what it learns from instead: algo.objectives.",
+            do="Say what it learns from instead (algo.objectives), or let its own loss count: algo.policy_coef=1.",
         )

@@ -5,6 +5,7 @@ A discriminator's own numbers say how a game stands, not how well a policy moves
 deceive.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,7 +20,8 @@ SURE, POOR, PATIENCE = 0.98, 0.1, 20
 
 def nearest_distance(rows: Tensor, others: Tensor) -> Tensor:
     """√(mean square) [B] from rows [B, F] to the nearest of others [M, F]."""
-    return torch.cdist(rows, others).amin(1) / rows.shape[1] ** 0.5
+    nearest: Tensor = torch.cdist(rows, others).amin(1)
+    return nearest / math.sqrt(rows.shape[1])
 
 
 def window_distances(policy: Tensor, motions: Tensor, normalizer: Normalizer) -> Metrics:

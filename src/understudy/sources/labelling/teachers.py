@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from understudy.core.batch import Obs
-from understudy.core.errors import ConfigError, DataError
+from understudy.core.errors import ConfigError, DataError, told_with
 from understudy.core.protocols import Carry, Policy
-from understudy.core.spec import Box, Discrete, Spec, recordable
+from understudy.core.spec import ACTION_MASK, Box, Discrete, Spec, recordable
 from understudy.envs.builtin.controllers import find_controller
 from understudy.nn.actor import legal_actions
 from understudy.nn.deployed import Deployed
@@ -41,9 +41,28 @@ class PlayingTeacher:
         return torch.as_tensor(rows), carry
 
 
-def scripted_teacher(env_id: str) -> PlayingTeacher:
-    """The scripted controller of an environment, by its id."""
-    return PlayingTeacher(ScriptedPlayer(find_controller(env_id)))
+def scripted_teacher(env_id: str, other: str, spec: Spec) -> PlayingTeacher:
+    """The scripted controller of an environment, or that of another one, if it can play here."""
+    with told_with("source.controller" if other else "source.teacher"):
+        teacher = PlayingTeacher(ScriptedPlayer(find_controller(other or env_id)))
+        if other not in ("", env_id):
+            _check_controller(teacher, other, spec)
+        return teacher
+
+
+def _check_controller(teacher: PlayingTeacher, env_id: str, spec: Spec) -> None:
+    """It is asked once, of nothing in particular."""
+    where, space = f"the controller of '{env_id}'", recordable(spec.action)
+    nowhere = {name: torch.zeros(1, *group.shape) for name, group in spec.observation.items()}
+    if spec.masked and isinstance(space, Discrete):
+        nowhere[ACTION_MASK] = torch.ones(1, space.count, dtype=torch.bool)
+    try:
+        said = teacher.act(nowhere, (), greedy=True)[0]
+    except (ValueError, IndexError, KeyError) as error:
+        what = f"cannot play here ({type(error).__name__}: {error})"
+        raise ConfigError(where, what, expected=f"one for {spec.describe()}") from error
+    if tuple(said.shape) != ((1, space.size) if isinstance(space, Box) else (1,)):
+        raise ConfigError(where, "has other actions", got=list(said.shape[1:]), expected=space.describe())
 
 
 def function_teacher(act: Callable[..., Any], spec: Spec, count: int) -> PlayingTeacher:
