@@ -9,11 +9,15 @@ if TYPE_CHECKING:
     from understudy.data.corruption import corrupt
     from understudy.data.dataset import Dataset
     from understudy.data.episode import Episode
+    from understudy.data.motions.loading import load_motions
+    from understudy.data.motions.settings import MotionSettings
     from understudy.data.recipes import Recipe
     from understudy.data.scores import normalized_score
     from understudy.data.stores.recorder import Recorder
     from understudy.data.stores.store import write_store
     from understudy.data.transforms import Transforms
+    from understudy.envs.tracked_env import TrackedEnv
+    from understudy.envs.tracking import TrackingSettings
     from understudy.envs.vector.contract import Step, VectorEnv
     from understudy.envs.vector.tensor_adapter import TensorVectorEnv
     from understudy.nn.actor import Actor
@@ -47,11 +51,15 @@ HOMES = {
     "understudy.data.corruption": "corrupt",
     "understudy.data.dataset": "Dataset",
     "understudy.data.episode": "Episode",
+    "understudy.data.motions.loading": "load_motions",
+    "understudy.data.motions.settings": "MotionSettings",
     "understudy.data.recipes": "Recipe",
     "understudy.data.scores": "normalized_score",
     "understudy.data.stores.recorder": "Recorder",
     "understudy.data.stores.store": "write_store",
     "understudy.data.transforms": "Transforms",
+    "understudy.envs.tracked_env": "TrackedEnv",
+    "understudy.envs.tracking": "TrackingSettings",
     "understudy.envs.vector.contract": "Step VectorEnv",
     "understudy.envs.vector.tensor_adapter": "TensorVectorEnv",
     "understudy.nn.actor": "Actor",
@@ -90,6 +98,7 @@ __all__ = [
     "Evaluation",
     "Group",
     "Logger",
+    "MotionSettings",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
@@ -99,6 +108,8 @@ __all__ = [
     "Spec",
     "Step",
     "TensorVectorEnv",
+    "TrackedEnv",
+    "TrackingSettings",
     "Transforms",
     "Transitions",
     "UnderstudyError",
@@ -111,6 +122,7 @@ __all__ = [
     "export_policy",
     "load_config",
     "load_dataset",
+    "load_motions",
     "load_policy",
     "make_dataset",
     "normalized_score",

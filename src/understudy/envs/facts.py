@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from understudy.envs.gym import make_env
+from understudy.envs.gym import Env, make_env
 
 ENDLESS = {
     *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup", "HalfCheetahBulletEnv"),
@@ -22,6 +22,7 @@ ENDING = {
     *("Hopper", "Walker2d", "Ant", "Humanoid", "UnderstudyBattle", "UnderstudyBattleScripted"),
     *("FrankaKitchen", "UnderstudyKitchenSlider", "UnderstudyKitchenBurner"),
     *("UnderstudyCartPoleMasked", "UnderstudyCartPolePixels", "UnderstudyDeepSea"),
+    *("UnderstudyHumanoid", "UnderstudyHumanoidSpeed"),
 }
 WORLD_BODY = (*range(45, 55), *range(185, 191), *range(269, 275), *range(292, 298))
 """Of humanoids up to -v4: inertia, velocity, actuator forces and contact forces of the ground itself."""
@@ -68,18 +69,30 @@ def former_columns(env_id: str, width: int) -> tuple[int, ...]:
     return gone if width == former else ()
 
 
+def control_step(env: Env) -> float | None:
+    """Seconds of a step, where the environment tells them."""
+    told = vars(env.unwrapped)
+    if "model" in told and (repeats := _repeats(told)):
+        return float(told["model"].opt.timestep * repeats)
+    step = told.get("dt", told.get("tau"))
+    return step if isinstance(step, float) and step > 0 else None
+
+
+def _repeats(told: dict[str, Any]) -> int:
+    """Steps of MuJoCo in one of the environment; 0 where there is none."""
+    repeats = told.get("frame_skip", told.get("n_substeps"))
+    return repeats if isinstance(repeats, int) else 0
+
+
 def control_facts(env_id: str) -> dict[str, Any]:
     """What an environment tells of the machine in it: `control_step` in seconds, and of MuJoCo's `joint_names` in the
     order of the action, with `joint_stiffness` and `joint_damping` where its actuators are servos."""
     env = make_env(env_id)
     try:
-        told = vars(env.unwrapped)
-        repeats = told.get("frame_skip", told.get("n_substeps"))
-        if "model" in told and isinstance(repeats, int):
-            model = told["model"]
-            return {"control_step": float(model.opt.timestep * repeats), **_joints(model)}
-        step = told.get("dt", told.get("tau"))
-        return {"control_step": step} if isinstance(step, float) and step > 0 else {}
+        step, told = control_step(env), vars(env.unwrapped)
+        if step is None:
+            return {}
+        return {"control_step": step, **(_joints(told["model"]) if _repeats(told) and "model" in told else {})}
     finally:
         env.close()
 
@@ -91,7 +104,9 @@ def _joints(model: Any) -> dict[str, Any]:
     if not model.nu or set(model.actuator_trntype.tolist()) != {int(mujoco.mjtTrn.mjTRN_JOINT)}:
         return {}
     joints = [int(number) for number in model.actuator_trnid[:, 0]]
-    names = [mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_JOINT, number) for number in joints]
+    single = len(set(joints)) == len(joints)  # of a ball joint, each actuator has an axis and a name of its own
+    kind, numbers = (mujoco.mjtObj.mjOBJ_JOINT, joints) if single else (mujoco.mjtObj.mjOBJ_ACTUATOR, range(model.nu))
+    names = [mujoco.mj_id2name(model, kind, number) for number in numbers]
     if not all(names):
         return {}
     stiffness, damping = (-model.actuator_biasprm[:, column] for column in (1, 2))

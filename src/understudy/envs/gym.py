@@ -146,6 +146,11 @@ def _parts(space: "gymnasium.Space[Any]", path: Keys) -> Iterator[tuple[Keys, "g
         yield from _parts(part, (*path, key))
 
 
+def group_places(space: "gymnasium.Space[Any]") -> dict[str, Keys]:
+    """Names of groups, and the keys that lead to each."""
+    return {group_name(path): path for path, _ in _parts(space, ())}
+
+
 def group_name(path: Keys) -> str:
     """The keys of a nested Dict as one name of letters, digits and `_`, as Minari's files are read; `state` if none."""
     return re.sub(r"[^A-Za-z0-9_]", "_", "_".join(map(str, path))) or "state"

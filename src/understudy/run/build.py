@@ -11,6 +11,7 @@ import torch
 from understudy.core.errors import ConfigError, DataError, did_you_mean, told_with
 from understudy.core.large_state import CapturedRows
 from understudy.core.machine_memory import check_room, told_bytes
+from understudy.core.motion import Motions
 from understudy.core.protocols import (
     MAIN,
     Algorithm,
@@ -49,7 +50,7 @@ from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored, Noise
-from understudy.run.motions import open_motions, settled_motions
+from understudy.run.motions import open_motions, settled_motions, tracked_motions
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
@@ -75,14 +76,15 @@ def build_learner(
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
-    device, seen = check_config(config, make_envs)
+    motions = tracked_motions(config)
+    device, seen = check_config(config, make_envs, motions)
     keep_freed_memory()
     data = _load(config, seen, device, reporter, ready or {})
     torch.set_num_threads(config.threads)
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
-    envs = _open_envs(config, make_envs)
+    envs = _open_envs(config, make_envs, motions)
     try:
-        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher)
+        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher, motions)
     except BaseException:
         for group in envs:
             group.close()
@@ -125,7 +127,7 @@ def _column_names(config: RunConfig, spec: Spec) -> Segments:
     return {} if config.data is None else observation_segments(config.data.columns, sizes)
 
 
-def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv, ...]:
+def _open_envs(config: RunConfig, make_envs: MakeEnvs | None, motions: tuple[Motions, ...]) -> tuple[VectorEnv, ...]:
     return tuple(
         make_vector_env(
             config.world,
@@ -134,6 +136,7 @@ def _open_envs(config: RunConfig, make_envs: MakeEnvs | None) -> tuple[VectorEnv
             stagger_episodes=request.stagger_episodes,
             workers=request.workers,
             step_timeout=request.step_timeout,
+            motions=motions,
         )
         for request in config.source_needs.envs
     )
@@ -148,6 +151,7 @@ def _joined(
     reporter: Reporter,
     checkpoint: Checkpoint | None,
     teacher: Act | None,
+    motions: tuple[Motions, ...],
 ) -> Learner:
     """Algorithm and source, each given what it may know."""
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
@@ -161,7 +165,7 @@ def _joined(
     if checkpoint is None:
         _check_roles(config, spec)
     steps = sum(request.steps_kept for request in config.source_needs.envs)
-    motions = open_motions(config.motions, spec.segments)
+    motions = motions or open_motions(config.motions, spec.segments)
     context = BuildContext(
         spec,
         config.updates,
@@ -260,11 +264,11 @@ def _check_judged(config: RunConfig, learner: Learner, reporter: Reporter) -> No
 
 def _check_task_metrics(config: RunConfig, spec: Spec) -> None:
     """The environment tells what they are made of, and nothing else in an evaluation has their name."""
-    if not config.eval_metrics:
+    if not config.task_metrics:
         return
     if config.env is None:
         raise ConfigError("eval_metrics", "are measured in an environment, and this run has none")
-    TaskMetrics(config.eval_metrics, spec.segments).tallies(spec, 1)
+    TaskMetrics(config.task_metrics, spec.segments).tallies(spec, 1)
     for name in config.eval_metrics:
         if f"eval/{name}" in evaluated_numbers(config.model_copy(update={"eval_metrics": {}})):
             raise ConfigError(f"eval_metrics.{name}", "evaluations tell another number of this name", do="Rename it.")
@@ -296,7 +300,9 @@ def _warn_of_terminals(dataset: Dataset, config: RunConfig, reporter: Reporter) 
         )
 
 
-def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[torch.device, Spec | None]:
+def check_config(
+    config: RunConfig, make_envs: MakeEnvs | None = None, motions: tuple[Motions, ...] = ()
+) -> tuple[torch.device, Spec | None]:
     """What can be checked without touching data: device, environment, reference score, packages, data's place.
 
     The spec of its environment comes back; None where there is none, and of a simulator of one's own, of which there
@@ -309,7 +315,7 @@ def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[
         import_wandb()
     if config.eval_video:
         check_filmable(config)
-    spec = _checked_spec(config, make_envs)
+    spec = _checked_spec(config, make_envs, motions or tracked_motions(config))
     if config.compile is True and not config.needs.compiles:
         raise ConfigError("compile", f"{config.algorithm} has no compiled update", got=True, expected=False)
     if config.compile is True and not config.source_needs.compiles:
@@ -318,13 +324,13 @@ def check_config(config: RunConfig, make_envs: MakeEnvs | None = None) -> tuple[
     return pick_device(config.device), spec
 
 
-def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None) -> Spec | None:
+def _checked_spec(config: RunConfig, make_envs: MakeEnvs | None, motions: tuple[Motions, ...]) -> Spec | None:
     if config.env is None:
         _check_origins(config)
         return None
     if config.env.simulator == "custom":
         return _given_spec(config, make_envs)
-    spec = spec_of(config.env)
+    spec = spec_of(config.env, motions)
     check_actions(spec, f"environment '{config.env.id}'", config)
     for request in config.source_needs.envs:
         outline = BuildContext(spec, config.updates, config.seed, torch.device("cpu"), num_envs=request.count)

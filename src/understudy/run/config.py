@@ -30,7 +30,7 @@ from understudy.run.places import place_of
 from understudy.run.removals import overridden, without_removed
 from understudy.run.stages import InitRoles, stage_data, told_of_stage
 from understudy.run.suites import TASK_PATTERN, Task, find_task
-from understudy.run.task_metrics import MetricName, TaskMetric
+from understudy.run.task_metrics import MetricName, TaskMetric, tracking_metrics
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
 from understudy.sources import find_source
@@ -259,8 +259,14 @@ class RunConfig(Settings):
     @property
     def best_lowest(self) -> bool:
         """Less is better."""
-        error = self.best_metric.endswith("_error") or self.best_metric.removeprefix("eval/") in self.eval_metrics
+        error = self.best_metric.endswith("_error") or self.best_metric.removeprefix("eval/") in self.task_metrics
         return error if self.best_is == "auto" else self.best_is == "lowest"
+
+    @property
+    def task_metrics(self) -> dict[str, TaskMetric]:
+        """All that evaluations measure: what was asked for, and how far from a motion what follows it is."""
+        labels = () if self.env is None or self.env.tracking is None else tuple(self.env.tracking.labels)
+        return {**tracking_metrics(labels), **self.eval_metrics}
 
     @property
     def world(self) -> EnvSettings:

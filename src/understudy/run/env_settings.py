@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from understudy.core.settings import Options, Settings
+from understudy.envs.tracking import TrackingSettings
 from understudy.run.frozen_policy import FrozenPolicySettings
 
 
@@ -25,6 +26,9 @@ class EnvSettings(Settings):
     """Names for columns of flat groups, for `sees` and `encoders`: {state: {gravity: [3, 6]}}."""
     skills: FrozenPolicySettings | None = None
     """A skill set (`understudy skills`): actions choose which of its skills acts, and a gate is learned."""
+    tracking: TrackingSettings | None = None
+    """A motion that shall be followed (`motions`): the reward is how near the environment is to it, and episodes begin
+    in its states: {segments: {joint_positions: {scale: 2}}}."""
 
     @field_validator("reference")
     @classmethod
@@ -39,4 +43,11 @@ class EnvSettings(Settings):
             raise ValueError(f"settings are EnvPool's, and the simulator is {self.simulator}")
         if self.shared and self.simulator != "custom":
             raise ValueError(f"{self.simulator} makes as many as needed: shared is for simulator=custom")
+        if self.tracking is not None and self.simulator != "gymnasium":
+            raise ValueError(
+                f"tracking is for environments of Gymnasium's registry, and the simulator is {self.simulator}: "
+                "wrap your own in us.TrackedEnv"
+            )
+        if self.tracking is not None and self.skills is not None:
+            raise ValueError("tracking is for who acts, and a gate only chooses who does: leave tracking or skills out")
         return self

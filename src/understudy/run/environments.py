@@ -6,10 +6,12 @@ import gymnasium
 
 from understudy.algorithms import algorithm_names, find_algorithm, needs_of
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.motion import Motions
 from understudy.core.spec import Spec
 from understudy.core.wording import counted
 from understudy.envs.failures import raise_failure
-from understudy.envs.gym import env_spec, make_env
+from understudy.envs.gym import Env, env_spec, make_env
+from understudy.envs.tracked_env import TrackedEnv
 from understudy.envs.vector.contract import KeepsExtras, Staggering, VectorEnv
 from understudy.envs.vector.envpool_adapter import EnvPoolVectorEnv
 from understudy.envs.vector.gymnasium_adapter import GymnasiumVectorEnv
@@ -32,25 +34,55 @@ def make_vector_env(
     workers: int = 1,
     step_timeout: float = STEP_TIMEOUT,
     extras: tuple[str, ...] | None = None,
+    motions: tuple[Motions, ...] = (),
 ) -> TimedVectorEnv:
     """`count` environments that step together, each of which must answer in `step_timeout` seconds.
 
-    `extras`: numbers in their infos to tell at every step, instead of what they tell of themselves.
+    `extras`: numbers in their infos to tell at every step, instead of what they tell of themselves. `motions`: what
+    they follow, where they follow any.
     """
-    envs = _make(env, count, make_envs, stagger_episodes, workers)
+    envs = _make(env, count, make_envs, stagger_episodes, workers, motions)
     if extras is not None and isinstance(envs, KeepsExtras):
         envs.keep_extras(extras)
     envs = with_skills(envs, env)
     return TimedVectorEnv(envs, env.id, step_timeout, simulator=env.simulator == "custom")
 
 
-def _make(env: EnvSettings, count: int, make_envs: MakeEnvs | None, stagger_episodes: bool, workers: int) -> VectorEnv:
+def env_maker(
+    env: EnvSettings, motions: tuple[Motions, ...], make: Callable[[str], Env] = make_env
+) -> Callable[[str], Env]:
+    """What makes an environment of a registered id, which follows a motion where that is asked for."""
+    tracking = env.tracking
+    if tracking is None:
+        return make
+    if not motions:
+        raise ConfigError(
+            "env.tracking",
+            "only a run knows the motions that are followed",
+            do="Play in the run: understudy evaluate RUN.",
+        )
+
+    def tracked(name: str) -> Env:
+        return TrackedEnv(make(name), motions[0], tracking, env.segments)
+
+    return tracked
+
+
+def _make(
+    env: EnvSettings,
+    count: int,
+    make_envs: MakeEnvs | None,
+    stagger_episodes: bool,
+    workers: int,
+    motions: tuple[Motions, ...],
+) -> VectorEnv:
     if make_envs is not None and env.simulator != "custom":
         raise ConfigError("env.simulator", "make_envs was given", got=env.simulator, expected="custom")
     if env.simulator == "envpool":
         return EnvPoolVectorEnv(env.id, count, settings=env.settings)
     if env.simulator == "gymnasium":
-        return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes)
+        make = env_maker(env, motions)
+        return LocalVectorEnv(env.id, count, workers=workers, stagger_episodes=stagger_episodes, make=make)
     if make_envs is None:
         raise not_handed_over(env.id)
     envs = _own_envs(make_envs, env.id, count)
@@ -120,10 +152,10 @@ def _own_envs(make_envs: MakeEnvs, name: str, count: int) -> VectorEnv:
     return made
 
 
-def spec_of(env: EnvSettings) -> Spec:
+def spec_of(env: EnvSettings, motions: tuple[Motions, ...] = ()) -> Spec:
     """What an environment emits and accepts, with names for its columns; or an error if it cannot be learned from."""
     if env.simulator == "gymnasium" and env.skills is None:
-        single = make_env(env.id)
+        single = env_maker(env, motions)(env.id)
         try:
             return env_spec(single, env.id).with_segments(env.segments)
         finally:

@@ -18,20 +18,23 @@ from torch import Tensor
 from understudy.core.arguments import as_count, as_truth, kind_of
 from understudy.core.batch import Obs
 from understudy.core.errors import ConfigError, DataError
+from understudy.core.motion import Motions
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import Spec, as_actions
 from understudy.envs.builtin.d4rl_layout import approximation_note
+from understudy.envs.gym import Env, make_env
 from understudy.envs.played_env import LONGEST_EPISODE, Groups, PlayedEnv, endless_episode
 from understudy.envs.vector.contract import Step, VectorEnv, first_true
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout, TimedVectorEnv
 from understudy.nn.deployed import Deployed
 from understudy.run.config import RunConfig
 from understudy.run.env_settings import EnvSettings
-from understudy.run.environments import MakeEnvs, make_vector_env
+from understudy.run.environments import MakeEnvs, env_maker, make_vector_env
 from understudy.run.episode_info import EpisodeTally, Summary, info_number, told_names
 from understudy.run.evaluation import Evaluation
 from understudy.run.given_env import GivenEnvs, given_envs
+from understudy.run.motions import tracked_motions
 from understudy.run.onnx_policy import OnnxPolicy, is_exported, open_exported
 from understudy.run.policies import load_policy
 from understudy.run.skill_env import as_it_acts
@@ -47,8 +50,10 @@ class Evaluator:
     evaluation, and wrappers that remember earlier episodes cannot make one depend on those before it.
     """
 
-    def __init__(self, config: RunConfig, make_envs: MakeEnvs | None = None) -> None:
+    def __init__(self, config: RunConfig, make_envs: MakeEnvs | None = None, motions: tuple[Motions, ...] = ()) -> None:
+        """`motions` that the environment follows, where somebody has them already."""
         self._config, self._make_envs = config, make_envs
+        self._motions = motions or tracked_motions(config)
         self._timeout = max((request.step_timeout for request in config.source_needs.envs), default=STEP_TIMEOUT)
         self._kept: TimedVectorEnv | None = None
 
@@ -71,13 +76,14 @@ class Evaluator:
             "greedy": greedy,
             "reference": config.world.reference,
             "info": config.eval_info,
-            "metrics": TaskMetrics(config.eval_metrics, config.world.segments),
+            "metrics": TaskMetrics(config.task_metrics, config.world.segments),
             "on_step": on_step,
             "between": between,
             "cut_after": config.eval_max_steps,
         }
         if config.world.simulator == "gymnasium":
             wishes |= {"spec": policy.spec if isinstance(policy, Deployed) else None, "step_timeout": self._timeout}
+            wishes["make"] = env_maker(config.world, self._motions)
             return evaluate_policy(policy, config.world.id, episodes, config.seed, **wishes)
         with own_global_generators(config.seed):
             played = shared or self._opened(episodes)
@@ -95,7 +101,7 @@ class Evaluator:
                 given.as_many_as(episodes) if isinstance(given, GivenEnvs) else episodes,
                 given,
                 step_timeout=self._timeout,
-                extras=told_names(self._config.eval_info, TaskMetrics(self._config.eval_metrics)),
+                extras=told_names(self._config.eval_info, TaskMetrics(self._config.task_metrics)),
             )
         return self._kept
 
@@ -122,6 +128,7 @@ def evaluate_policy(
     step_timeout: float = STEP_TIMEOUT,
     max_steps: int = LONGEST_EPISODE,
     cut_after: int | None = None,
+    make: Callable[[str], Env] = make_env,
 ) -> Evaluation:
     """Play `episodes` side by side, each in its own environment with its own fixed seed: an id, or an environment of
     your own as `train` takes it. `policy`: one, or where it lies: a run, a policy folder, an exported .onnx file or the
@@ -160,7 +167,7 @@ def evaluate_policy(
     with own_global_generators(seed), closing(StepTimeout(step_timeout, where)) as answered, ExitStack() as opened:
         envs = []
         for _ in range(episodes):
-            envs.append(PlayedEnv(env_id, answered, max_steps=max(max_steps, (cut_after or 0) + 1)))
+            envs.append(PlayedEnv(env_id, answered, max_steps=max(max_steps, (cut_after or 0) + 1), make=make))
             opened.callback(envs[-1].close)
         found = envs[0].spec
         if spec is not None and not spec.fits(found):

@@ -123,7 +123,7 @@ class Evaluation:
 def evaluated_numbers(config: RunConfig) -> list[str]:
     """What an evaluation in an environment may tell, by name; of success, if that speaks of it."""
     silent = dict.fromkeys(wanted_info(config.eval_info), (0.0,))
-    measured = dict.fromkeys(config.eval_metrics, (0.0,))
+    measured = dict.fromkeys(config.task_metrics, (0.0,))
     told = Evaluation((0.0,), (0,), config.world.reference, silent, config.eval_info, measured=measured).to_json()
     return [name for name in told if name.startswith("eval/")]
 

@@ -49,7 +49,7 @@ def recall(checkpoint: Checkpoint | None) -> History:
 def measured(record: Mapping[str, Any], config: RunConfig) -> float:
     """The number of an evaluation that decides which policy is the best."""
     if config.best_metric not in record:
-        if config.best_metric.removeprefix("eval/") in config.eval_metrics:
+        if config.best_metric.removeprefix("eval/") in config.task_metrics:
             return math.nan  # of this evaluation nobody could say: a robot that stands has no cost of transport
         numbers = [name for name in record if name.startswith("eval/")]
         raise ConfigError("best", "no evaluation of this run measures it", got=config.best_metric, expected=numbers)
@@ -65,7 +65,7 @@ def is_better(value: float, best: Best | None, config: RunConfig) -> bool:
 def best_evaluation(run: RunDir, config: RunConfig) -> Best | None:
     """The first of the best in the log."""
     best: Best | None = None
-    sometimes = config.best_metric.removeprefix("eval/") in config.eval_metrics
+    sometimes = config.best_metric.removeprefix("eval/") in config.task_metrics
     for line in run.evaluations(("updates",) if sometimes else ("updates", config.best_metric)):
         if is_better(value := measured(line, config), best, config):
             best = Best(updates=line["updates"], value=value)

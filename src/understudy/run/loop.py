@@ -110,7 +110,7 @@ class Loop:
         self.learner = learner
         self.updates = updates
         self.reporter = reporter
-        self.evaluator = Evaluator(config, make_envs)
+        self.evaluator = Evaluator(config, make_envs, learner.motions)
         self.callbacks = callbacks
         before = history or History()
         evaluated = HELD_OUT if config.env is None else EVALUATION
@@ -314,7 +314,7 @@ class Loop:
             self.untold = True
             names = ", ".join(map(repr, evaluation.untold))
             self.reporter.say(f"eval_info: {self.config.world.id} told no number called {names} in its info")
-        if (missing := self.config.eval_metrics.keys() - evaluation.measured.keys()) and not self.unmeasured:
+        if (missing := self.config.task_metrics.keys() - evaluation.measured.keys()) and not self.unmeasured:
             self.unmeasured = True
             why = "an info that is never told, or a robot that stands still"
             self.reporter.say(f"eval_metrics: no episode gave a number for {', '.join(sorted(missing))} ({why})")
@@ -326,7 +326,7 @@ class Loop:
                 draw_run(self.run)
         if self.config.eval_video:
             try:
-                film_evaluation(self.config, self.run, self.learner.policy, best=best, between=self._heed)
+                film_evaluation(self.config, self.run, self.learner, best=best, between=self._heed)
             except InterruptedRunError:  # the run ends by itself, where it always does
                 return
             except (UnderstudyError, OSError) as error:

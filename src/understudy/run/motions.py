@@ -6,11 +6,19 @@ from understudy.core.motion import Motions
 from understudy.core.spec import Segments
 from understudy.data.motions import load_motions
 from understudy.data.motions.settings import MotionSettings
+from understudy.run.config import RunConfig
 
 
 def open_motions(settings: MotionSettings | None, segments: Segments) -> tuple[Motions, ...]:
     """One set of clips, or none; `segments` are names for columns of recorded observations."""
     return () if settings is None else (load_motions(settings, segments),)
+
+
+def tracked_motions(config: RunConfig) -> tuple[Motions, ...]:
+    """Those that the environment of a run follows; none where it follows none."""
+    if config.env is None or config.env.tracking is None:
+        return ()
+    return open_motions(config.motions, config.env.segments)
 
 
 def sealed_motions(settings: MotionSettings | None, motions: tuple[Motions, ...]) -> MotionSettings | None:

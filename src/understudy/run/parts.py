@@ -5,7 +5,7 @@ must be what the algorithm consumes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from understudy.algorithms import find_algorithm, needs_of
@@ -16,7 +16,7 @@ from understudy.core.protocols import MAIN, Needs, Roles, SourceNeeds
 from understudy.core.settings import Settings, whole_number
 from understudy.sources import find_source, yields
 
-NOBODY_IMITATES = ("nothing in this run imitates them", "Add algo.objectives.style, or leave {0} out.")
+NOBODY_IMITATES = ("nothing in this run imitates them", "Add algo.objectives.style or env.tracking, or leave {0} out.")
 LONGEST = 18
 """Digits of a number of steps that somebody could mean."""
 
@@ -110,14 +110,21 @@ def source_kind(data: Mapping[str, Any]) -> str:
 def asked_roles(data: Mapping[str, Any]) -> Roles:
     """The same of data that may be wrong; of what is wrong with it others will tell."""
     try:
-        return parse_parts(data).roles
+        return _roles(data, parse_parts(data))
     except ConfigError:
         return Roles()
 
 
+def _roles(data: Mapping[str, Any], parts: Parts) -> Roles:
+    """With what the environment asks for."""
+    env = data.get("env")
+    tracks = isinstance(env, Mapping) and env.get("tracking") is not None
+    return replace(parts.roles, motions=True) if tracks else parts.roles
+
+
 def check_roles(data: Mapping[str, Any], parts: Parts, place: str) -> None:
     """Every dataset and every frozen policy that somebody asks for is there, and none that nobody does."""
-    roles, name = parts.roles, parts.algo.model_dump()["name"]
+    roles, name = _roles(data, parts), parts.algo.model_dump()["name"]
     if MAIN in roles.data and data.get("data") is None:
         raise ConfigError(f"{place}data", "is required")
     if MAIN not in roles.data and data.get("data"):

@@ -52,7 +52,7 @@ def _try_environment(config: RunConfig, learner: Learner, make_envs: MakeEnvs | 
         return
     if config.env.simulator == "gymnasium" or isinstance(make_envs, GivenEnvs):
         shortest = config.model_copy(update={"eval_max_steps": 1, "eval_info": {}})
-        with closing(Evaluator(shortest, make_envs)) as evaluator:
+        with closing(Evaluator(shortest, make_envs, learner.motions)) as evaluator:
             evaluator.evaluate(learner.policy, 1)
 
 

@@ -218,7 +218,7 @@ def _action_space(config: RunConfig, make_envs: MakeEnvs | None) -> ActionSpace 
         return None
     if config.env.simulator == "custom":
         return make_envs.spec.action if isinstance(make_envs, GivenEnvs) else None
-    return spec_of(config.env).action
+    return spec_of(config.env.model_copy(update={"tracking": None})).action
 
 
 def _inherit(config: RunConfig, run: RunDir, learner: Learner, around: Surroundings, *, accept_versions: bool) -> None:

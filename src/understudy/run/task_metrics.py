@@ -12,7 +12,7 @@ the environment's `info`, `action` for what was done, or plain numbers; a list o
 that an action led to.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, final
 
@@ -86,6 +86,14 @@ class CostOfTransportSettings(Settings):
 
 TaskMetric = Annotated[TrackingErrorSettings | CostOfTransportSettings, Field(discriminator="kind")]
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
+
+
+def tracking_metrics(labels: Iterable[str]) -> dict[str, TrackingErrorSettings | CostOfTransportSettings]:
+    """`<label>_error` of segments that follow a motion (`env.tracking`), as its environment tells them."""
+    return {
+        f"{label}_error": TrackingErrorSettings(command=(0.0,), measured=(f"{INFO}tracking_error_{label}",))
+        for label in labels
+    }
 
 
 def tracking_rmse(squared_errors: Tensor, steps: Tensor) -> Tensor:

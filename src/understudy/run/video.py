@@ -21,6 +21,7 @@ import torch
 
 from understudy.core.drafts import new_file
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.core.motion import Motions
 from understudy.core.protocols import Policy
 from understudy.core.rng import derived_seed, own_global_generators, simulator_seed, stream
 from understudy.core.spec import as_actions
@@ -37,7 +38,10 @@ from understudy.envs.gym import Env
 from understudy.envs.played_env import Groups, PlayedEnv
 from understudy.envs.vector.step_timeout import STEP_TIMEOUT, StepTimeout
 from understudy.run.config import RunConfig
+from understudy.run.environments import env_maker
 from understudy.run.given_env import KeptOpen, make_given, name_of
+from understudy.run.learner import Learner
+from understudy.run.motions import tracked_motions
 from understudy.run.rundir import RunDir
 from understudy.run.skill_env import as_it_acts
 
@@ -87,6 +91,7 @@ def film(
     env: object = None,
     on_episode: Callable[[int, float], None] | None = None,
     between: Callable[[], None] | None = None,
+    motions: tuple[Motions, ...] = (),
 ) -> Video:
     """Play the first episodes of an evaluation again and write what is seen; each is cut after `max_steps`.
 
@@ -96,6 +101,8 @@ def film(
     if config.env is not None:
         policy = as_it_acts(policy, config.env)
     env_id, make = (check_filmable(config), make_filmed) if env is None else given_film(env)
+    if config.env is not None and config.env.tracking is not None and (env is None or isinstance(env, str)):
+        make = env_maker(config.env, motions or tracked_motions(config), make)
     if out.suffix not in FORMATS:
         raise ConfigError("out", "no such kind of video", got=out.name, expected=" or ".join(FORMATS))
     for name, value in (("episodes", episodes), ("max_steps", max_steps), ("fps", 1 if fps is None else fps)):
@@ -114,9 +121,11 @@ def film(
     return Video(out, tuple(take.returns), tuple(take.lengths), speed)
 
 
-def film_evaluation(config: RunConfig, run: RunDir, policy: Policy, *, best: bool, between: Callable[[], None]) -> None:
+def film_evaluation(
+    config: RunConfig, run: RunDir, learner: Learner, *, best: bool, between: Callable[[], None]
+) -> None:
     """The first episode of an evaluation as videos/last.mp4, and if there was no better one as videos/best.mp4."""
-    last = film(config, policy, run.videos / "last.mp4", between=between).path
+    last = film(config, learner.policy, run.videos / "last.mp4", between=between, motions=learner.motions).path
     if best:
         with new_file(run.videos / "best.mp4") as draft:
             draft.write_bytes(last.read_bytes())

@@ -39,6 +39,10 @@ for _name, _thrust in {"": 2.0, "Ground": 2.0, "Mirror": 1.0, "Left": 2.0, "Righ
     )
 for _name, _speed in {"UnderstudyCircle-v0": None, "UnderstudyCircleSpeed-v0": 1.0}.items():
     gymnasium.register(_name, "understudy.envs.builtin.circle:Circle", max_episode_steps=200, kwargs={"speed": _speed})
+for _name, _speeds in {"UnderstudyHumanoid-v0": None, "UnderstudyHumanoidSpeed-v0": (0.0, 3.0)}.items():
+    gymnasium.register(
+        _name, "understudy.envs.builtin.humanoid:Humanoid", max_episode_steps=300, kwargs={"speeds": _speeds}
+    )
 gymnasium.register("UnderstudyDeepSea-v0", "understudy.envs.builtin.deep_sea:DeepSea", max_episode_steps=12)
 for _name, _maze, _point_steps, _ant_steps in (
     ("UMaze", "U_MAZE", 300, 700),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
 Put = Callable[[Any, Floats], None]
 
 HUGE = 1e6
@@ -35,6 +36,14 @@ def silent_mujoco() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
+def _shown(env: Any) -> Any:
+    return env._get_obs()
+
+
+def _plain_state(env: Any) -> Floats32:
+    return np.array(env.state, np.float32)
+
+
 @dataclass(frozen=True)
 class Pose:
     """What the first `columns` of an observation say of the state, and how an environment is put there."""
@@ -52,6 +61,8 @@ class Pose:
     quietly: Callable[[], AbstractContextManager[None]] = nullcontext
     unhealthy: bool = False
     """True: the environment says of the state it stands in whether it is over (`is_healthy`)."""
+    shown: Callable[[Any], Any] = _shown
+    """What the environment shows of the state it stands in."""
 
     def is_whole(self, observations: Floats) -> NDArray[np.bool_]:
         """Whether each observation [N, S] holds the whole state -> [N]."""
@@ -137,12 +148,12 @@ _MUJOCO = {
 
 POSES: dict[str, Pose] = {
     "Pendulum-v1": Pose(3, _put_pendulum),
-    "CartPole-v0": Pose(4, _put_cart_pole),
-    "CartPole-v1": Pose(4, _put_cart_pole),
-    "MountainCar-v0": Pose(2, _put_mountain_car),
-    "MountainCarContinuous-v0": Pose(2, _put_continuous_mountain_car),
+    "CartPole-v0": Pose(4, _put_cart_pole, shown=_plain_state),
+    "CartPole-v1": Pose(4, _put_cart_pole, shown=_plain_state),
+    "MountainCar-v0": Pose(2, _put_mountain_car, shown=_plain_state),
+    "MountainCarContinuous-v0": Pose(2, _put_continuous_mountain_car, shown=_plain_state),
     # Its speeds are at most 9π; from much faster ones it winds its angles back 2π at a time, for ever.
-    "Acrobot-v1": Pose(6, _put_acrobot, hidden=(4, 6), limit=30.0),
+    "Acrobot-v1": Pose(6, _put_acrobot, hidden=(4, 6), limit=30.0, shown=lambda env: env._get_ob()),
     **{f"{name}-v{version}": pose for name, pose in _MUJOCO.items() for version in (4, 5)},
     "Reacher-v4": replace(_REACHER, rewards=False),  # rewarded before the step, from body positions that lag
 }
