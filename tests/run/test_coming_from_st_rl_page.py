@@ -17,7 +17,7 @@ import understudy
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.cli.commands import app
 from understudy.core.errors import ConfigError
-from understudy.core.st_rl_names import CALLS, NOT_NEEDED, NOT_YET, SKILLS, Name, TheirName, st_rl_names
+from understudy.core.st_rl_names import CALLS, NOT_NEEDED, SKILLS, Name, TheirName, st_rl_names
 from understudy.nn.actor import Actor, ActorSettings
 from understudy.objectives import find_objective
 from understudy.run.config import RunConfig, load_config
@@ -117,7 +117,7 @@ def test_the_page_has_these_rows_and_no_others() -> None:
 
 def test_what_has_nothing_here_says_why() -> None:
     for row in st_rl_names():
-        assert row.ours or row.told.startswith((NOT_NEEDED, NOT_YET)), row
+        assert row.ours or row.told.startswith(NOT_NEEDED), row
         assert not row.told.endswith("."), row
 
 
@@ -185,7 +185,7 @@ SUGGESTED = {
     "algo.replace_state_prob=0.1": "Did you mean 'algo.objectives.estimator.replace_probability' (st_rl's replace",
     "algo.type=gru": "Did you mean 'algo.actor.memory.kind' or 'algo.critic.memory.kind' (st_rl's type)?",
     "algo.num_actor_obs=48": "st_rl's num_actor_obs is not needed: sizes are the environment's",
-    "algo.mimic_loss_coef=1": "st_rl's mimic_loss_coef is not here yet.",
+    "algo.mimic_loss_coef=1": "Did you mean 'env.tracking' (st_rl's mimic_loss_coef)?",
     "cmd_vel_mapping=1": "st_rl's cmd_vel_mapping is 'skills.*.overrides' of a skill set: understudy explain skills.",
     "algo.clip_param=0.1": "Did you mean 'algo.clip' (rsl_rl's clip_param)?",
 }

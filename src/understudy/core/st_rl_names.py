@@ -16,7 +16,7 @@ SKILLS = "skills: "
 GROUPS = ("algo", "source", "data", "env")
 NO_SETTING = "?"
 """A name that none has."""
-NOT_NEEDED, NOT_YET = "not needed", "not yet"
+NOT_NEEDED = "not needed"
 
 
 class Name(NamedTuple):
@@ -80,7 +80,7 @@ def told_of_st_rl(name: str, exists: Callable[[str], bool]) -> str:
         if of_skills := [key.removeprefix(SKILLS) for key in row.ours if key.startswith(SKILLS)]:
             return f"st_rl's {name} is {' or '.join(map(repr, of_skills))} of a skill set: understudy explain skills."
         if not row.ours:
-            return f"st_rl's {name} is {'not here yet' if row.told.startswith(NOT_YET) else row.told}."
+            return f"st_rl's {name} is {row.told}."
     return ""
 
 
