@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from understudy.data.motions import MotionSet
 from understudy.data.motions.columns import Column, Columns, HeldRows
-from understudy.data.motions.loading import clip_table
+from understudy.data.motions.motion_set import clip_table
 from understudy.envs.builtin.circle import SECONDS, circle_motion
 
 Arrays = Mapping[str, NDArray[Any]]
