@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from understudy.data.motions import MotionSet
-from understudy.data.motions.columns import Column, Columns
-from understudy.data.motions.loading import clip_table
+from understudy.data.motions.columns import Column, Columns, HeldRows
+from understudy.data.motions.motion_set import clip_table
 from understudy.envs.builtin.circle import SECONDS, circle_motion
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -19,7 +19,7 @@ def motions_of(clips: Sequence[Arrays], *, looped: bool = False, step: float = f
     """Each clip's channels [F, K]; components are called 0, 1, …"""
     columns = {
         name: Column(
-            torch.from_numpy(np.concatenate([clip[name] for clip in clips]).astype(np.float32)),
+            HeldRows(torch.from_numpy(np.concatenate([clip[name] for clip in clips]).astype(np.float32))),
             tuple(map(str, range(clips[0][name].shape[1]))),
         )
         for name in clips[0]

@@ -26,8 +26,10 @@ from understudy.run.video import Video, film, write_frames
 pytestmark = pytest.mark.usefixtures("no_plots")
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-OURS = ("UnderstudyWindyPoint-v0", "UnderstudyWindyThrusters-v0", "UnderstudyBattle-v0", "UnderstudyCartPolePixels-v0")
-OURS += ("UnderstudyCircle-v0",)
+OURS = (
+    *("UnderstudyWindyPoint-v0", "UnderstudyWindyThrusters-v0", "UnderstudyBattle-v0", "UnderstudyCartPolePixels-v0"),
+    "UnderstudyCircle-v0",
+)
 
 
 def config_for(env_id: str, **changes: Any) -> RunConfig:

@@ -66,6 +66,7 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._motions, self._settings = motions, settings
         _check_step(env, motions)
         self._tracked = [Tracked(name, settings, env, segments or {}, motions) for name in settings.labels.values()]
+        self._channels = {one.channel for one in self._tracked}
         self._names = [(f"reward_tracking_{label}", f"tracking_error_{label}") for label in settings.labels]
         wished = [one.settings for one in self._tracked]
         self._weights, self._scales = np.array([one.weight for one in wished]), np.array([one.scale for one in wished])
@@ -111,10 +112,9 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         refused: UnderstudyError | None = None
         for _ in range(TRIES):
             self._draw()
-            clip, time = torch.tensor([self._clip]), torch.tensor([float(self._first)], dtype=torch.float64)
-            found = self._motions.at(tuple(placement.channels), clip, time)
+            found = self._ask(tuple(placement.channels))
             try:
-                return placement.place({name: values[0].numpy() for name, values in found.items()})
+                return placement.place({name: values[0] for name, values in found.items()})
             except UnderstudyError as error:
                 refused = error
         assert refused is not None
@@ -148,20 +148,22 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _reference(self, ahead: int) -> Floats:
         """What is tracked [K], so many steps from now."""
         if not self._from <= self._age < self._from + len(self._rows) - self._furthest:
-            self._rows, self._from = self._asked(self._age), self._age
+            self._ask()
         row: Floats = self._rows[self._age - self._from + ahead]
         return row
 
-    def _asked(self, age: int) -> Floats:
-        """From this age on, for as long as the clip lasts and no longer than one asks for at once."""
-        count = AHEAD + self._furthest
+    def _ask(self, others: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
+        """Keep the references from now on, for as long as the clip lasts and no longer than one asks for at once; gives
+        all channels that they are from, and the others."""
+        now, count = self._first + self._age, AHEAD + self._furthest
         if not self._looped[self._clip]:
-            count = min(count, max(int(self._durations[self._clip]) - self._first - age, 0) + 1 + self._furthest)
-        clip = torch.full((count,), self._clip)
-        time = torch.arange(self._first + age, self._first + age + count, dtype=torch.float64)
-        found = self._motions.at(tuple({one.channel: None for one in self._tracked}), clip, time)
-        parts = [found[one.channel].numpy()[:, one.chosen] for one in self._tracked]
-        return np.concatenate(parts, axis=1, dtype=np.float64)
+            count = min(count, max(int(self._durations[self._clip]) - now, 0) + 1 + self._furthest)
+        time = torch.arange(now, now + count, dtype=torch.float64)
+        told = self._motions.at(tuple(sorted({*self._channels, *others})), torch.full((count,), self._clip), time)
+        found = {name: values.numpy() for name, values in told.items()}
+        parts = [found[one.channel][:, one.chosen] for one in self._tracked]
+        self._rows, self._from = np.concatenate(parts, axis=1, dtype=np.float64), self._age
+        return found
 
     def _shown(self, seen: Any) -> Any:
         """The observation with what the policy is told of the motion."""
