@@ -8,16 +8,15 @@ from torch import Tensor
 
 from understudy.losses.adversarial import (
     EQUILIBRIUM,
+    LOSSES,
     MOST,
-    AdversarialLoss,
     accuracies,
     expert_loss,
     gradient_penalty,
+    least_reward,
     policy_loss,
     style_reward,
 )
-
-LOSSES: tuple[AdversarialLoss, ...] = ("lsgan", "bce", "wgan")
 
 
 def number(*values: float) -> Tensor:
@@ -74,3 +73,10 @@ def test_accuracies_are_shares_of_the_right_side() -> None:
     assert [float(share) for share in accuracies(expert, policy, "lsgan")] == [0.75, 0.75]
     assert [float(share) for share in accuracies(expert - 10, policy - 10, "bce")] == [0.0, 1.0]
     assert [float(share) for share in accuracies(expert - 10, policy - 10, "wgan")] == [0.75, 0.75]
+
+
+def test_what_a_window_is_worth_that_nobody_doubts() -> None:
+    assert least_reward("lsgan", "quad") == 0.0
+    assert least_reward("lsgan", "log") == pytest.approx(math.log(1 + 1 / math.e))
+    assert least_reward("bce", "log") == 0.0
+    assert least_reward("wgan", "wgan", 0.3) == pytest.approx(1 / math.e)

@@ -1,5 +1,6 @@
 """Style beside PPO: what is paid for what, who learns from which windows, and what is refused."""
 
+import copy
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from understudy.core.state import capture
 from understudy.data.motions import MotionSettings, load_motions
 from understudy.envs.builtin.circle import circle_motion
 from understudy.envs.vector.local import LocalVectorEnv
-from understudy.losses.adversarial import style_reward
+from understudy.losses.adversarial import expert_loss, policy_loss, style_reward
 from understudy.objectives.style import REWARD_OF, Style
 from understudy.sources.rollout import RolloutSource
 
@@ -216,6 +217,9 @@ def test_what_cannot_be_imitated_is_told_before_the_first_step(laps: Path) -> No
     assert "channel 'velocities'" in told({"position": "position", "velocity": "velocities"})
     assert "shorter than a window" in told(FEATURES, frames=500)
     assert "features" in told({})
+    assert "a name twice" in told(["position", "position"])
+    assert "nobody is paid" in told(FEATURES, weight=0, task_weight=0)
+    assert "dropout" in told(FEATURES, network={"dropout": 0.5})
 
 
 def test_components_are_compared(tmp_path: Path) -> None:
@@ -228,3 +232,127 @@ def test_components_are_compared(tmp_path: Path) -> None:
     told = r"features\.position: the motions' 'position' has another number .*got 3 .*expected 2"
     with pytest.raises(ConfigError, match=told):
         learner(store)
+
+
+def test_one_step_of_the_discriminator_by_hand(laps: Path) -> None:
+    """The documented loss of the windows that were drawn, through one normaliser, by plain autograd and torch's Adam."""
+    for settings in (
+        {},
+        {"loss": "bce", "penalty_on": "policy"},
+        {"loss": "wgan", "wgan_scale": 0.7, "penalty_on": "both", "logit_decay": 0.3},
+        {"optimizer": {"max_grad_norm": 0.01, "weight_decay": 0.2}},
+        {"gradient_penalty": 0.0, "logit_decay": 0.0, "optimizer": {"kind": "adam", "weight_decay": 0.0}},
+    ):
+        algorithm, style, source = learner(laps, **{**settings, "steps": 1, "replay_share": 0.25})
+        for _ in range(2):
+            algorithm.update(source.next(algorithm.policy))
+        rollout, config, net = source.next(algorithm.policy), style.config, copy.deepcopy(style.discriminator)
+        seen, after = frames(rollout)
+        fresh = torch.stack([seen, after], 2).flatten(0, 1)
+        draws, turns = (torch.Generator() for _ in range(2))
+        draws.set_state(style.rng.get_state())
+        turns.set_state(style.replay.rng.get_state())
+        expert = style.motions.draw(64, draws)
+        old = style.replay.rings[0].columns["window"][: len(style.replay.rings[0])]
+        chosen = fresh[torch.randint(len(fresh), (48,), generator=turns)]
+        policy = torch.cat([chosen, old[torch.randint(len(old), (16,), generator=turns)]])
+        normal = net.normalizer
+        inputs = [normal(windows).flatten(1).requires_grad_() for windows in (expert, policy)]
+        logits = [net.trunk.by_autograd(one).squeeze(-1) for one in inputs]
+        loss = (expert_loss(logits[0], config.loss, config.wgan_scale).mean()) / 2
+        loss = loss + policy_loss(logits[1], config.loss, config.wgan_scale).mean() / 2
+        slopes = [
+            torch.autograd.grad(one.sum(), given, create_graph=True)[0]
+            for one, given in zip(logits, inputs, strict=True)
+        ]
+        where = {"expert": slopes[:1], "policy": slopes[1:], "both": slopes}[config.penalty_on]
+        loss = loss + config.gradient_penalty * torch.cat(where).square().sum(1).mean()
+        loss = loss + config.logit_decay * net.output_weight.square().sum()
+        optimizer = torch.optim.AdamW(
+            [net.trunk.flat], config.learning_rate, weight_decay=config.optimizer.weight_decay
+        )
+        optimizer.state[net.trunk.flat] = {
+            "step": style.optimizer.count.clone(),
+            "exp_avg": style.optimizer.first_moments[0].clone(),
+            "exp_avg_sq": style.optimizer.second_moments[0].clone(),
+        }
+        (net.trunk.flat.grad,) = torch.autograd.grad(loss, [net.trunk.flat])
+        torch.nn.utils.clip_grad_norm_([net.trunk.flat], config.optimizer.max_grad_norm or 1e9)
+        optimizer.step()
+        before = style.discriminator.trunk.flat.detach().clone()
+        style.learn(rollout)
+        moved = style.discriminator.trunk.flat.detach()
+        assert not torch.equal(before, moved)
+        assert torch.allclose(moved, net.trunk.flat.detach(), rtol=1e-4, atol=2e-6), settings
+
+
+def test_windows_go_on_over_the_seam_of_rollouts(laps: Path) -> None:
+    algorithm, style, source = learner(laps, frames=4, loss="bce")
+    algorithm.update(source.next(algorithm.policy))
+    assert style.rewards(source.next(algorithm.policy))["style"][:2].ne(0).all(), "frames of the rollout before"
+
+
+def test_motions_are_drawn_anew_for_every_step(laps: Path) -> None:
+    algorithm, style, source = learner(laps, steps=3)
+    drawn: list[Tensor] = []
+    windows = style.motions
+
+    class Watched:
+        count, size = windows.count, windows.size
+
+        def draw(self, count: int, rng: torch.Generator) -> Tensor:
+            drawn.append(windows.draw(count, rng))
+            return drawn[-1]
+
+    style.motions = Watched()
+    style.learn(source.next(algorithm.policy))
+    batches = [batch for batch in drawn if len(batch) == 64]
+    assert len(batches) == 3
+    assert all(len({tuple(row) for row in batch.flatten(1).tolist()}) > 40 for batch in batches)
+    assert not torch.equal(batches[0], batches[1])
+
+
+def test_weights_follow_their_schedules(laps: Path) -> None:
+    _, style, _ = learner(
+        laps, weight={"start": 1, "end": 0, "over": 10}, task_weight={"start": 0, "end": 2, "over": 10}
+    )
+    told = []
+    for style.updates in (0, 5, 10):
+        told.append((style.weights.rewards["style"], style.weights.task))
+    assert told == [(1.0, 0.0), (0.5, 1.0), (0.0, 2.0)]
+
+
+def test_rows_of_others_do_not_teach(laps: Path) -> None:
+    """Steps that count nothing in the policy's loss, as a teacher's may, are not what the policy looks like."""
+    algorithm, style, source = learner(laps)
+    rollout = source.next(algorithm.policy)
+    weight = torch.ones(STEPS, COUNT)
+    weight[:, 1] = 0
+    style.rewards(rollout)
+    style.learn(replace(rollout, extra={**rollout.extra, "policy_weight": weight}))
+    assert len(style.replay.rings[0]) == STEPS * (COUNT - 1)
+
+
+def test_the_first_windows_are_normalised_whenever_they_come(laps: Path) -> None:
+    """A window longer than a rollout: until there is one nothing is learned, and then the statistics know it."""
+    algorithm, style, source = learner(laps, frames=30)
+    net = style.discriminator
+    before = net.trunk.flat.detach().clone()
+    metrics = algorithm.update(source.next(algorithm.policy)).metrics
+    assert float(metrics["style/whole"]) == 0.0
+    assert torch.equal(before, net.trunk.flat.detach())
+    assert float(net.normalizer.count) == 0
+    rollout = source.next(algorithm.policy)
+    style.rewards(rollout)
+    assert float(net.normalizer.count) > 0
+    style.learn(rollout)
+    assert not torch.equal(before, net.trunk.flat.detach())
+
+
+def test_the_order_in_which_features_are_written_changes_nothing(laps: Path) -> None:
+    flats = []
+    for features in (["position", "velocity"], ["velocity", "position"]):
+        algorithm, style, source = learner(laps, features=features)
+        algorithm.update(source.next(algorithm.policy))
+        flats.append(style.discriminator.trunk.flat.detach())
+    assert torch.equal(*flats)

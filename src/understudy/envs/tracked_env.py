@@ -64,7 +64,7 @@ class TrackedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self._motions, self._settings = motions, settings
-        _check_step(env, motions)
+        check_step(env, motions)
         self._tracked = [Tracked(name, settings, env, segments or {}, motions) for name in settings.labels.values()]
         self._channels = {one.channel for one in self._tracked}
         self._names = [(f"reward_tracking_{label}", f"tracking_error_{label}") for label in settings.labels]
@@ -250,7 +250,7 @@ def _shown_space(env: Env, settings: TrackingSettings, size: int) -> tuple["gymn
     return spaces.Dict({**groups, **told}), plain
 
 
-def _check_step(env: Env, motions: Motions) -> None:
+def check_step(env: Env, motions: Motions) -> None:
     """The motions are told as fast as the environment steps, where both say it."""
     step = control_step(env)
     if step is not None and abs(motions.step - step) > UNEQUAL * step:  # not of nan

@@ -11,7 +11,7 @@ and where nobody can tell them apart D = 0, or of wgan the same number everywher
 """
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -19,10 +19,14 @@ from torch import Tensor
 
 AdversarialLoss = Literal["lsgan", "bce", "wgan"]
 StyleReward = Literal["quad", "log", "wgan"]
+LOSSES: tuple[AdversarialLoss, ...] = get_args(AdversarialLoss)
+REWARDS: tuple[StyleReward, ...] = get_args(StyleReward)
 LEAST_DOUBT = 1e-4
 """1 − σ(D) is at least so much in the logarithm: no window is worth more than 9.2."""
 EQUILIBRIUM: dict[StyleReward, float] = {"quad": 0.75, "log": math.log(2.0), "wgan": 1.0}
 """What a window is worth where motions and policy cannot be told apart (D = 0)."""
+LOST: dict[AdversarialLoss, float] = {"lsgan": -1.0, "bce": -math.inf, "wgan": -math.inf}
+"""D of windows that are known to be the policy's."""
 MOST: dict[StyleReward, float] = {"quad": 1.0, "log": -math.log(LEAST_DOUBT), "wgan": math.e}
 """What a window is worth at most."""
 
@@ -49,6 +53,11 @@ def style_reward(logit: Tensor, kind: StyleReward, scale: float = 1.0) -> Tensor
     if kind == "log":
         return F.softplus(logit).clamp_max(MOST["log"])
     return torch.exp(torch.tanh(scale * logit))
+
+
+def least_reward(loss: AdversarialLoss, reward: StyleReward, scale: float = 1.0) -> float:
+    """What a window is worth that the discriminator has no doubt about."""
+    return float(style_reward(torch.tensor(LOST[loss], dtype=torch.float64, device="cpu"), reward, scale))
 
 
 def accuracies(expert: Tensor, policy: Tensor, kind: AdversarialLoss) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ differences in mean and scale, which are what there is to see, would be gone.
 """
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from understudy.core.settings import Widths
@@ -20,8 +21,10 @@ class DiscriminatorSettings(NetworkSettings):
     """Units of each hidden layer; none is a linear map."""
     activation: Activation = "relu"
     """Between layers: `relu`, `tanh`, `elu`, `gelu`, `silu`, `leaky_relu` or `selu`."""
-    output_gain: float = 1.0
+    output_gain: float = Field(1.0, gt=0)
     """Of the last layer, where layers start orthogonal."""
+    dropout: float = Field(0.0, ge=0, le=0)
+    """None: what a window is worth would depend on chance."""
 
 
 class Discriminator(nn.Module):

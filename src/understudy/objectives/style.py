@@ -25,13 +25,13 @@ what is learned from an episode's end.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Self, final
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from understudy.core.batch import Obs, Rollout
+from understudy.core.batch import POLICY_WEIGHT, Obs, Rollout
 from understudy.core.errors import ConfigError
 from understudy.core.motion import Motions, MotionWindows
 from understudy.core.protocols import BuildContext, Metrics, Roles
@@ -46,6 +46,7 @@ from understudy.losses.adversarial import (
     accuracies,
     expert_loss,
     gradient_penalty,
+    least_reward,
     policy_loss,
     style_reward,
 )
@@ -54,7 +55,7 @@ from understudy.nn.normalization import OnPolicyNormalizerSettings
 from understudy.nn.segments import Input, find_inputs
 from understudy.objectives import Weights
 from understudy.parts.optim import Adam, OptimizerSettings
-from understudy.parts.style.diagnostics import feature_gaps, saturation, window_distances
+from understudy.parts.style.diagnostics import Stakes, feature_gaps, style_warning, window_distances
 from understudy.parts.style.replay import WindowReplay
 from understudy.parts.style.windows import FrameHistory, PlayedWindows
 
@@ -86,9 +87,9 @@ class Config(Settings):
     compared with each: {state.joint_angles: joint_positions}. A list means channels of the same names."""
     frames: int = Field(2, ge=2)
     """n: frames of a window."""
-    weight: ScheduledWeight = ScheduledWeight(start=1.0, end=1.0)
+    weight: ScheduledWeight = ScheduledWeight(kind="constant", start=1.0, end=1.0)
     """w: what the style reward counts. A number is constant."""
-    task_weight: ScheduledWeight = ScheduledWeight(start=1.0, end=1.0)
+    task_weight: ScheduledWeight = ScheduledWeight(kind="constant", start=1.0, end=1.0)
     """What the environment's own reward counts; 0: style alone."""
     loss: AdversarialLoss = "lsgan"
     """`lsgan` (squares), `bce` (cross entropy) or `wgan` (bounded by tanh)."""
@@ -129,7 +130,17 @@ class Config(Settings):
     @field_validator("features", mode="before")
     @classmethod
     def _same_names(cls, given: object) -> object:
-        return {str(name): str(name) for name in given} if isinstance(given, (list, tuple)) else given
+        if not isinstance(given, (list, tuple)):
+            return given
+        if len(set(map(str, given))) < len(given):
+            raise ValueError("a name twice")
+        return {str(name): str(name) for name in given}
+
+    @model_validator(mode="after")
+    def _something_counts(self) -> Self:
+        if self.weight.constant_at(0.0) and self.task_weight.constant_at(0.0):
+            raise ValueError("neither weight nor task_weight counts anything: nobody is paid")
+        return self
 
     @property
     def reward_kind(self) -> StyleReward:
@@ -152,6 +163,8 @@ class Style:
     """Draws motions."""
     pace: float = 1.0
     """Share of `steps` that is taken, where it adapts."""
+    taken_in: bool = False
+    """The normaliser knows the rollout that is learned from next: the first one, which nobody came before."""
     updates: int = 0
 
     @property
@@ -163,8 +176,8 @@ class Style:
     def rewards(self, rollout: Rollout) -> dict[str, Tensor]:
         """r_s [T, N] of the discriminator as it stands; 0 where there is no window."""
         played = self._played(rollout)
-        if self.updates == 0:
-            self._observe(played)
+        if not bool(self.discriminator.normalizer.count):
+            self.taken_in = self._observe(played)
         return {TERM: self.worth(played.frames).masked_fill(~played.whole, 0.0)}
 
     def worth(self, windows: Tensor) -> Tensor:
@@ -175,7 +188,8 @@ class Style:
     def learn(self, rollout: Rollout) -> Metrics:
         """Some steps of the discriminator; then the rollout is remembered, and the normaliser takes it in."""
         played = self._played(rollout)
-        fresh, metrics = played.frames[played.whole], self._weighed()
+        fresh, metrics = played.frames[self._own(rollout, played)], self._weighed()
+        metrics["whole"] = played.whole[rollout.valid].float().mean()
         if len(fresh):
             paid = self._paid(fresh)
             steps = [self._step(fresh) for _ in range(max(1, round(self.pace * self.config.steps)))]
@@ -183,16 +197,19 @@ class Style:
             metrics |= {**judged, **paid, **self._compared(fresh)}
             self._adapt(judged)
             self.replay.remember(fresh)
-            if self.updates > 0:
-                self._observe(played)
+        if not self.taken_in:
+            self._observe(played)
+        self.taken_in = False
         self.history.advance(rollout, self._frames(rollout.obs))
         self.updates += 1
         return metrics
 
     def warning(self, values: Mapping[str, float]) -> str:
         """Nothing will be learned from a discriminator that knows everything."""
-        normal = self.unit * EQUILIBRIUM[self.config.reward_kind]
-        return saturation(values, normal, tuple(self.config.features), self.updates, WHERE)
+        config, kind = self.config, self.config.reward_kind
+        lost = least_reward(config.loss, kind, config.wgan_scale)
+        stakes = Stakes(self.unit * EQUILIBRIUM[kind], self.unit * lost)
+        return style_warning(values, stakes, tuple(config.features), self.updates, WHERE)
 
     def _step(self, fresh: Tensor) -> Metrics:
         """One gradient step, on as many windows of motions as of the policy; what was thought of them."""
@@ -218,7 +235,8 @@ class Style:
     def _weighed(self) -> Metrics:
         """What rewards count now, where that changes."""
         changing = {"weight": self.config.weight, "task_weight": self.config.task_weight}
-        return {name: torch.tensor(one.at(self.updates)) for name, one in changing.items() if one.kind != "constant"}
+        moving = {name: one for name, one in changing.items() if not one.constant_at(one.start)}
+        return {name: torch.tensor(one.at(self.updates)) for name, one in moving.items()}
 
     def _adapt(self, judged: Metrics) -> None:
         if self.config.adapt:
@@ -242,19 +260,26 @@ class Style:
         normal = self.discriminator.normalizer
         return window_distances(policy, motions, normal) | feature_gaps(policy, motions, normal, sizes)
 
-    def _observe(self, played: PlayedWindows) -> None:
-        """The normaliser takes in frames of the policy, and as many of motions."""
+    def _observe(self, played: PlayedWindows) -> bool:
+        """The normaliser takes in frames of the policy, and as many of motions; whether there were any."""
         frames = played.frames[..., -1, :][played.whole]
         if len(frames):
             motions = self.motions.draw(len(frames), self.rng)[:, -1].to(frames.device)
             self.discriminator.normalizer.update(torch.cat([frames, motions]))
+        return len(frames) > 0
+
+    @staticmethod
+    def _own(rollout: Rollout, played: PlayedWindows) -> Tensor:
+        """[T, N]: whole windows whose last step counts as the policy's own."""
+        weight = rollout.extra.get(POLICY_WEIGHT)
+        return played.whole if weight is None else played.whole & (weight > 0)
 
     def _played(self, rollout: Rollout) -> PlayedWindows:
         return self.history.windows(rollout, self._frames(rollout.obs), self._frames(rollout.next_obs))
 
     def _frames(self, obs: Mapping[str, Tensor]) -> Tensor:
         """Features side by side [T, N, F]."""
-        groups: Obs = {entry.group: obs[entry.group] for entry in self.inputs}
+        groups: Obs = {group: obs[group] for group in dict.fromkeys(entry.group for entry in self.inputs)}
         return torch.cat([entry.of(groups).float() for entry in self.inputs], dim=-1)
 
 
@@ -264,10 +289,10 @@ def needs(config: Config) -> Roles:
 
 def build(config: Config, context: BuildContext) -> Style:
     (motions,), device = context.motions, context.device
-    inputs = find_inputs(tuple(config.features), context.spec, f"{WHERE}.features")
+    inputs = find_inputs(sorted(config.features), context.spec, f"{WHERE}.features")  # the order written is no setting
     _check_channels(config, inputs, motions)
     with torch.device("cpu"):  # also where networks are only outlined
-        windows = motions.windows(tuple(config.features.values()), config.frames)
+        windows = motions.windows([config.features[entry.name] for entry in inputs], config.frames)
     if config.per_second and not motions.step > 0:
         raise ConfigError(
             f"{WHERE}.per_second", "nobody says how long a step of these motions is", do="Say motions.step."

@@ -32,7 +32,7 @@ class OptimizerSettings(Settings):
     @model_validator(mode="after")
     def _decay_needs_adamw(self) -> Self:
         if (self.kind == "adamw") != (self.weight_decay > 0):
-            raise ValueError("adamw has a weight_decay above 0 (torch's is 0.01), and adam has none")
+            raise ValueError("adamw has a weight_decay above 0 (torch's is 0.01), and adam has none: weight_decay=0")
         return self
 
 

@@ -50,7 +50,7 @@ from understudy.run.history import NOTHING_HELD_OUT
 from understudy.run.learner import Learner, Probe
 from understudy.run.loading import Prepared, resolve_dataset
 from understudy.run.monitor import Monitor, Monitored, Noise
-from understudy.run.motions import open_motions, settled_motions, tracked_motions
+from understudy.run.motions import check_motions, open_motions, settled_motions, tracked_motions
 from understudy.run.outline import build_algorithm, check_outline
 from understudy.run.progress import SILENT, Reporter
 from understudy.run.strangers import build_source, strangers_of
@@ -166,6 +166,7 @@ def _joined(
         _check_roles(config, spec)
     steps = sum(request.steps_kept for request in config.source_needs.envs)
     motions = motions or open_motions(config.motions, spec.segments)
+    check_motions(config, motions)
     context = BuildContext(
         spec,
         config.updates,

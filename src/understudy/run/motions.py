@@ -6,12 +6,25 @@ from understudy.core.motion import Motions
 from understudy.core.spec import Segments
 from understudy.data.motions import load_motions
 from understudy.data.motions.settings import MotionSettings
+from understudy.envs.gym import make_env
+from understudy.envs.tracked_env import check_step
 from understudy.run.config import RunConfig
 
 
 def open_motions(settings: MotionSettings | None, segments: Segments) -> tuple[Motions, ...]:
     """One set of clips, or none; `segments` are names for columns of recorded observations."""
     return () if settings is None else (load_motions(settings, segments),)
+
+
+def check_motions(config: RunConfig, motions: tuple[Motions, ...]) -> None:
+    """They are told as fast as the environment steps, where that is known."""
+    if not motions or config.env is None or config.env.simulator != "gymnasium" or config.env.tracking is not None:
+        return
+    env = make_env(config.env.id)
+    try:
+        check_step(env, motions[0])
+    finally:
+        env.close()
 
 
 def tracked_motions(config: RunConfig) -> tuple[Motions, ...]:

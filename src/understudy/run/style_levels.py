@@ -28,13 +28,13 @@ def style_levels(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> dict[
     if style is None:
         return {}
     settings = Config.parse(style)
-    scale = (config.motions.step or 1.0) if settings.per_second and config.motions is not None else 1.0
+    step = config.motions.step if settings.per_second and config.motions is not None else 1.0
     near = [line[name] for line in lines if (name := f"{STYLE}distance_motions") in line]
     return {
         f"{STYLE}d_expert": {DRAW: 0.0},
         f"{STYLE}d_policy": {DRAW: 0.0},
         f"{STYLE}accuracy_expert": {GUESS: 0.5},
         f"{STYLE}accuracy_policy": {GUESS: 0.5},
-        f"{STYLE}reward": {DRAW: scale * EQUILIBRIUM[settings.reward_kind]},
+        f"{STYLE}reward": {} if step is None else {DRAW: step * EQUILIBRIUM[settings.reward_kind]},
         f"{STYLE}distance": {MOTIONS: sum(near) / len(near)} if near else {},
     }

@@ -2,9 +2,17 @@
 
 import torch
 
+from understudy.losses.adversarial import EQUILIBRIUM, LOSSES, REWARDS, least_reward
 from understudy.nn.normalization import Normalizer, OnPolicyNormalizerSettings
-from understudy.parts.style.diagnostics import feature_gaps, nearest_distance, saturation, window_distances
+from understudy.parts.style.diagnostics import (
+    Stakes,
+    feature_gaps,
+    nearest_distance,
+    style_warning,
+    window_distances,
+)
 
+QUAD = Stakes(draw=0.75, lost=0.0)
 SATURATED = {"style/accuracy_expert": 1.0, "style/accuracy_policy": 0.99, "style/reward": 0.01}
 
 
@@ -31,17 +39,41 @@ def test_gaps_name_the_feature_that_gives_it_away() -> None:
     gaps = {name: float(gap) for name, gap in feature_gaps(policy, motions, normal, {"speed": 2, "angle": 1}).items()}
     assert gaps["gap.speed"] == 0.0
     assert abs(gaps["gap.angle"] - 57.3) < 1e-3
-    told = saturation({**SATURATED, "style/gap.speed": 0.1, "style/gap.angle": 40.0}, 0.75, ("speed", "angle"), 50, "s")
+    values = {**SATURATED, "style/gap.speed": 0.1, "style/gap.angle": 40.0}
+    told = style_warning(values, QUAD, ("speed", "angle"), 50, "s")
     assert "'angle' (40 deviations" in told
     assert "s.adapt=true" in told
 
 
 def test_nobody_is_alarmed_too_early_or_by_a_fair_game() -> None:
     def quiet(values: dict[str, float], updates: int = 50) -> bool:
-        return saturation(values, 0.75, ("speed",), updates, "style") == ""
+        return style_warning(values, QUAD, ("speed",), updates, "style") == ""
 
     assert not quiet(SATURATED)
     assert quiet(SATURATED, updates=5)
     assert quiet({**SATURATED, "style/accuracy_policy": 0.8})
     assert quiet({**SATURATED, "style/reward": 0.4})
     assert quiet({})
+    assert not quiet({"style/whole": 0.0})
+    assert quiet({"style/whole": 0.1})
+
+
+def test_whatever_the_loss_and_the_reward_a_lost_game_is_told() -> None:
+    """Some rewards of a lost window are far from 0."""
+    for loss in LOSSES:
+        for reward in REWARDS:
+            stakes = Stakes(EQUILIBRIUM[reward], least_reward(loss, reward, 0.3))
+            assert stakes.lost < stakes.draw
+            for share, told in ((0.0, True), (0.05, True), (0.3, False), (1.0, False)):
+                paid = stakes.lost + share * (stakes.draw - stakes.lost)
+                found = style_warning({**SATURATED, "style/reward": paid}, stakes, ("speed",), 50, "style")
+                assert bool(found) == told, (loss, reward, share)
+
+
+def test_a_short_clip_is_not_compared_with_itself() -> None:
+    """Drawn again and again, each window would have a twin at no distance."""
+    normal = Normalizer((1,), OnPolicyNormalizerSettings(clip=None))
+    few = torch.arange(10.0).view(10, 1, 1).repeat(40, 1, 1)
+    assert float(window_distances(few[:100], few, normal)["distance_motions"]) == 1.0
+    one = torch.zeros(50, 1, 1)
+    assert float(window_distances(one[:10], one, normal)["distance_motions"]) == 0.0
