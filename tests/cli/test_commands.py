@@ -207,6 +207,13 @@ def test_check_prints_the_whole_config_of_every_shipped_one(
         assert "'policies/mutex'" in understudy("check", name).err
         monkeypatch.chdir(tmp_path)
         us.save_policy(zones_set(), "policies/mutex")
+    if name.endswith("-track"):  # whose environment is made of a motion
+        told = understudy("check", name, *command_words(name)).err
+        assert "motions.path '" in told or find_spec("mujoco") is None
+        if name != "ppo/circle-track":
+            return
+        monkeypatch.chdir(tmp_path)
+        assert understudy("collect", "UnderstudyCircle-v0", "-p", "scripted", "-n", "2", "-o", "circle", "-q").code == 0
     spoken = understudy("check", name, *command_words(name), "seed=3")
     extra, module = EXTRAS.get(name, ("", "understudy"))
     if find_spec(module) is None:

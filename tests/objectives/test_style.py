@@ -235,7 +235,7 @@ def test_components_are_compared(tmp_path: Path) -> None:
 
 
 def test_one_step_of_the_discriminator_by_hand(laps: Path) -> None:
-    """The documented loss of the windows that were drawn, through one normaliser, by plain autograd and torch's Adam."""
+    """The documented loss of the windows that were drawn, through one normaliser, by autograd and torch's Adam."""
     for settings in (
         {},
         {"loss": "bce", "penalty_on": "policy"},

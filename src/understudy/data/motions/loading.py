@@ -7,10 +7,11 @@ import torch
 
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Segments
+from understudy.data.formats.readers import check_origin
 from understudy.data.motions.arranging import arranged, check_patterns, check_weights, clip_settings
 from understudy.data.motions.channels import DERIVED
 from understudy.data.motions.columns import Column, Columns, HeldRows
-from understudy.data.motions.files import clip_files, is_recorded, read_clip
+from understudy.data.motions.files import KNOWN, clip_files, is_recorded, read_clip
 from understudy.data.motions.mirroring import SUFFIX
 from understudy.data.motions.motion_set import MotionSet, clip_table
 from understudy.data.motions.packed import is_packed, open_packed, pack_clips, read_manifest
@@ -27,6 +28,8 @@ def load_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -> 
     `segments` are names for columns of a recorded dataset's observation groups: `state.joint_angles` is then a channel.
     """
     path = Path(settings.path)
+    if not path.exists():
+        _check_known(settings.path)
     if is_packed(path):
         motions = _of_packed(path, settings)
     else:
@@ -40,6 +43,15 @@ def load_motions(settings: MotionSettings, segments: Segments = NO_SEGMENTS) -> 
             do="Nothing was changed. Bring back the motions and their settings, or start a new run.",
         )
     return motions
+
+
+def _check_known(name: str) -> None:
+    """A dataset of this name comes with the library, or with Minari."""
+    try:
+        check_origin(name)
+    except DataError as error:
+        do = "Of names there are those of `understudy dataset list`."
+        raise DataError(f"motions.path '{name}'", "no such file or folder", expected=KNOWN, do=do) from error
 
 
 def clips_at_step(path: Path, settings: MotionSettings, step: float) -> Iterator[Resampled]:
