@@ -25,8 +25,6 @@ GRAVITY, FORWARD, HEIGHT = 5, 48, 90
 needs_envpool = pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed")
 
 
-
-
 def skill_set(*changes: str) -> Policy:
     paths = [f"skills.{name}.path={TEACHERS / f'go1-{name}'}" for name in ("getup", "walk")]
     return us.skill_set("skills/go1", [*paths, *changes])
