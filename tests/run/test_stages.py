@@ -187,7 +187,7 @@ def test_a_clone_is_where_ppo_begins(tmp_path: Path) -> None:
     ((_, after),) = learned.perception.normalised()
     assert int(after.count) == int(before.count) + 2 * 2 * 8
     assert float((after.mean - before.mean).abs().max()) < 0.1
-    assert after.settings.clip == 10.0
+    assert (after.settings.epsilon_on, after.settings.clip) == ("std", None), "in the form that they came with"
 
 
 def test_what_stands_in_the_way_of_a_clone_is_named(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from understudy.parts.ppo.batch import FEATURES, RESETS, VALID, PPOBatch, Tally,
 from understudy.parts.ppo.fused_steps import fused_steps_for
 from understudy.parts.ppo.networks import OnPolicyActorSettings, OnPolicyCriticSettings, build_networks
 from understudy.parts.ppo.optimizers import build_optimizers
-from understudy.parts.ppo.reward_normalizer import RewardNormalizer
+from understudy.parts.ppo.reward_normalizer import RewardNormalizer, reward_statistics
 from understudy.parts.ppo.settings import PPOSettings, check_possible
 
 
@@ -86,7 +86,7 @@ class PPO:
         return Demand(gamma=self.config.gamma)
 
     def networks(self) -> dict[str, nn.Module]:
-        return {"policy": self.policy, "value": self.value}
+        return {"policy": self.policy, "value": self.value, **reward_statistics(self.reward_normalizer)}
 
     def update(self, data: Rollout) -> Update:
         """Some epochs of minibatches over one rollout."""

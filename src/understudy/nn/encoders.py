@@ -162,7 +162,10 @@ class ConvEncoder(nn.Module):
         for number, layer in enumerate(settings.layers):
             if (norm := layer.norm or settings.norm) != "none":
                 self.norms[str(number)] = _norm(norm, layer.channels, settings)
-        joined = 2 * channels if settings.final == "spatial_softmax" else channels * height * width
+        softmax = settings.final == "spatial_softmax"
+        self.places = "2" if softmax else f"{height} × {width}"
+        """Numbers of each channel that the layers behind the last image read."""
+        joined = 2 * channels if softmax else channels * height * width
         self.output = MLP(joined, settings.size, _layers(settings), rng)
 
     def forward(self, values: Tensor) -> Tensor:

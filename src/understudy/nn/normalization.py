@@ -6,7 +6,7 @@ once, after it has learned from one; until then every pass over that rollout see
 and the first ratio of policies is 1.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from pydantic import Field
@@ -25,6 +25,10 @@ def merge_moments(
     mean.add_(share * apart)
 
 
+FORM = ("epsilon", "epsilon_on", "clip")
+"""What a normaliser makes of statistics."""
+
+
 class NormalizerSettings(Settings):
     """(s − μ)/(σ + ε), or (s − μ)/√(σ² + ε)."""
 
@@ -36,6 +40,21 @@ class NormalizerSettings(Settings):
     """What is normalised is cut to ±clip; null is no limit."""
     until: int | None = Field(None, gt=0)
     """Running statistics rest once this many rows were seen; null is never."""
+
+    def in_form_of(self, other: "NormalizerSettings") -> Self:
+        """With the other's ε, its place and its clip; when statistics rest stays its own."""
+        return self.model_copy(update=dict(zip(FORM, other.form, strict=True)))
+
+    @property
+    def form(self) -> tuple[float, str, float | None]:
+        """ε, what it is added to, and clip."""
+        return self.epsilon, self.epsilon_on, self.clip
+
+    @property
+    def formula(self) -> str:
+        """What it makes of statistics: (s − μ)/√(σ² + 1e-08), cut to ±10."""
+        divisor = f"(σ + {self.epsilon!r})" if self.epsilon_on == "std" else f"√(σ² + {self.epsilon!r})"
+        return f"(s − μ)/{divisor}, " + ("not cut" if self.clip is None else f"cut to ±{self.clip:g}")
 
 
 class OnPolicyNormalizerSettings(NormalizerSettings):
@@ -119,6 +138,16 @@ class Normalizer(nn.Module):
         """What `forward` reads, in float32, of the statistics as they stand."""
         self.shift.copy_(self.mean)
         self.scale.copy_(self._inverse_scale(self.variance, self.variance.sqrt()))
+
+    @torch.no_grad()
+    def settle_other_form(self) -> bool:
+        """`settle`, where what `forward` reads is of these statistics in another form, and whether it was; rounding is
+        left as it is."""
+        scale = self._inverse_scale(self.variance, self.variance.sqrt()).float()
+        other = not torch.allclose(self.scale, scale, rtol=1e-5, atol=0.0)
+        if other:
+            self.settle()
+        return other
 
     def _inverse_scale(self, variance: Tensor, std: Tensor) -> Tensor:
         epsilon = self.settings.epsilon

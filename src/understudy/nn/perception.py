@@ -59,6 +59,7 @@ class Perception(nn.Module):
         if not self.inputs:
             raise ConfigError(f"{where}.hide", "nothing is left to see")
         self.keys = {entry.name: _key(entry) for entry in self.inputs}
+        self.segments = spec.segments
         self.settings = settings
         self.normalizers, self.encoders = nn.ModuleDict(), nn.ModuleDict()
         self.borrowed: set[str] = set()

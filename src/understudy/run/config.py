@@ -144,6 +144,8 @@ class RunConfig(Settings):
     over the `overlap` of resized tensors, too, inputs by their names. What became of each tensor is in meta.json."""
     init_std: float | None = Field(None, gt=0)
     """σ that a Gaussian policy which is taken over begins with, instead of its own: a small one for PPO after BC."""
+    init_normalizer: Literal["handed", "own"] = "handed"
+    """Statistics that are taken over are applied as there (`handed`: its ε and clip), or in this run's `own` way."""
     git_repositories: tuple[str, ...] = ()
     """Folders of further git checkouts whose commit, status and diff meta.json shall hold: that of the simulator."""
     stages: tuple["RunConfig", ...] = ()

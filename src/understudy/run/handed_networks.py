@@ -3,8 +3,8 @@
 A policy folder holds a policy. The other networks of a run are in its checkpoints, which say where each role lies.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from understudy.core.errors import CheckpointError, ConfigError, did_you_mean
 from understudy.core.protocols import Algorithm, Balancing
 from understudy.core.state import Leaf, State, capture, module_paths, restore
 from understudy.nn.network_layout import NetworkLayout
+from understudy.nn.normalization import Normalizer
 from understudy.run.checkpoint import LAYOUTS_FACT, NETWORKS_FACT
-from understudy.run.partial_loading import STREAM, LoadReport, Mismatch, Part, load_partially, rename
+from understudy.run.partial_loading import STREAM, LoadReport, Mismatch, Part, load_partially, rename, renamed
 from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
 
@@ -33,6 +34,14 @@ class Handed:
     """Tensors of both, of different shapes."""
     left: tuple[str, ...]
     """Tensors of the other that it does not have."""
+    otherwise: tuple[str, ...] = ()
+    """What fits and means something else: other columns, another activation."""
+
+    @classmethod
+    def of(cls, network: nn.Module | Tensor, theirs: Part, keys: Mapping[str, str]) -> "Handed":
+        """What a network can take over from a part of another run."""
+        there = NetworkLayout.of(network).differences(renamed(theirs.layout, keys))
+        return replace(cls.between(capture(network), theirs.state, keys), otherwise=tuple(there))
 
     @classmethod
     def between(cls, mine: Mapping[str, Leaf], theirs: Mapping[str, Leaf], keys: Mapping[str, str]) -> "Handed":
@@ -52,8 +61,9 @@ class Handed:
     def misfit(self) -> str:
         """Why it does not have everything from the other; empty where it does."""
         parts = {"missing": self.missing, "of another shape": self.resized, "left over": self.left}
+        parts["of something else"] = self.otherwise
         told = "; ".join(f"{what}: {', '.join(names[:6])}" for what, names in parts.items() if names)
-        return told if self.missing or self.resized else ""
+        return told if self.missing or self.resized or self.otherwise else ""
 
     def check(self, where: str) -> None:
         """An error unless everything it has comes from the other."""
@@ -82,12 +92,23 @@ def network_paths(algorithm: Algorithm[Any]) -> dict[str, str]:
 
 def roles_in(origin: str) -> tuple[str, tuple[str, ...]]:
     """The algorithm of a run, and the roles in its last checkpoint; of a policy folder there is none of either."""
+    facts = _last_facts(origin)
+    return str(_algo(facts).get("name", "")), tuple(facts.get(NETWORKS_FACT, ()))
+
+
+def algorithm_of(origin: str) -> dict[str, Any]:
+    """The settings of a run's algorithm, as its last checkpoint tells them; a policy folder tells none."""
+    return _algo(_last_facts(origin))
+
+
+def _algo(facts: Mapping[str, Any]) -> dict[str, Any]:
+    algo = facts.get("settings", {}).get("algo")
+    return algo if isinstance(algo, dict) else {}
+
+
+def _last_facts(origin: str) -> Mapping[str, Any]:
     run = RunDir(origin)
-    if not run.config_file.exists():
-        return "", ()
-    facts = find_checkpoint(run, "last").facts
-    algo = facts["settings"].get("algo")
-    return str(algo.get("name")) if isinstance(algo, dict) else "", tuple(facts[NETWORKS_FACT])
+    return find_checkpoint(run, "last").facts if run.config_file.exists() else {}
 
 
 def network_layouts(algorithm: Algorithm[Any]) -> dict[str, dict[str, Any]]:
@@ -129,7 +150,7 @@ def check_handed(
     """An error unless each role can take over all that it has, or of those that need not, something."""
     for role, network in own_networks(algorithm, tuple(theirs)).items():
         if mismatch == "refuse":
-            Handed.between(capture(network), theirs[role].state, keys).check(f"{where}, {role}")
+            Handed.of(network, theirs[role], keys).check(f"{where}, {role}")
         else:
             load_partially(network, theirs[role], keys, mismatch, f"{where}, {role}", dry=True)
 
@@ -144,11 +165,17 @@ def hand_over(
         if mismatch != "refuse":
             reports[role] = load_partially(network, theirs[role], keys, mismatch, f"{where}, {role}")
             continue
-        mine = capture(network)
-        handed = Handed.between(mine, theirs[role].state, keys)
-        restore(network, {**mine, **handed.matched}, f"{where}, {role}")
-        reports[role] = handed.report()
+        handed = Handed.of(network, theirs[role], keys)
+        restore(network, {**capture(network), **handed.matched}, f"{where}, {role}")
+        reports[role] = replace(handed.report(), notes=tuple(_settle(network)))
     return reports
+
+
+def _settle(network: nn.Module | Tensor) -> Iterator[str]:
+    """Statistics that were taken over are applied as this run's settings say, where those differ."""
+    for path, part in network.named_modules() if isinstance(network, nn.Module) else ():
+        if isinstance(part, Normalizer) and part.settle_other_form():
+            yield f"{path or 'statistics'}: {part.settings.formula}, and otherwise there"
 
 
 def _shape(leaf: object) -> str:

@@ -10,6 +10,7 @@ from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
 from understudy.run.git_state import check_repositories
 from understudy.run.given_env import GivenEnvs
+from understudy.run.handed_normalizers import with_handed_normalizers
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.progress import Reporter
@@ -26,11 +27,13 @@ def preflight(
     make_envs: MakeEnvs | None = None,
     teacher: Act | None = None,
 ) -> tuple[RunConfig, Learner]:
-    """The config with fingerprints of its data and its ancestor written in, and the learner.
+    """The config with fingerprints of its data and its ancestor and the form of its normalisers written in, and the
+    learner.
 
     Each policy fits the one it starts from.
     """
     check_repositories(config.git_repositories, "git_repositories")
+    config = with_handed_normalizers(config, reporter.say)
     learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
     try:
         _try_environment(config, learner, make_envs)

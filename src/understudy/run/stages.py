@@ -21,13 +21,15 @@ from understudy.run.tasks import ORIGINS, has_origin, laid_over
 FOLDER = "stages"
 OWN = (
     *("algo", "updates", "env_steps", "stages", "init_from", "init_fingerprint", "init_roles", "init_keys", "out"),
-    *("init_mismatch", "init_std", "best", "best_is", "patience"),
+    *("init_mismatch", "init_std", "init_normalizer", "best", "best_is", "patience"),
 )
 """What a stage does not take over from the run."""
 NETWORK = ("sees", "encoders", "memory", "hidden", "activation", "layer_norm")
 """What a policy's network is, beside its distribution."""
 OF_ITS_SOURCE = ("source", "log_every", "eval_every", "save_every")
 """What means something else to another kind of source."""
+OF_THE_RUN = ("estimate",)
+"""Settings of a policy that no other algorithm learns: a stage sees the true values of what the run estimates."""
 OF_THE_SWITCH = ("critic_warmup",)
 """Settings of an algorithm that are about starting from somebody else."""
 
@@ -88,8 +90,17 @@ def _with_actor(algo: object, heir: object) -> object:
         return laid_over({key: value for key, value in run.items() if key not in OF_THE_SWITCH}, named)
     if "actor" in named:
         return named
-    shape = laid_over(_network(run, named), run["actor"] if isinstance(run.get("actor"), dict) else {})
+    shape = laid_over(_network(run, named), _said(run.get("actor")))
     return {**named, "actor": shape} if shape else named
+
+
+def _said(actor: object) -> dict[str, Any]:
+    """What a run says of its policy network that another algorithm's has, too: nobody but the run's own estimates, and
+    when its statistics rest is about what it goes on from."""
+    said = {key: value for key, value in actor.items() if key not in OF_THE_RUN} if isinstance(actor, dict) else {}
+    if isinstance(said.get("normalizer"), dict):
+        said["normalizer"] = {key: value for key, value in said["normalizer"].items() if key != "until"}
+    return said
 
 
 def _network(heir: Mapping[str, Any], stage: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ then IQL online). What was taken over is told; too little is refused. Optimisers
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -15,15 +15,18 @@ from torch import Tensor, nn
 from understudy.core.errors import CheckpointError, ConfigError, UnderstudyError
 from understudy.core.files import json_bytes, read_json, sha256_bytes
 from understudy.core.protocols import Algorithm
+from understudy.core.spec import Box
 from understudy.core.state import State, capture, restore
 from understudy.nn.actor import Actor, ActorSettings, EstimatingActorSettings
 from understudy.nn.committee import Committee
 from understudy.nn.deployed import Deployed
 from understudy.nn.distributions import means_the_same
 from understudy.nn.distributions.gaussians import Gaussian, TanhMeanGaussian
+from understudy.nn.network_layout import NetworkLayout
 from understudy.nn.perception import Perception, RoleSettings
 from understudy.nn.value_policy import ValuePolicy
 from understudy.run.config import FrozenPolicySettings, RunConfig
+from understudy.run.handed_distributions import keep_distribution
 from understudy.run.handed_networks import (
     POLICY,
     Handed,
@@ -37,7 +40,7 @@ from understudy.run.handed_networks import (
 )
 from understudy.run.learner import Learner
 from understudy.run.onnx_policy import OnnxPolicy
-from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially
+from understudy.run.partial_loading import STREAM, LoadReport, Part, load_partially, rename
 from understudy.run.policies import load_policy
 from understudy.run.policy_file import describe_policy
 from understudy.run.progress import Reporter
@@ -47,6 +50,8 @@ Single = Actor | ValuePolicy
 """A policy of one."""
 TARGET = "target_"
 """Before the role of a network, it is the role of its target."""
+NEW = ("estimator.", "distribution.")
+"""What of a policy may begin anew beside what is taken over: whoever hands it on need not have any."""
 REWARD_FACTS = ("reward_scale", "reward_shift", "reward_clip")
 
 
@@ -136,8 +141,10 @@ class Ancestor:
             if id(part) in of_policy:
                 continue
             misfit = "there is none" if role not in self.networks else ""
+            if not misfit and heir.init_roles == "auto":
+                misfit = self._torn(algorithm, role, heir)
             if not misfit and heir.init_roles == "auto" and heir.init_mismatch == "refuse":
-                misfit = Handed.between(capture(part), self.networks[role].state, heir.init_keys).misfit
+                misfit = Handed.of(part, self.networks[role], heir.init_keys).misfit
             if misfit:
                 anew.append(f"{role} ({misfit})")
             else:
@@ -150,7 +157,37 @@ class Ancestor:
             assert isinstance(algorithm.policy, Deployed)
             check_warm_start(algorithm.policy, self.policy, config, where)
             _begin_with_std(algorithm.policy, config.init_std, dry=True)
-        check_handed(algorithm, self.handed(algorithm, config)[0], config.init_keys, config.init_mismatch, where)
+        handed, _ = self.handed(algorithm, config)
+        check_handed(algorithm, handed, config.init_keys, config.init_mismatch, where)
+        self.check_whole(algorithm, handed, config, where)
+
+    def check_whole(self, algorithm: Algorithm[Any], roles: Collection[str], config: RunConfig, where: str) -> None:
+        """An error unless what these roles share with the policy here they shared with it there."""
+        for role in roles:
+            if torn := self._torn(algorithm, role, config):
+                raise CheckpointError(
+                    f"{where}, {role}", torn, do="Let both runs share alike, or leave it out: init_roles=[policy]."
+                )
+
+    def _torn(self, algorithm: Algorithm[Any], role: str, heir: RunConfig) -> str:
+        """What a role shares with the policy here and did not there: it could not have both. Empty where nothing is."""
+        part = parts_by_role(algorithm).get(role)
+        if POLICY not in self.roles or not isinstance(part, nn.Module) or not isinstance(algorithm.policy, nn.Module):
+            return ""
+        of_policy = {id(tensor): path for path, tensor in tensors_of(algorithm.policy)}
+        theirs, known = capture(self.policy), self.networks[role].state
+        known = {rename(path, heir.init_keys): leaf for path, leaf in known.items()}
+        for path, tensor in tensors_of(part):
+            mine, other = theirs.get(of_policy.get(id(tensor), "")), known.get(path)
+            if isinstance(mine, Tensor) and isinstance(other, Tensor) and not torch.equal(mine, other):
+                return f"{path} is the policy's, too, and was not there"
+        return ""
+
+
+def tensors_of(network: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers, under each of their names."""
+    buffers = network.named_buffers(remove_duplicate=False)
+    return [*network.named_parameters(remove_duplicate=False), *buffers]
 
 
 def asked_roles(heir: RunConfig, algorithm: str, there: tuple[str, ...]) -> tuple[str, ...]:
@@ -179,6 +216,7 @@ def take_over(
     ancestor = Ancestor.load(origin, config)
     check_same(ancestor.fingerprint, fingerprint, where, "init_fingerprint")
     handed, anew = ancestor.handed(algorithm, config)
+    ancestor.check_whole(algorithm, handed, config, where)
     others = hand_over(algorithm, handed, config.init_keys, config.init_mismatch, where)
     told = {role: [report] for role, report in others.items()}
     if POLICY in ancestor.roles:
@@ -223,16 +261,30 @@ def warm_start(algorithm: Algorithm[Any], policy: Deployed, config: RunConfig, w
     assert isinstance(heir, Deployed)
     reports = []
     for member, ancestor in _pairs(heir, policy, where):
-        if config.init_mismatch != "refuse":
-            reports.append(_partly(member, ancestor, config, where))
-            continue
-        taken, mine = _taken(member, ancestor, where), capture(member)
-        restore(member, {**mine, **taken}, where)
-        _settle(member, ancestor)
-        kept = tuple(sorted(mine.keys() - taken.keys()))
-        left = tuple(sorted(capture(ancestor).keys() - taken.keys()))
-        reports.append(LoadReport(tuple(sorted(taken)), (), kept, left, overlap=False))
+        report = (_wholly if config.init_mismatch == "refuse" else _partly)(member, ancestor, config, where)
+        reports.append(replace(report, notes=(*_normalizer_notes(member, ancestor), *report.notes)))
     return reports
+
+
+def _wholly(heir: Single, ancestor: Single, config: RunConfig, where: str) -> LoadReport:
+    taken, mine = _taken(heir, ancestor, where), capture(heir)
+    restore(heir, {**mine, **taken}, where)
+    _settle(heir, ancestor)
+    kept = tuple(sorted(mine.keys() - taken.keys()))
+    left = tuple(sorted(capture(ancestor).keys() - taken.keys()))
+    return LoadReport(
+        tuple(sorted(taken)), (), kept, left, overlap=False, notes=keep_distribution(heir, ancestor, taken)
+    )
+
+
+def _normalizer_notes(heir: Single, ancestor: Single) -> list[str]:
+    """How statistics that were taken over are applied, where this run's algorithm has another way of its own."""
+    mine, theirs = heir.settings.normalizer, ancestor.settings.normalizer
+    if not heir.settings.normalize or not ancestor.settings.normalize:
+        return []
+    if mine.form != theirs.form:
+        return [f"normaliser {mine.formula}, and there {theirs.formula}: the policy acts otherwise than there"]
+    return [] if mine.form == type(mine)().form else [f"normaliser as there: {mine.formula}"]
 
 
 def check_warm_start(heir: Deployed, ancestor: Deployed, config: RunConfig, where: str) -> None:
@@ -248,13 +300,25 @@ def _partly(heir: Single, ancestor: Single, config: RunConfig, where: str, *, dr
     """Take over what fits of a policy of another shape, but of the same kind."""
     _check_kind(heir, ancestor, where)
     keys, mismatch = config.init_keys, config.init_mismatch
-    return load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
+    report = load_partially(heir, Part.of(ancestor), keys, mismatch, f"{where}, {POLICY}", dry=dry)
+    if dry:
+        return report
+    notes = (*report.notes, *_range_notes(heir, ancestor), *keep_distribution(heir, ancestor, report.taken))
+    return replace(report, notes=notes)
+
+
+def _range_notes(heir: Single, ancestor: Single) -> list[str]:
+    """The box is this environment's: what a policy says is of its range, whatever that was there."""
+    mine, theirs = heir.spec.action, ancestor.spec.action
+    if not isinstance(mine, Box) or not isinstance(theirs, Box) or (mine.low, mine.high) == (theirs.low, theirs.high):
+        return []
+    return [f"actions are of this environment's range, {mine.describe()}, and were of {theirs.describe()}"]
 
 
 @torch.no_grad()
 def _begin_with_std(policy: Deployed, std: float | None, *, dry: bool = False) -> None:
     """Give a policy that was taken over this σ in every dimension, where one is said."""
-    for member in () if std is None else _members(policy):
+    for member in () if std is None else _members(policy, "init_std"):
         density = member.distribution if isinstance(member, Actor) else member
         if not isinstance(density, (Gaussian, TanhMeanGaussian)):
             kinds = "gaussian or tanh_mean_gaussian"
@@ -269,16 +333,17 @@ def _begin_with_std(policy: Deployed, std: float | None, *, dry: bool = False) -
 
 def _pairs(heir: Deployed, ancestor: Deployed, where: str) -> list[tuple[Single, Single]]:
     """Who inherits from whom."""
-    heirs, ancestors = _members(heir), _members(ancestor)
+    heirs, ancestors = _members(heir, where), _members(ancestor, where)
     if len(ancestors) > len(heirs):
         raise CheckpointError(where, "is a committee of two policies, and one policy cannot start from both")
     return list(zip(heirs, ancestors * (len(heirs) // len(ancestors)), strict=True))
 
 
-def _members(policy: Deployed) -> list[Single]:
+def _members(policy: Deployed, where: str) -> list[Single]:
     if isinstance(policy, Committee):
         return [policy.a, policy.b]
-    assert isinstance(policy, Single)
+    if not isinstance(policy, Single):
+        raise CheckpointError(where, "is a policy of another kind", got=policy.kind, expected="a policy of one or two")
     return [policy]
 
 
@@ -291,11 +356,19 @@ def _taken(heir: Single, ancestor: Single, where: str) -> State:
     _check_kind(heir, ancestor, where)
     _check_alike(heir.settings, ancestor.settings, where)
     mine, theirs = capture(heir), capture(ancestor)
-    return {
+    taken = {
         path: leaf
         for path, leaf in theirs.items()
         if not path.endswith(STREAM) and path in mine and _fits(mine[path], leaf)
     }
+    new = sorted(path for path in mine.keys() - taken.keys() if not path.endswith(STREAM) and not path.startswith(NEW))
+    if otherwise := [*new, *NetworkLayout.of(heir).differences(NetworkLayout.of(ancestor))]:
+        raise CheckpointError(
+            where,
+            f"its network is not that of algo.actor ({'; '.join(otherwise[:6])})",
+            do="Give both the same settings, or take over what fits: init_mismatch=overlap, or skip.",
+        )
+    return taken
 
 
 def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
@@ -305,7 +378,8 @@ def _check_kind(heir: Single, ancestor: Single, where: str) -> None:
 
 def _check_alike(mine: RoleSettings, theirs: RoleSettings, where: str) -> None:
     """Tensors of one shape mean something else behind other eyes: whatever differs is named."""
-    names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm")
+    of_values = ("members", "quantiles", "one_hot")
+    names = ("sees", "hide", "normalize", "encoders", "memory", "hidden", "activation", "layer_norm", *of_values)
     here, there = (_facts(settings, names) for settings in (mine, theirs))
     if isinstance(mine, ActorSettings) and isinstance(theirs, ActorSettings):
         kinds = mine.distribution.kind, theirs.distribution.kind
@@ -338,7 +412,7 @@ def _told_facts(facts: dict[str, Any]) -> str:
 def _settle(heir: Single, ancestor: Single) -> None:
     """Statistics that were taken over are applied as this run's settings say, where those differ."""
     for part in heir.modules():
-        if isinstance(part, Perception) and heir.settings.normalizer != ancestor.settings.normalizer:
+        if isinstance(part, Perception) and heir.settings.normalizer.form != ancestor.settings.normalizer.form:
             for _, normalizer in part.normalised():
                 normalizer.settle()
 

@@ -7,11 +7,12 @@ Var is over all that was ever seen, this rollout included. Both peers divide eac
 rollout has one divisor, so that its advantages are of one unit. Nothing is subtracted: that would change what is best.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from understudy.core.batch import Rollout
 from understudy.losses.returns import running_returns
@@ -42,3 +43,8 @@ class RewardNormalizer:
         self.paid.copy_(returns[-1].masked_fill(rollout.ended[-1] | ~rollout.valid[-1], 0.0))
         self.statistics.update(returns, rollout.valid)
         return (rollout.reward * self.statistics.scale).clamp(-LARGEST_REWARD, LARGEST_REWARD)
+
+
+def reward_statistics(some: Sequence[RewardNormalizer]) -> dict[str, nn.Module]:
+    """By role, where there are any: values that are handed on are in units of these."""
+    return {"rewards": some[0].statistics} if some else {}
