@@ -4,7 +4,9 @@ Teachers are policies that were trained by ppo/go1-teacher and ppo/halfcheetah-t
 """
 
 import importlib.util
+from contextlib import closing
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from understudy.run.evaluate import Evaluator
 
 TEACHERS = Path(__file__).parents[1] / "teachers"
 GO1 = ("ppo/go1-student", "ppo/go1-estimator", "dagger/go1")
+FRESH_SEEDS = (1000, 2000, 2001, 2002)
 CHEETAH = ("ppo/halfcheetah-student", "ppo/halfcheetah-estimator")
 needs_envpool = pytest.mark.skipif(importlib.util.find_spec("envpool") is None, reason="EnvPool is not installed")
 needs_mujoco = pytest.mark.skipif(importlib.util.find_spec("mujoco") is None, reason="MuJoCo is not installed")
@@ -80,13 +83,21 @@ def acted(policy: us.Actor, obs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def ratio(config: us.RunConfig, run: us.Run) -> float:
-    """The student's greedy return over the teacher's, in 40 episodes that the run was not evaluated in."""
-    fresh = config.model_copy(update={"eval_episodes": 20})
+    """The student's greedy return over the teacher's, in 80 episodes that the run was not evaluated in.
+
+    A fall costs half an episode: with 20 at a time the ratio goes up and down by a tenth.
+    """
+    student, teacher = (fresh_return(config, path) for path in (run.path, config.policies["teacher"].path))
+    return student / teacher
+
+
+def fresh_return(config: us.RunConfig, policy: str | Path) -> float:
+    """Mean greedy return in the episodes that docs/robots.md tells of."""
     means = []
-    for policy in (us.load_policy(run.path), us.load_policy(config.policies["teacher"].path)):
-        both = [Evaluator(fresh.model_copy(update={"seed": seed})).evaluate(policy, 20) for seed in (1000, 2000)]
-        means.append(sum(one.mean for one in both) / 2)
-    return means[0] / means[1]
+    for seed in FRESH_SEEDS:
+        with closing(Evaluator(config.model_copy(update={"seed": seed}))) as evaluator:
+            means.append(evaluator.evaluate(us.load_policy(policy), 20).mean)
+    return fmean(means)
 
 
 def explained(run: us.Run) -> float:
@@ -102,8 +113,8 @@ def test_a_go1_that_is_blind_for_its_velocity_walks_as_its_teacher_does(name: st
     run = us.train(config, out=str(tmp_path / "run"), eval_every=config.updates, threads=1, progress=False)
     if name.endswith("estimator"):
         assert explained(run) > 0.9
-    else:  # what was measured is on the page; of 40 episodes a few falls are a tenth
-        assert ratio(config, run) >= 0.75
+    else:
+        assert ratio(config, run) >= 0.9
 
 
 @pytest.mark.slow
