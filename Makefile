@@ -41,8 +41,10 @@ pictures: $(READY)
 	$(BIN)/python benchmarks/teacher_curves.py --draw docs/pictures/teacher_pendulum.png
 	$(BIN)/python benchmarks/estimator_curves.py --draw  # ppo_pendulum_estimator.png
 	$(BIN)/python benchmarks/robot_curves.py --draw # robots_go1.png, robots_halfcheetah.png
+	$(BIN)/python benchmarks/style_curves.py --draw # style.png
 	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
 	@echo "dagger_cartpole_masked.png: python benchmarks/dagger_curves.py (a few minutes);"
+	@echo "style_normal.png: understudy train ppo/hopper-style (five minutes), its plots/style.png;"
 	@echo "skills_zones.png: python benchmarks/skill_curves.py (a few minutes);"
 	@echo "hopper_ladder.png: understudy collect ladder hopper --steps 18000 --replay-steps 27000 (hours), its returns.png;"
 	@echo "ppo_go1_terms.png: understudy train ppo/go1-joystick (40 minutes), its plots/reward_terms.png"

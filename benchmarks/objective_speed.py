@@ -14,21 +14,25 @@ least.
 import argparse
 import cProfile
 import pstats
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from understudy import Actor, Dataset, Episode
+from understudy import Actor, Dataset, Episode, write_store
 from understudy.algorithms import ppo
 from understudy.core.errors import UnderstudyError
+from understudy.core.motion import Motions
 from understudy.core.protocols import BuildContext, Experience, Policy
 from understudy.core.rng import stream
 from understudy.core.spec import Spec
 from understudy.data.experience import LoggedExperience
+from understudy.data.motions import MotionSettings, load_motions
 from understudy.envs.vector.contract import VectorEnv
 from understudy.nn.actor import ActorSettings
 from understudy.objectives import PLUGINS
@@ -41,7 +45,7 @@ from understudy.sources.rollout import RolloutSource
 HIDDEN = [256, 128]
 POSITIONS, VELOCITIES = "state.positions", "state.velocities"
 SEGMENTS = {"state": {"positions": (0, 8), "velocities": (8, 17)}}
-TARGETS = {"teacher": 1.3, "estimator": 1.15, "rnd": 1.15}
+TARGETS = {"teacher": 1.3, "estimator": 1.15, "rnd": 1.15, "style": 1.5}
 """Times PPO's plain path."""
 
 
@@ -55,6 +59,7 @@ class Case:
 
 
 CASES = {
+    "style": Case({"features": [POSITIONS, VELOCITIES]}),
     "symmetry": Case({"observations": {"state": {"signs": [1, -1] * 8 + [1]}}, "actions": {"signs": [-1] * 6}}),
     "ppo": Case(),
     "plain": Case(algo={"early_stop_kl": 1e9}),
@@ -67,8 +72,8 @@ def frozen_teacher(spec: Spec) -> Policy:
     return Actor(spec, ActorSettings(hidden=tuple(HIDDEN), activation="elu"), stream(1, "teacher"))
 
 
-def demonstrations(spec: Spec) -> Experience:
-    """A hundred episodes of noise."""
+def noise(spec: Spec) -> Dataset:
+    """A hundred episodes of it."""
     rng, steps = np.random.default_rng(0), 100
     groups = {name: group.shape for name, group in spec.observation.items()}
     episodes = [
@@ -81,7 +86,14 @@ def demonstrations(spec: Spec) -> Experience:
         )
         for _ in range(100)
     ]
-    return LoggedExperience.of(Dataset.from_episodes(episodes, spec.box))
+    return Dataset.from_episodes(episodes, spec.box)
+
+
+def motions(spec: Spec) -> tuple[Motions, ...]:
+    """The same, as recorded motions."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = write_store(noise(spec), Path(folder, "noise"))
+        return (load_motions(MotionSettings(path=str(store)), spec.segments),)
 
 
 class Contestant:
@@ -100,9 +112,10 @@ class Contestant:
         spec = world.spec.with_segments(SEGMENTS)
         config = ppo.Config.parse(told)
         roles = ppo.needs(config)
-        data: Mapping[str, Experience] = {role: demonstrations(spec) for role in roles.data}
+        data: Mapping[str, Experience] = {role: LoggedExperience.of(noise(spec)) for role in roles.data}
         policies = {role: frozen_teacher(spec) for role in roles.policies}
-        context = BuildContext(spec, 1_000_000, 0, torch.device("cpu"), count, data, policies)
+        shown = motions(spec) if roles.motions else ()
+        context = BuildContext(spec, 1_000_000, 0, torch.device("cpu"), count, data, policies, motions=shown)
         self.algorithm = ppo.build(config, context)
         self.source = RolloutSource.build(
             world, self.algorithm.policy, self.rows, 0, recorders=self.algorithm.recorders()
