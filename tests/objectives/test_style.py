@@ -236,13 +236,14 @@ def test_components_are_compared(tmp_path: Path) -> None:
 
 def test_one_step_of_the_discriminator_by_hand(laps: Path) -> None:
     """The documented loss of the windows that were drawn, through one normaliser, by autograd and torch's Adam."""
-    for settings in (
+    variants: tuple[dict[str, Any], ...] = (
         {},
         {"loss": "bce", "penalty_on": "policy"},
         {"loss": "wgan", "wgan_scale": 0.7, "penalty_on": "both", "logit_decay": 0.3},
         {"optimizer": {"max_grad_norm": 0.01, "weight_decay": 0.2}},
         {"gradient_penalty": 0.0, "logit_decay": 0.0, "optimizer": {"kind": "adam", "weight_decay": 0.0}},
-    ):
+    )
+    for settings in variants:
         algorithm, style, source = learner(laps, **{**settings, "steps": 1, "replay_share": 0.25})
         for _ in range(2):
             algorithm.update(source.next(algorithm.policy))

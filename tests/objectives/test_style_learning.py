@@ -104,7 +104,12 @@ def test_style_alone_recovers_the_recorded_circle(tmp_path: Path) -> None:
     normalisers, teach nothing of it."""
     motions = laps(tmp_path)
     found = [learn(motions, 150, seed) for seed in range(5)]
-    middle = Learned(found[0].style, *(statistics.median(one[number] for one in found) for number in (1, 2, 3)))
+    middle = Learned(
+        found[0].style,
+        statistics.median(one.radius for one in found),
+        statistics.median(one.speed for one in found),
+        statistics.median(one.turn for one in found),
+    )
     assert is_the_motion(middle), [one[1:] for one in found]
     assert sum(map(is_the_motion, found)) >= 3
     assert not is_the_motion(learn(motions, 150, learning_rate=1e-30))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import understudy as us
 from understudy.core.protocols import Policy
-from understudy.run.config import EnvSettings
+from understudy.run.env_settings import EnvSettings
 from understudy.run.environments import make_vector_env
 
 TEACHERS = Path(__file__).parents[1] / "teachers"
