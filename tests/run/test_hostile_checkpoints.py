@@ -218,7 +218,7 @@ CONFIGS = {
     ("threads", "100000"): "threads: wrong value: got 100000, expected less than or equal to 1024.",
     ("seed", "9" * 5000): "seed: wrong value: got 9999",
     ("eval_episodes", "1000000000000"): "eval_episodes: wrong value: got 1000000000000",
-    ("updates", "9" * 400): "updates is beyond what a machine counts to",
+    ("updates", "9" * 400): "updates: is beyond what a machine counts to",
 }
 
 

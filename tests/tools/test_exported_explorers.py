@@ -229,7 +229,7 @@ def test_a_file_fits_where_the_live_policy_does_and_masks_are_told_in_its_words(
                 Teachers({"teacher": teacher}, "", Wanted(), student, "algo.objectives.teacher")
                 continue
             assert policy_differences(teacher, masked) == ["it knows no masks, and here they say what is legal"]
-            with pytest.raises(ConfigError, match=r"teacher 'teacher': does not fit .*: it knows no masks, and here"):
+            with pytest.raises(ConfigError, match=r"policies\.teacher: does not fit .*: it knows no masks, and here"):
                 Teachers({"teacher": teacher}, "", Wanted(), student, "algo.objectives.teacher")
 
 

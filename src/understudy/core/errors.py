@@ -85,7 +85,8 @@ def told_with(setting: str, *, instead_of: str = "") -> Iterator[None]:
     try:
         yield
     except UnderstudyError as error:
-        if str(error).startswith(setting):
+        group = setting.rpartition(".")[0]
+        if str(error).startswith((setting, f"{group}.") if group else setting):  # which says it better
             raise
         told = str(error).removeprefix(f"{instead_of}: ") if instead_of else str(error)
         raise type(error).saying(f"{setting}: {told}") from error

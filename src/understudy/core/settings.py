@@ -252,14 +252,11 @@ def _sentence(
     message = detail["msg"].removeprefix("Value error, ")
     if kind == "value_error":
         return _own_words(message, place, _model_in(here))
-    wish = WISHES.get(kind, message.removeprefix("Input should be ").removeprefix("a valid "))
+    wish = message.removeprefix("Input should be ").removeprefix("a valid ")
+    wish = WISHES[kind].format_map(context) if kind in WISHES else wish
     given = detail["input"]
     told = given if isinstance(given, str) and re.fullmatch(r"[-+.\d]\S*", given) else _written(given)
-    return str(
-        ConfigError(
-            place, "wrong value", got=told, expected=wish.format_map(context), do=_meant(detail, _model_in(here))
-        )
-    )
+    return str(ConfigError(place, "wrong value", got=told, expected=wish, do=_meant(detail, _model_in(here))))
 
 
 WISHES = {

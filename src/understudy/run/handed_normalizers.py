@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from understudy.core.errors import told_with
 from understudy.core.settings import Settings
 from understudy.nn.actor import Actor
 from understudy.nn.committee import Committee
@@ -61,7 +62,8 @@ class Given:
 
 def with_handed_normalizers(config: RunConfig, say: Callable[[str], None]) -> RunConfig:
     """A config whose normalisers, and those of its stages, have the form of what they start from."""
-    given = Given.by(config.init_from) if config.init_from else None
+    with told_with("init_from"):
+        given = Given.by(config.init_from) if config.init_from else None
     stages: list[RunConfig] = []
     for number, stage in enumerate(config.stages):
         stages.append(_in_form(stage, given, f"stages.{number}.algo", say))
