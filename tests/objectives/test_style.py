@@ -86,7 +86,7 @@ def test_what_a_step_is_paid_in_plain_numbers(laps: Path) -> None:
         net = style.discriminator
         pairs = torch.cat([net.normalizer(seen), net.normalizer(after)], -1)
         with torch.no_grad():
-            wanted = style_reward(net.trunk(pairs).squeeze(-1), kind, 0.3)
+            wanted = style_reward(net.trunk(pairs).squeeze(-1), kind, style.config.wgan_scale)
         assert torch.allclose(paid, wanted, atol=1e-6)
 
 

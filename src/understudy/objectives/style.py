@@ -95,8 +95,8 @@ class Config(Settings):
     """`lsgan` (squares), `bce` (cross entropy) or `wgan` (bounded by tanh)."""
     reward: Literal["auto"] | StyleReward = "auto"
     """`quad` (0 to 1), `log` (0 to 9.2) or `wgan` (1/e to e); `auto`: the loss's own, in this order."""
-    wgan_scale: float = Field(0.3, gt=0)
-    """η of wgan."""
+    wgan_scale: float = Field(1.0, gt=0)
+    """η of wgan: a small one makes its slope small beside the penalty's."""
     per_second: bool = False
     """The style reward is multiplied by the control step (motions.step), as simulators do that add up over time."""
     gradient_penalty: float = Field(5.0, ge=0)
