@@ -357,3 +357,15 @@ def test_the_order_in_which_features_are_written_changes_nothing(laps: Path) -> 
         algorithm.update(source.next(algorithm.policy))
         flats.append(style.discriminator.trunk.flat.detach())
     assert torch.equal(*flats)
+
+
+def test_looking_draws_nothing_from_anybody(laps: Path) -> None:
+    """A batch for each step and a frame of motions for each of the policy's, and not one number more."""
+    algorithm, style, source = learner(laps, steps=3)
+    algorithm.update(source.next(algorithm.policy))
+    rollout, twin = source.next(algorithm.policy), torch.Generator()
+    twin.set_state(style.rng.get_state())
+    for count in (64, 64, 64, STEPS * COUNT):
+        style.motions.draw(count, twin)
+    style.learn(rollout)
+    assert torch.equal(twin.get_state(), style.rng.get_state())

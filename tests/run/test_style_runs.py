@@ -139,7 +139,8 @@ def test_what_a_run_tells_of_its_style(swings: Path, tmp_path: Path) -> None:
     ("changes", "told"),
     [
         ({"motions": None}, r"motions: is required. Say where they are: motions\.path=…"),
-        ({"motions": {"path": "nowhere"}}, r"nowhere"),
+        ({"motions": {"path": "nowhere"}}, r"motions\.path 'nowhere': no such file or folder"),
+        ({"step": 0.02}, r"motions\.step: is not the environment's: got 0\.02 s, expected 0\.05 s"),
         ({"algo": {"objectives": {}}}, r"motions: nothing in this run imitates them. Add algo\.objectives\.style"),
         ({"algo": {"objectives": {"style": {}}}}, r"algo\.objectives\.style\.features"),
         ({"algo": {"objectives": {"style": {**STYLE, "features": ["stat"]}}}}, r"features.*'stat'.*'state'"),
@@ -156,7 +157,9 @@ def test_what_is_wrong_is_told_before_the_first_step(
     changes: dict[str, Any], told: str, swings: Path, tmp_path: Path
 ) -> None:
     given = settings(tmp_path / "run", swings, changes.get("algo"))
-    given |= {name: value for name, value in changes.items() if name != "algo"}
+    given |= {name: value for name, value in changes.items() if name == "motions"}
+    if "step" in changes:
+        given["motions"]["step"] = changes["step"]
     with pytest.raises((ConfigError, DataError), match=told):
         us.train(parse_config({name: value for name, value in given.items() if value is not None}))
     assert not (tmp_path / "run" / "config.yaml").exists()

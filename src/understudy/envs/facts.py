@@ -6,8 +6,12 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from understudy.core.errors import ConfigError
+from understudy.core.motion import Motions
 from understudy.envs.gym import Env, make_env
 
+UNEQUAL = 0.01
+"""By which share the motions' step may differ from the environment's."""
 ENDLESS = {
     *("Pendulum", "HalfCheetah", "Reacher", "Pusher", "Swimmer", "HumanoidStandup", "HalfCheetahBulletEnv"),
     *("UnderstudyPendulumMasked", "UnderstudyWindyPoint", "UnderstudyWindyThrusters"),
@@ -76,6 +80,13 @@ def control_step(env: Env) -> float | None:
         return float(told["model"].opt.timestep * repeats)
     step = told.get("dt", told.get("tau"))
     return step if isinstance(step, float) and step > 0 else None
+
+
+def check_step(env: Env, motions: Motions) -> None:
+    """The motions are told as fast as the environment steps, where both say it."""
+    step = control_step(env)
+    if step is not None and abs(motions.step - step) > UNEQUAL * step:  # not of nan
+        raise ConfigError("motions.step", "is not the environment's", got=f"{motions.step:g} s", expected=f"{step:g} s")
 
 
 def _repeats(told: dict[str, Any]) -> int:

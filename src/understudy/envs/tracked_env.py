@@ -19,7 +19,7 @@ from understudy.core.errors import ConfigError, UnderstudyError, did_you_mean
 from understudy.core.motion import Motions
 from understudy.core.spec import Segments
 from understudy.envs.call_log import add_sentence
-from understudy.envs.facts import control_step
+from understudy.envs.facts import check_step
 from understudy.envs.gym import Env, Keys, env_spec, group_places
 from understudy.envs.physics.reference_states import Placeable, Placement, Sizes, find_placement
 from understudy.envs.tracking import TrackingSettings, clip_phase, squared_angles, squared_distances, tracking_terms
@@ -31,8 +31,6 @@ AHEAD = 64
 """Steps for which the reference is asked at once."""
 TRIES = 100
 """States of the motion that are tried where an environment refuses to begin."""
-UNEQUAL = 0.01
-"""By which share the motions' step may differ from the environment's."""
 
 
 @final
@@ -248,10 +246,3 @@ def _shown_space(env: Env, settings: TrackingSettings, size: int) -> tuple["gymn
     if both := sorted(told.keys() & groups.keys()):
         raise ConfigError(WHERE, f"the environment has a group '{both[0]}' of its own", do="Switch it off here.")
     return spaces.Dict({**groups, **told}), plain
-
-
-def check_step(env: Env, motions: Motions) -> None:
-    """The motions are told as fast as the environment steps, where both say it."""
-    step = control_step(env)
-    if step is not None and abs(motions.step - step) > UNEQUAL * step:  # not of nan
-        raise ConfigError("motions.step", "is not the environment's", got=f"{motions.step:g} s", expected=f"{step:g} s")

@@ -6,8 +6,8 @@ from understudy.core.motion import Motions
 from understudy.core.spec import Segments
 from understudy.data.motions import load_motions
 from understudy.data.motions.settings import MotionSettings
+from understudy.envs.facts import check_step
 from understudy.envs.gym import make_env
-from understudy.envs.tracked_env import check_step
 from understudy.run.config import RunConfig
 
 

@@ -30,9 +30,10 @@ def style_levels(config: RunConfig, lines: Sequence[Mapping[str, Any]]) -> dict[
     settings = Config.parse(style)
     step = config.motions.step if settings.per_second and config.motions is not None else 1.0
     near = [line[name] for line in lines if (name := f"{STYLE}distance_motions") in line]
+    even = {} if settings.loss == "wgan" else {DRAW: 0.0}  # which knows differences only
     return {
-        f"{STYLE}d_expert": {DRAW: 0.0},
-        f"{STYLE}d_policy": {DRAW: 0.0},
+        f"{STYLE}d_expert": even,
+        f"{STYLE}d_policy": even,
         f"{STYLE}accuracy_expert": {GUESS: 0.5},
         f"{STYLE}accuracy_policy": {GUESS: 0.5},
         f"{STYLE}reward": {} if step is None else {DRAW: step * EQUILIBRIUM[settings.reward_kind]},
