@@ -161,6 +161,8 @@ class RunConfig(Settings):
     """A project of Weights & Biases that gets the numbers, too; empty: none. WANDB_MODE=offline keeps them here."""
     out: str = ""
     """The run's directory; runs/<config name>/<seed> if empty."""
+    method: str = Field("", max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
+    """What tables and reports call what is tried here: `IQL, τ 0.9`; the algorithm's name if empty."""
 
     @model_validator(mode="before")
     @classmethod

@@ -25,6 +25,7 @@ def deciding_settings(config: RunConfig) -> dict[str, Any]:
     """Everything that decides a run's bytes; where it lies and how far it goes do not."""
     elsewhere: dict[str, Any] = {
         "out": True,
+        "method": True,
         "updates": True,
         "tensorboard": True,
         "wandb": True,

@@ -1,0 +1,1 @@
+"""Experiments: many runs that answer one question, and what they say together."""

@@ -1,0 +1,149 @@
+"""Runs as results: which method learned which task with which seed, and how it was judged meanwhile.
+
+Read from run directories and from nothing else, finished or not; tables, statistics and reports begin here. What is
+compared is one number per seed: seeds are what a method is judged by, the episodes of an evaluation say how well one
+seed is known, and the two are never mixed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import json_bytes, sha256_bytes
+from understudy.run.config import RETURN, RunConfig
+from understudy.run.identity import deciding_settings
+from understudy.run.plots import task_name
+from understudy.run.rundir import RunDir
+from understudy.tools.runs import find_runs
+
+SCORE = "eval/score"
+SEED_OWN = ("seed", "compile", "init_fingerprint")
+"""Settings in which the seeds of one experiment may differ; `compile` is decided anew by every run."""
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """One run: a method, a task, a seed."""
+
+    path: Path
+    config: RunConfig
+    state: str
+    """finished, running, stopped or killed."""
+    evaluations: Sequence[Mapping[str, Any]]
+    """The lines of eval.jsonl so far."""
+
+    @property
+    def method(self) -> str:
+        """What it is called beside others."""
+        return self.config.method or self.config.algorithm
+
+    @property
+    def task(self) -> str:
+        """The suite's task, else the data it learns from, else the environment it plays in."""
+        data = self.config.data
+        return self.config.task or (Path(data.path).stem if data is not None and data.path else task_name(self.config))
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @cached_property
+    def experiment(self) -> str:
+        return experiment_digest(self.config)
+
+    @property
+    def metric(self) -> str:
+        """What it is judged by, if nobody says otherwise: its score where it has one."""
+        scored = bool(self.evaluations) and all(SCORE in line for line in self.evaluations)
+        return SCORE if scored and self.config.best_metric == RETURN else self.config.best_metric
+
+    def curve(self, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Updates [n] and values [n] of the evaluations that measured it."""
+        known = [(line["updates"], float(line[metric])) for line in self.evaluations if metric in line]
+        updates, values = zip(*known, strict=True) if known else ((), ())
+        return np.array(updates, np.int64), np.array(values, np.float64)
+
+    def last(self, metric: str) -> float:
+        """At the end, which nobody chose; NaN if it was never measured."""
+        values = self.curve(metric)[1]
+        return float(values[-1]) if len(values) else float("nan")
+
+    def best(self, metric: str) -> float:
+        """The best of all evaluations: chosen by what it is judged by, so better than it will do."""
+        values = self.curve(metric)[1]
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return float("nan")
+        return float(known.min() if self.config.best_lowest and metric == self.config.best_metric else known.max())
+
+
+@final
+@dataclass(frozen=True)
+class Results:
+    """Runs that are looked at together, by method and task in the order in which they were first met."""
+
+    runs: Sequence[Result]
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(run.method for run in self.runs))
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(run.task for run in self.runs))
+
+    def of(self, method: str, task: str) -> list[Result]:
+        """The seeds of one cell, in their order."""
+        found = [run for run in self.runs if run.method == method and run.task == task]
+        return sorted(found, key=lambda run: run.seed)
+
+    def common_metric(self) -> str:
+        """What all of them are judged by, or an error that says who is judged by what."""
+        names = {run.metric: run for run in self.runs if run.evaluations}
+        if len(names) > 1:
+            told = "; ".join(f"{name} ('{run.path}')" for name, run in sorted(names.items()))
+            raise ConfigError("metric", f"these runs are judged by different numbers: {told}", do="Name one of them.")
+        return next(iter(names), RETURN)
+
+    def scores(
+        self, metric: str, value: Callable[[Result, str], float] = Result.last, *, finished: bool = True
+    ) -> dict[str, dict[str, NDArray[np.float64]]]:
+        """Method → task → one number per seed [seeds]; of finished runs, or of whatever was measured so far."""
+        table: dict[str, dict[str, NDArray[np.float64]]] = {}
+        for method in self.methods:
+            table[method] = {}
+            for task in self.tasks:
+                runs = [run for run in self.of(method, task) if run.state == "finished" or not finished]
+                known = np.array([value(run, metric) for run in runs], np.float64)
+                table[method][task] = known[~np.isnan(known)]
+        return table
+
+
+def experiment_digest(config: RunConfig) -> str:
+    """Equal for runs that differ in nothing but their seed and in where they lie: settings, updates, data."""
+    settings = {key: value for key, value in deciding_settings(config).items() if key not in SEED_OWN}
+    return sha256_bytes(json_bytes({**settings, "updates": config.updates}))
+
+
+def read_results(folders: Iterable[Path | str]) -> Results:
+    """Every run below these folders, each once. A folder without any is an error."""
+    paths: dict[Path, None] = {}
+    for folder in map(Path, folders):
+        found = find_runs(folder)
+        if not found:
+            what = "holds no run" if folder.is_dir() else "no such folder"
+            raise RunError(f"'{folder}'", what, do="Name a run directory, or a folder of some.")
+        paths.update(dict.fromkeys(path.resolve() for path in found))
+    return Results([read_result(path) for path in paths])
+
+
+def read_result(path: Path) -> Result:
+    run = RunDir.open(path)
+    return Result(path, run.config, run.state, run.evaluations())

@@ -1,0 +1,79 @@
+"""Runs read as results: who they are, what they were judged by, and which of them are seeds of one experiment."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.core.errors import ConfigError, RunError
+from understudy.tools.experiments.results import experiment_digest, read_results
+
+SMALL = {
+    "updates": 4,
+    "eval_every": 2,
+    "eval_episodes": 2,
+    "log_every": 2,
+    "tensorboard": False,
+    "source.num_envs": 2,
+    "source.rollout_length": 16,
+    "env.reference": [-1500, -150],
+}
+
+
+def train(out: Path, **settings: object) -> us.Run:
+    return us.train("ppo/pendulum", out=str(out), progress=False, **{**SMALL, **settings})
+
+
+def test_runs_are_read_by_method_task_and_seed_with_what_they_were_judged_by(tmp_path: Path) -> None:
+    runs = {
+        (method, seed): train(tmp_path / method / str(seed), seed=seed, method=method, **{"algo.epochs": epochs})
+        for method, epochs in (("few", 1), ("many", 3))
+        for seed in (1, 0)
+    }
+    results = read_results([tmp_path, tmp_path / "few"])
+    assert len(results.runs) == 4
+    assert (results.methods, results.tasks) == (["few", "many"], ["Pendulum-v1"])
+    assert [run.seed for run in results.of("few", "Pendulum-v1")] == [0, 1]
+    assert results.common_metric() == "eval/score"
+    table = results.scores("eval/score")
+    for method in ("few", "many"):
+        lines = [runs[method, seed].evaluations() for seed in (0, 1)]
+        assert table[method]["Pendulum-v1"].tolist() == [line[-1]["eval/score"] for line in lines]
+        for run, known in zip(results.of(method, "Pendulum-v1"), lines, strict=True):
+            assert run.best("eval/score") == max(line["eval/score"] for line in known)
+            updates, values = run.curve("eval/return_mean")
+            assert updates.tolist() == [2, 4]
+            assert values.tolist() == [line["eval/return_mean"] for line in known]
+    few, many = (results.of(method, "Pendulum-v1") for method in ("few", "many"))
+    assert few[0].experiment == few[1].experiment != many[0].experiment
+
+
+def test_an_experiment_is_its_settings_updates_and_data_without_seed_place_and_name() -> None:
+    config = us.load_config("iql/pendulum")
+    same = us.load_config("iql/pendulum", ["seed=7", "out=elsewhere", "method=ours", "compile=true"])
+    assert experiment_digest(config) == experiment_digest(same)
+    for change in ("algo.beta=2", "updates=7", "data.fingerprint=ab", "eval_episodes=3"):
+        assert experiment_digest(config) != experiment_digest(us.load_config("iql/pendulum", [change]))
+
+
+def test_what_was_never_measured_is_no_number(tmp_path: Path) -> None:
+    train(tmp_path / "run", eval_every=0)
+    results = read_results([tmp_path])
+    assert np.isnan(results.runs[0].last("eval/return_mean"))
+    assert np.isnan(results.runs[0].best("eval/return_mean"))
+    assert not len(results.scores("eval/return_mean")["ppo"]["Pendulum-v1"])
+
+
+def test_runs_that_are_judged_by_different_numbers_are_told(tmp_path: Path) -> None:
+    train(tmp_path / "a")
+    us.train("ppo/pendulum", out=str(tmp_path / "b"), progress=False, **{**SMALL, "best": "eval/length_mean"})
+    with pytest.raises(ConfigError, match=r"judged by different numbers: eval/length_mean .* eval/score"):
+        read_results([tmp_path]).common_metric()
+
+
+def test_folders_without_runs_are_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="holds no run"):
+        read_results([tmp_path])
+    with pytest.raises(RunError, match="no such folder"):
+        read_results([tmp_path / "missing"])
