@@ -1,6 +1,7 @@
 """Runs read as results: who they are, what they were judged by, and which of them are seeds of one experiment."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.tools.experiments.results import experiment_digest, read_results
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "updates": 4,
     "eval_every": 2,
     "eval_episodes": 2,
@@ -21,7 +22,7 @@ SMALL = {
 }
 
 
-def train(out: Path, **settings: object) -> us.Run:
+def train(out: Path, **settings: Any) -> us.Run:
     return us.train("ppo/pendulum", out=str(out), progress=False, **{**SMALL, **settings})
 
 
