@@ -191,29 +191,45 @@ def selection_bias(evaluations: int) -> float:
         raise ConfigError("selection_bias.evaluations", "wrong number", got=evaluations, expected="1 or more")
     points = np.linspace(-9.0, 9.0, 7201)
     below = np.array([0.5 * math.erfc(-point / math.sqrt(2)) for point in points]) ** evaluations
-    return float(np.trapezoid((points > 0) - below, points))  # E X = ∫ [x > 0] − F(x)
+    return float(np.trapezoid(np.heaviside(points, 0.5) - below, points))  # E X = ∫ [x > 0] − F(x)
+
+
+def _task_means(tasks: Tasks) -> Array:
+    """[..., tasks]"""
+    if _alike(tasks):
+        return np.asarray(np.stack(tasks, -1).mean(-2))  # in the order in which others add, to the bit
+    return np.stack([scores.mean(-1) for scores in tasks], -1)
+
+
+def _alike(tasks: Tasks) -> bool:
+    return len({scores.shape[-1] for scores in tasks}) == 1
+
+
+def _side_by_side(tasks: Tasks) -> Array:
+    """Tasks of equally many seeds [..., n·T]: the first seed of each task, the second of each …"""
+    values = np.stack(tasks, -1)
+    return values.reshape(*values.shape[:-2], -1)
 
 
 def _mean(tasks: Tasks) -> Array:
-    return np.asarray(np.mean([scores.mean(-1) for scores in tasks], axis=0))
+    return np.asarray(_task_means(tasks).mean(-1))
 
 
 def _median(tasks: Tasks) -> Array:
-    return np.asarray(np.median([scores.mean(-1) for scores in tasks], axis=0))
+    return np.asarray(np.median(_task_means(tasks), axis=-1))
 
 
 def _iqm(tasks: Tasks) -> Array:
+    if _alike(tasks):
+        values = _side_by_side(tasks)
+        count = values.shape[-1]
+        cut = count // 4
+        return np.asarray(np.partition(values, (cut, count - cut - 1), -1)[..., cut : count - cut].mean(-1))
     sizes = [scores.shape[-1] for scores in tasks]
-    if len(set(sizes)) > 1:
-        least = math.lcm(*sizes)
-        weights = np.concatenate([np.full(size, least // size) for size in sizes])
-        values = np.concatenate(tasks, axis=-1)
-        order = values.argsort(-1)
-        return _middle_half(np.take_along_axis(values, order, -1), weights[order])
-    values = np.stack(tasks, -1)
-    values = values.reshape(*values.shape[:-2], -1)
-    cut, count = values.shape[-1] // 4, values.shape[-1]
-    return np.asarray(np.partition(values, (cut, count - cut - 1), -1)[..., cut : count - cut].mean(-1))
+    weights = np.concatenate([np.full(size, math.lcm(*sizes) // size) for size in sizes])
+    values = np.concatenate(tasks, axis=-1)
+    order = values.argsort(-1)
+    return _middle_half(np.take_along_axis(values, order, -1), weights[order])
 
 
 def _middle_half(values: Array, weights: NDArray[np.int64]) -> Array:
@@ -227,7 +243,8 @@ def _middle_half(values: Array, weights: NDArray[np.int64]) -> Array:
 
 
 def _optimality_gap(tasks: Tasks, target: float = 100.0) -> Array:
-    return np.asarray(target - np.mean([np.minimum(scores, target).mean(-1) for scores in tasks], axis=0))
+    capped = [np.minimum(scores, target) for scores in tasks]
+    return np.asarray(target - (_side_by_side(capped).mean(-1) if _alike(tasks) else _mean(capped)))
 
 
 def _probability_of_improvement(a: Tasks, b: Tasks) -> Array:
@@ -238,7 +255,8 @@ def _probability_of_improvement(a: Tasks, b: Tasks) -> Array:
 def _wins(a: Array, b: Array) -> Array:
     """Share of pairs [..., n] × [..., m] in which A is higher, ties by half."""
     first, second = a[..., :, None], b[..., None, :]
-    return np.asarray(((first > second).mean((-2, -1)) + (first >= second).mean((-2, -1))) / 2)
+    higher = (first > second).sum((-2, -1)) + (first >= second).sum((-2, -1))
+    return np.asarray(higher / 2 / (a.shape[-1] * b.shape[-1]))
 
 
 def _difference(statistic: Statistic, a: Tasks, b: Tasks) -> float:
