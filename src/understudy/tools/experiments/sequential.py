@@ -25,7 +25,7 @@ early without a decision never adds an error).
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import final
@@ -179,13 +179,16 @@ def _decision(study: _Study, design: Design, pair: Pair, look: int, lowest_is_be
 def _decided_looks(study: _Study, design: Design) -> dict[Pair, int]:
     """At which look each pair was decided, 0 where it is not."""
     found: dict[Class, Array] = {}
+    closed = len(study.methods) <= MOST_CLOSED
+    if not closed:  # so small a share of them must be more than none
+        design = replace(design, draws=max(design.draws, math.ceil(2 * design.looks * len(study.pairs) / design.alpha)))
 
     def crossing(members: Class, level: float) -> int:
         if members not in found:
             found[members] = _largest_of(study, design, sorted(members))
         return first_crossing(found[members], level, design.looks)
 
-    if len(study.methods) > MOST_CLOSED:
+    if not closed:
         level = design.alpha / len(study.pairs)
         return {pair: crossing(frozenset(pair), level) for pair in study.pairs}
     return _closed(list(_partitions(range(len(study.methods)), study.pairs)), study.pairs, design.alpha, crossing)
