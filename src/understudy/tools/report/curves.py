@@ -16,8 +16,8 @@ MOST_POINTS = 36_000
 """In all curves of a page; each is drawn from evenly many of its evaluations."""
 LEAST, MOST = 24, 240
 """Points of one curve."""
-THRESHOLDS = 80
-"""Of a performance profile."""
+THRESHOLDS = 160
+"""Scores at which a performance profile may step."""
 
 Lines = Sequence[Mapping[str, Any]]
 
@@ -112,13 +112,20 @@ def profiles(study: Study) -> list[Panel]:
     every = drawable([seeds for tasks in scores.values() for seeds in tasks])
     if len(every) < 2 * len(study.methods) or not every.max() > every.min():
         return []
-    room = 0.05 * (every.max() - every.min())
-    places = np.linspace(every.min() - room, every.max() + room, THRESHOLDS)
+    places = _thresholds(every)
     lines = [_profile(method, study, profile_band(tasks, places), places) for method, tasks in scores.items()]
     label = metric_label(study.metric)
     where = "below" if study.lowest_is_best else "above"
     what = f"{label.partition(' (')[0]} τ"
     return [Panel("Performance profiles", what, f"share of runs {where} τ", tuple(lines), y_limits=(0.0, 1.0))]
+
+
+def _thresholds(every: Array) -> Array:
+    """Just below every score and at it, so that steps are upright; and a little beyond."""
+    known = np.unique(every)
+    steps = known[thinned(len(known), THRESHOLDS)]
+    room = 0.05 * (steps[-1] - steps[0])
+    return np.sort(np.concatenate([[steps[0] - room], np.nextafter(steps, -np.inf), steps, [steps[-1] + room]]))
 
 
 def _profile(method: str, study: Study, found: Band, places: Array) -> Line:

@@ -173,9 +173,9 @@ class Row:
     seeds: tuple[float, ...] = ()
 
 
-def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = (), width: float = 620.0) -> Markup:
+def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = (), width: float = 560.0) -> Markup:
     """A line per row: a bar for the interval, a dot for the estimate, a ring for every seed."""
-    left, step, top = 150.0, 30.0, 8.0
+    left, step, top = 150.0, 28.0, 8.0
     height = top + step * len(rows) + BOTTOM
     parts = [np.array([row.value, row.low, row.high, *row.seeds]) for row in rows]
     values = drawable([*parts, np.array([level.value for level in levels])])

@@ -55,7 +55,7 @@ def data_block(content: object, name: str) -> Markup:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """As people read it: −142.3, 1,234, 3.2e-05; a dash for what was not measured."""
+    """As people read it: −142.3, 1,234, 3.2e−05; a dash for what was not measured."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -66,5 +66,5 @@ def number(value: float, digits: int = 4) -> str:
     elif size >= 10 ** (digits - 1):
         told = f"{value:,.0f}"
     else:
-        told = f"{value:.{digits}g}"
-    return told.replace("-", "−") if not told.startswith("e") else told
+        told = f"{value:#.{digits}g}".rstrip(".")
+    return told.replace("-", "−")

@@ -36,7 +36,11 @@ def settings(study: Study) -> Markup:
         if key not in between
     ]
     same = len({key for one in cells.values() for key in one} - {*between, *by_task})
-    parts = [_settings_table(study, cells, between, study.methods, by_method=True)] if between else []
+    shared = [key for key in between if all(key in one for one in cells.values())]
+    parts = [_settings_table(study, cells, shared, study.methods, by_method=True)] if shared else []
+    if own := [key for key in between if key not in shared]:
+        told = element("summary", "That only some methods have", element("small", counted(len(own), "setting")))
+        parts.append(element("details", told, _settings_table(study, cells, own, study.methods, by_method=True)))
     if by_task:
         told = element("summary", "Differ between tasks only", element("small", counted(len(by_task), "setting")))
         parts.append(element("details", told, _settings_table(study, cells, by_task, study.tasks, by_method=False)))

@@ -91,7 +91,7 @@
     const methods = [...new Set(panel.lines.map((line) => line.m))];
     const color = { field: "m", type: "nominal", legend: null, scale: { domain: methods, range: methods.map((m) => `var(--c${m % 8})`) } };
     const dash = { field: "m", type: "nominal", legend: null, scale: { domain: methods, range: methods.map((m) => DASHES[Math.floor(m / 8) % 4]) } };
-    const x = { field: "x", type: "quantitative", title: panel.x, scale: { zero: false, nice: false }, axis: { grid: false, format: "~s", tickCount: 6 } };
+    const x = { field: "x", type: "quantitative", title: panel.x, scale: { zero: false, nice: false }, axis: { grid: false, labelFlush: false, labelSeparation: 10, labelOverlap: true, labelExpr: "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : replace(format(datum.value, ',~g'), '-', '−')", tickCount: 6 } };
     const domain = panel.limits ? { domain: panel.limits } : {};
     const y = { field: "y", type: "quantitative", title: null, scale: { zero: false, ...domain, ...(panel.log ? { type: "log" } : {}) } };
     const shown = "indexof(off, datum.m) < 0";
@@ -140,7 +140,7 @@
     }
     return {
       width: "container", height, background: null, autosize: { type: "fit-x", contains: "padding" },
-      padding: { left: 2, right: 6, top: 6, bottom: 2 },
+      padding: { left: 2, right: 18, top: 6, bottom: 2 },
       datasets: { rows: panel.lines.flatMap(points), seeds: panel.lines.flatMap(seedPoints) },
       params: [{ name: "off", value: [...hidden] }, { name: "seeds", value: root.classList.contains("show-seeds") }],
       layer,

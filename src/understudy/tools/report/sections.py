@@ -35,6 +35,10 @@ FULL_SCORE = 100.0
 Charts = list[Panel]
 
 
+def capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
 def section(title: str, *content: object, name: str = "", about: object = "") -> Markup:
     told = element("p", about, class_="about") if about else ""
     return element("section", element("h2", title), told, *content, id=name)
@@ -107,8 +111,8 @@ def summary(study: Study) -> Markup:
     rows += [[told, *cells] for told, cells in _published_rows(study)]
     better = "lower is better" if study.lowest_is_best else "higher is better"
     about = (
-        f"{metric_label(study.metric)}, {better}: the last evaluation of each seed, as mean over seeds with its 95 % "
-        "bootstrap interval. The mark is the best on its task so far; whether it is best at all is for the sentence above."
+        f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed, as mean over seeds with its 95 % "
+        f"bootstrap interval. Bold is the {'lowest' if study.lowest_is_best else 'highest'} mean of its task; whether that decides anything is for the sentence above."
     )
     parts = [table(head, rows, kind="summary"), _interval_charts(study), _best(study), _aggregates(study)]
     return section("Summary", *parts, name="summary", about=about)
@@ -241,7 +245,7 @@ def _improvement(study: Study) -> Iterator[Markup]:
     rows = [[method_name(study, a), *(_probability(scores, a, b) for b in methods)] for a in methods]
     more = f" Of {len(study.methods)} methods the first {len(methods)} are compared." if len(study.methods) > len(methods) else ""
     yield element("h3", "Probability of improvement")
-    yield element("p", "How probably a seed of the row's method beats one of the column's on the same task, ties counting half; below it the 95 % interval. One that holds 50 % decides nothing." + more, class_="about")
+    yield element("p", "How probably a seed of the row's method beats one of the column's on the same task, ties counting half; below it the 95 % interval, too narrow for few seeds. One that holds 50 % decides nothing." + more, class_="about")
     yield table(["row beats column", *methods], rows, kind="matrix")
 
 
@@ -249,10 +253,9 @@ def _probability(scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:
     if a == b:
         return element("span", "–", class_="quiet")
     found = paired_interval(probability_of_improvement, scores[a], scores[b])
-    sure = not math.isnan(found.low) and not found.low <= 0.5 <= found.high
     limits = "" if math.isnan(found.low) else f"{found.low:.0%} to {found.high:.0%}"
     tone = f"--p:{min(max(found.value, 0.0), 1.0):.2f}"
-    value = element("b" if sure else "span", f"{found.value:.0%}", class_="value")
+    value = element("span", f"{found.value:.0%}", class_="value")
     return element("span", value, element("small", limits), class_="score heat", style=tone, data_sort=found.value)
 
 
