@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.report.writing import Report, report
     from understudy.tools.trials import train_trial
 
 __version__ = "0.1.0"
@@ -82,6 +83,7 @@ HOMES = {
     "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.report.writing": "Report report",
     "understudy.tools.trials": "train_trial",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
@@ -102,6 +104,7 @@ __all__ = [
     "MultiDiscrete",
     "Recipe",
     "Recorder",
+    "Report",
     "Run",
     "RunConfig",
     "RunningMeanStd",
@@ -130,6 +133,7 @@ __all__ = [
     "predict",
     "ratios",
     "register_network",
+    "report",
     "resume",
     "save_policy",
     "skill_set",

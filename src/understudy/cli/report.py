@@ -23,7 +23,9 @@ def report(
     ] = "",
     videos: Annotated[float, typer.Option("--videos", help="Megabytes of films in the page; 0: none.")] = 8.0,
     show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
-    watching: Annotated[bool, typer.Option("--watch", help="Write it again whenever runs go on, until Ctrl-C.")] = False,
+    watching: Annotated[
+        bool, typer.Option("--watch", help="Write it again whenever runs go on, until Ctrl-C.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write what came of runs as one HTML file: a verdict, tables, curves, settings; it loads nothing and prints."""

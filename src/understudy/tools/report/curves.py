@@ -8,15 +8,16 @@ import numpy as np
 from understudy.run.plots import AXES, HIGH, LOW, RETURN, STEPS, TITLES, UPDATES, data_level
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.statistics import Band, band, profile_band
+from understudy.tools.report import explanations
 from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, thinned, worth_drawing
 from understudy.tools.report.reading import Entry, numbers
 from understudy.tools.report.study import Study
 
-MOST_POINTS = 36_000
+MOST_POINTS = 28_000
 """In all curves of a page; each is drawn from evenly many of its evaluations."""
 LEAST, MOST = 24, 240
 """Points of one curve."""
-THRESHOLDS = 160
+THRESHOLDS = 80
 """Scores at which a performance profile may step."""
 
 Lines = Sequence[Mapping[str, Any]]
@@ -65,8 +66,7 @@ def curve(method: str, study: Study, entries: Sequence[Entry], axis: str, most: 
     x, rows = aligned(seeds)
     kept = thinned(len(x), most)
     found = band(rows[:, kept])
-    own = tuple((x[kept][known], row[known]) for row in rows[:, kept] if (known := np.isfinite(row)).any())
-    return Line(method, study.color(method), x[kept], found.middle, found.low, found.high, own)
+    return Line(method, study.color(method), x[kept], found.middle, found.low, found.high, tuple(rows[:, kept]))
 
 
 def one_run(log: Lines, axis: str, metric: str) -> tuple[Array, Array, Array | None, Array | None]:
@@ -140,10 +140,7 @@ def caption(study: Study) -> str:
     """What the lines of the learning curves are."""
     seeded = any(len(study.of(method, task)) > 1 for method in study.methods for task in study.tasks)
     if seeded:
-        return (
-            "Lines are means over seeds, bands their 95 % bootstrap intervals (pointwise); a method with one seed has "
-            "none. Nothing is smoothed."
-        )
+        return explanations.SEEDED
     if study.metric == RETURN:
-        return "One seed each: bands are 95 % intervals over the episodes of an evaluation, and say nothing of seeds."
-    return "One seed each: nobody knows what another would do."
+        return explanations.EPISODES_ALONE
+    return explanations.SEEDS_ALONE

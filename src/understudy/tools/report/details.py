@@ -8,7 +8,8 @@ from urllib.parse import quote
 import numpy as np
 
 from understudy.core.wording import counted
-from understudy.run.plots import RETURN
+from understudy.run.plots import RETURN, as_float
+from understudy.tools.report import explanations
 from understudy.tools.report.drawing import strip
 from understudy.tools.report.markup import Markup, element, joined, number
 from understudy.tools.report.reading import Entry
@@ -23,8 +24,7 @@ def details(study: Study, beside: Path) -> Markup:
         entries = [entry for method in study.methods for entry in study.of(method, task)]
         told = element("summary", task, element("small", counted(len(entries), "run")))
         parts.append(element("details", told, _table(study, entries, beside), open=len(study.tasks) == 1))
-    about = "Every seed of every method; links lead to run directories, as long as the page lies where it was written."
-    return section("Task by task", *parts, name="tasks", about=about)
+    return section("Task by task", *parts, name="tasks", about=explanations.TASKS)
 
 
 def _table(study: Study, entries: list[Entry], beside: Path) -> Markup:
@@ -32,7 +32,11 @@ def _table(study: Study, entries: list[Entry], beside: Path) -> Markup:
     low, high = (min(played), max(played)) if played else (0.0, 1.0)
     head = ["method", "seed", "state", "updates", "last", "best", "at", "episodes of the last evaluation", "run"]
     rows = [_row(study, entry, low, high, beside) for entry in entries]
-    scale = element("p", f"Episodes' returns are drawn from {number(low)} to {number(high)}.", class_="about") if played else ""
+    scale = (
+        element("p", f"Episodes' returns are drawn from {number(low)} to {number(high)}.", class_="about")
+        if played
+        else ""
+    )
     return joined(table(head, rows, kind="runs"), scale)
 
 
@@ -45,7 +49,9 @@ def _row(study: Study, entry: Entry, low: float, high: float, beside: Path) -> l
         method_name(study, result.method),
         result.seed,
         state(entry),
-        element("span", f"{entry.updates:,}", element("small", f"of {result.config.updates:,}"), data_sort=entry.updates),
+        element(
+            "span", f"{entry.updates:,}", element("small", f"of {result.config.updates:,}"), data_sort=entry.updates
+        ),
         result.last(study.metric),
         best,
         at,
@@ -58,12 +64,14 @@ def _episodes(entry: Entry, low: float, high: float) -> Markup:
     if not entry.episodes:
         return element("span", "–", class_="quiet")
     known = entry.result.evaluations[-1].get(RETURN)
-    told = f"{counted(len(entry.episodes), 'episode')}, mean {number(float(known)) if isinstance(known, (int, float)) else '–'}"
+    told = f"{counted(len(entry.episodes), 'episode')}, mean {number(as_float(known))}"
     return element("span", strip(entry.episodes[:200], low, high), element("small", told))
 
 
 def state(entry: Entry) -> Markup:
-    return element("span", entry.state, element("small", entry.note) if entry.note else "", class_=f"state {entry.state}")
+    return element(
+        "span", entry.state, element("small", entry.note) if entry.note else "", class_=f"state {entry.state}"
+    )
 
 
 def link(path: Path, beside: Path) -> str:

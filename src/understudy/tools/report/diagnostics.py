@@ -8,7 +8,7 @@ import numpy as np
 
 from understudy.run.config import RunConfig
 from understudy.run.plots import AXES, UPDATES
-from understudy.run.style_levels import style_levels
+from understudy.run.style_levels import STYLE, style_levels
 from understudy.tools.report.curves import aligned
 from understudy.tools.report.panels import Level, Line, Panel, thinned, worth_drawing
 from understudy.tools.report.reading import Entry, numbers
@@ -16,7 +16,15 @@ from understudy.tools.report.study import Study
 
 CRITIC = ("loss/critic", "value/q", "value/q_gap", "value/q_largest")
 ACTOR_CRITIC = ("loss/critic", "loss/actor", "value/q", "policy/entropy", "policy/temperature")
-BRANCHES = ("loss/critic_*", "loss/actor_*", "value/q_*", "value/target_*", "policy/bc_distance_*", "selection/*", "weight/*")
+BRANCHES = (
+    "loss/critic_*",
+    "loss/actor_*",
+    "value/q_*",
+    "value/target_*",
+    "policy/bc_distance_*",
+    "selection/*",
+    "weight/*",
+)
 ALGORITHMS: dict[str, tuple[str, ...]] = {
     "bc": ("loss/actor", "policy/entropy_on_data", "policy/std"),
     "ciql": ("loss/critic", "loss/td", "penalty/*", "loss/value", "loss/actor", "value/advantage", *CRITIC[1:]),
@@ -43,9 +51,12 @@ OBJECTIVES: dict[str, tuple[str, ...]] = {
 EVERYBODY = ("alarm/*", "rollout/*", "terms/*", "replay/*", "importance/*")
 """After what an algorithm declares; other names, such as those of an algorithm of another package, come last."""
 NEVER = ("updates", "env_steps", "gradient/*", "style/distance_motions")
-MOST_PANELS = 24
-"""Of one task."""
-MOST_POINTS = 120
+MOST_PANELS, FEWEST_PANELS = 96, 4
+"""Of all tasks together; of one."""
+MOST_POINTS = 7000
+"""In all lines of all panels."""
+LEAST, MOST = 16, 120
+"""Points of one line."""
 MEANINGS = {
     "loss/actor": "What the policy minimises.",
     "loss/critic": "Error of the critics; a level that climbs without end means diverging values.",
@@ -71,14 +82,22 @@ MEANINGS = {
 }
 
 
-def diagnostics(study: Study, task: str) -> list[Panel]:
-    """Small charts of one task: a number each, one line per method."""
+def diagnostics(study: Study) -> dict[str, list[Panel]]:
+    """By task, small charts: a number each, one line per method."""
+    most = max(MOST_PANELS // len(study.tasks), FEWEST_PANELS)
+    names = {task: _names(study, task)[:most] for task in study.tasks}
+    lines = sum(map(len, names.values())) * len(study.methods)
+    points = int(np.clip(MOST_POINTS // max(lines, 1), LEAST, MOST))
+    found = {task: [_panel(study, task, name, points) for name in names[task]] for task in study.tasks}
+    kept = {task: worth_drawing([panel for panel in panels if _moves(panel)]) for task, panels in found.items()}
+    return {task: panels for task, panels in kept.items() if panels}
+
+
+def _names(study: Study, task: str) -> list[str]:
+    """What is logged of a task, the most telling first."""
     entries = [entry for entry in study.entries if entry.result.task == task]
     logged = list(dict.fromkeys(name for entry in entries for line in entry.metrics[-3:] for name in line))
-    wanted = _ordered(logged, list(_declared(entries)))
-    levels = _levels(entries)
-    panels = (_panel(study, task, name, levels.get(name, ())) for name in wanted)
-    return worth_drawing([panel for panel in panels if _moves(panel)])[:MOST_PANELS]
+    return _ordered(logged, list(_declared(entries)))
 
 
 def _declared(entries: Sequence[Entry]) -> Iterator[str]:
@@ -97,28 +116,29 @@ def _ordered(logged: Sequence[str], patterns: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name for pattern in patterns for name in kept if fnmatchcase(name, pattern)))
 
 
-def _levels(entries: Sequence[Entry]) -> dict[str, tuple[Level, ...]]:
+def _levels(study: Study, task: str, name: str) -> tuple[Level, ...]:
     """What is normal in the numbers of a style."""
-    styled = next((entry for entry in entries if "style" in entry.result.config.algo.model_dump().get("objectives", {})), None)
-    if styled is None:
-        return {}
-    found = style_levels(styled.result.config, styled.metrics)
-    return {name: tuple(Level(*level) for level in levels.items()) for name, levels in found.items()}
+    if not name.startswith(STYLE):
+        return ()
+    entries = (entry for entry in study.entries if entry.result.task == task)
+    known = (style_levels(entry.result.config, entry.metrics).get(name) for entry in entries)
+    return tuple(Level(*level) for level in next(filter(None, known), {}).items())
 
 
-def _panel(study: Study, task: str, name: str, levels: tuple[Level, ...]) -> Panel:
-    lines = (_line(study, method, study.of(method, task), name) for method in study.methods)
+def _panel(study: Study, task: str, name: str, points: int) -> Panel:
+    lines = (_line(study, method, study.of(method, task), name, points) for method in study.methods)
+    levels = _levels(study, task, name)
     meaning = MEANINGS.get(name) or MEANINGS.get(re.sub(r"_[a-z0-9]$", "", name), "")
     return Panel(name, AXES[UPDATES], name, tuple(line for line in lines if line is not None), levels, note=meaning)
 
 
-def _line(study: Study, method: str, entries: Sequence[Entry], name: str) -> Line | None:
+def _line(study: Study, method: str, entries: Sequence[Entry], name: str, points: int) -> Line | None:
     """The mean of a method's seeds, with their range."""
     seeds = [pair for entry in entries if len((pair := numbers(entry.metrics, UPDATES, name))[0])]
     if not seeds:
         return None
     x, rows = aligned(seeds)
-    kept = thinned(len(x), MOST_POINTS)
+    kept = thinned(len(x), points)
     x, rows = x[kept], rows[:, kept]
     known = np.isfinite(rows).any(0)
     x, rows = x[known], rows[:, known]

@@ -8,6 +8,7 @@ from typing import Any
 
 from understudy.core.wording import counted
 from understudy.run.plots import as_float
+from understudy.tools.report import explanations
 from understudy.tools.report.details import state
 from understudy.tools.report.markup import Markup, element, joined, number, shortened
 from understudy.tools.report.reading import Dataset, Entry, sampled_lines
@@ -44,7 +45,8 @@ def settings(study: Study) -> Markup:
     if by_task:
         told = element("summary", "Differ between tasks only", element("small", counted(len(by_task), "setting")))
         parts.append(element("details", told, _settings_table(study, cells, by_task, study.tasks, by_method=False)))
-    about = f"{counted(len(between), 'setting')} differ between methods; {same:,} are the same everywhere. Every run's config.yaml has all of them."
+    first = f"{counted(len(between), 'setting')} differ between methods; {same:,} are the same everywhere."
+    about = f"{first} {explanations.EVERY_SETTING}"
     return section("Settings", *parts, name="settings", about=about)
 
 
@@ -54,10 +56,13 @@ def _between(cells: Cells, groups: Sequence[Sequence[tuple[str, str]]]) -> list[
     return sorted({key for keys in found for key in keys})
 
 
-def _settings_table(study: Study, cells: Cells, keys: Sequence[str], columns: Sequence[str], *, by_method: bool) -> Markup:
+def _settings_table(
+    study: Study, cells: Cells, keys: Sequence[str], columns: Sequence[str], *, by_method: bool
+) -> Markup:
     place = 0 if by_method else 1
+    by_column = {name: [one for cell, one in cells.items() if cell[place] == name] for name in columns}
     rows = [
-        [element("code", shortened(key, 80)), *(_values([one for cell, one in cells.items() if cell[place] == name], key) for name in columns)]
+        [element("code", shortened(key, 80)), *(_values(by_column[name], key) for name in columns)]
         for key in keys[:MOST_SETTINGS]
     ]  # fmt: skip
     head = ["setting", *(method_name(study, name) if by_method else name for name in columns)]
@@ -121,7 +126,11 @@ def runs(study: Study) -> Markup:
             method_name(study, entry.result.method),
             entry.result.task,
             entry.result.seed,
-            element("span", age_words(entry.seconds) if math.isfinite(entry.seconds) else "–", data_sort=_finite(entry.seconds)),
+            element(
+                "span",
+                age_words(entry.seconds) if math.isfinite(entry.seconds) else "–",
+                data_sort=_finite(entry.seconds),
+            ),
             speed(entry),
             hosts.index(entry.host) + 1,
             element("code", entry.commit or "–"),
@@ -131,8 +140,14 @@ def runs(study: Study) -> Markup:
     ]
     told = [element("li", element("b", f"{place}"), " ", one or "not known") for place, one in enumerate(versions, 1)]
     platforms = ", ".join(dict.fromkeys(entry.platform for entry in study.entries if entry.platform))
-    machines = f"{counted(len(hosts), 'machine')}{f' ({shortened(platforms, 160)})' if platforms else ''}, numbered instead of named."
-    listed = element("details", element("summary", "Every run", element("small", counted(len(rows), "run"))), table(head, rows, kind="runs"), open=len(rows) <= 24)
+    where = f" ({shortened(platforms, 160)})" if platforms else ""
+    machines = f"{counted(len(hosts), 'machine')}{where}, numbered instead of named."
+    listed = element(
+        "details",
+        element("summary", "Every run", element("small", counted(len(rows), "run"))),
+        table(head, rows, kind="runs"),
+        open=len(rows) <= 24,
+    )
     parts = [listed, element("h3", "Versions"), element("ul", *told, class_="plain")]
     if study.damaged:
         damaged = table(["not readable", "why"], [[one.shown, one.reason] for one in study.damaged], numbered=9)

@@ -86,7 +86,7 @@
   const points = (line) => line.x.map((x, i) => ({
     x, y: line.y[i], low: line.low ? line.low[i] : null, high: line.high ? line.high[i] : null, m: line.m, name: line.name,
   }));
-  const seedPoints = (line) => (line.seeds || []).flatMap(([xs, ys], s) => xs.map((x, i) => ({ x, y: ys[i], m: line.m, s })));
+  const seedPoints = (line) => (line.seeds || []).flatMap((ys, s) => line.x.map((x, i) => ({ x, y: ys[i], m: line.m, s })).filter((at) => at.y !== null));
   const spec = (panel, height) => {
     const methods = [...new Set(panel.lines.map((line) => line.m))];
     const color = { field: "m", type: "nominal", legend: null, scale: { domain: methods, range: methods.map((m) => `var(--c${m % 8})`) } };
@@ -132,11 +132,12 @@
         tooltip: banded ? fields : fields.slice(0, 3),
       },
     });
+    const one = { values: [{}] };
     for (const [name, value, m] of panel.levels) {
       const at = { y: { datum: value, type: "quantitative" } };
       const ink = m < 0 ? "var(--quiet)" : `var(--c${m % 8})`;
-      layer.push({ mark: { type: "rule", strokeDash: [5, 4], color: ink, strokeWidth: 1.2 }, encoding: at });
-      layer.push({ mark: { type: "text", text: name, align: "right", dy: -6, color: ink, fontSize: 11, x: "width" }, encoding: at });
+      layer.push({ data: one, mark: { type: "rule", strokeDash: [5, 4], color: ink, strokeWidth: 1.2, tooltip: `${name}: ${value}` }, encoding: at });
+      if (panel.levels.length < 3) layer.push({ data: one, mark: { type: "text", text: name, align: "right", dy: -6, color: ink, fontSize: 11, x: "width" }, encoding: at });
     }
     return {
       width: "container", height, background: null, autosize: { type: "fit-x", contains: "padding" },

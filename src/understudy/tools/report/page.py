@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from understudy.core.wording import counted
+from understudy.tools.report import explanations
 from understudy.tools.report.curves import metric_label
 from understudy.tools.report.details import details
 from understudy.tools.report.markup import Markup, data_block, element, joined
@@ -104,24 +105,27 @@ def _head(study: Study, sentence: str, date: str) -> Markup:
 
 def _contents(sections: list[Markup]) -> Markup:
     links = [
-        element("a", told, href=f"#{name}") for name, told in NAMES.items() if any(f' id="{name}"' in part for part in sections)
+        element("a", told, href=f"#{name}")
+        for name, told in NAMES.items()
+        if any(f' id="{name}"' in part for part in sections)
     ]
     return element("nav", element("a", "Top", href="#top", class_="home"), *links, aria_label="Contents")
 
 
 def _foot(interactive: bool, charts: int) -> Markup:
-    how = "" if interactive or not charts else f" Charts that answer to the pointer: {INTERACTIVE}, then write it again."
+    how = (
+        "" if interactive or not charts else f" Charts that answer to the pointer: {INTERACTIVE}, then write it again."
+    )
     return element(
         "footer",
-        "One number per seed: seeds are what a method is judged by, episodes say how well one seed is known. Intervals are "
-        "percentile bootstraps over seeds; of few seeds they are too narrow. Everything on this page is in it: it loads "
-        f"nothing, and prints.{how}",
+        explanations.FOOT,
+        how,
     )
 
 
 @cache
 def chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, out of the package that brings them; nothing where it is missing."""
+    """Vega, Vega-Lite and Vega-Embed as one script, out of the package that brings them; nothing where it is none."""
     try:
         import vl_convert
     except ImportError:

@@ -1,4 +1,4 @@
-"""What a chart holds, whoever draws it: lines with bands in the colours of their methods, and levels to compare with."""
+"""What a chart holds, whoever draws it: lines with bands in the colours of their methods, levels to compare with."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -30,8 +30,8 @@ class Line:
     y: Array
     low: Array | None = None
     high: Array | None = None
-    seeds: tuple[tuple[Array, Array], ...] = ()
-    """Its runs one by one."""
+    seeds: tuple[Array, ...] = ()
+    """Its runs one by one, [n] each."""
 
 
 @final
@@ -89,7 +89,7 @@ def _line_json(line: Line) -> dict[str, Any]:
         "x": plain(line.x),
         "y": plain(line.y),
         **({"low": plain(line.low), "high": plain(line.high)} if banded else {}),
-        **({"seeds": [[plain(x), plain(y)] for x, y in line.seeds]} if line.seeds else {}),
+        **({"seeds": [plain(y) for y in line.seeds]} if line.seeds else {}),
     }
 
 

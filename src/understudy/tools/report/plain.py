@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.tools.report.curves import metric_label
 from understudy.tools.report.markup import number, shortened
@@ -39,7 +40,10 @@ def _lines(study: Study, sentence: str, date: str) -> Iterator[str]:
     best = [[method, *(_mean(study.best[method][task]) for task in study.tasks)] for method in study.methods]
     yield from _table(["method", *study.tasks], best)
     yield "\n## Runs\n"
-    runs = [[one.result.method, one.result.task, str(one.result.seed), one.state, *_values(study, one), one.shown] for one in study.entries]
+    runs = [
+        [one.result.method, one.result.task, str(one.result.seed), one.state, *_values(study, one), one.shown]
+        for one in study.entries
+    ]
     runs += [["", "", "", "damaged", "", "", f"{one.shown}: {one.reason}"] for one in study.damaged]
     yield from _table(["method", "task", "seed", "state", "last", "best", "run"], runs)
     yield f"\n*Understudy, {date}*\n"
@@ -56,11 +60,14 @@ def _cell(study: Study, method: str, task: str) -> str:
 def _published(study: Study) -> Iterator[list[str]]:
     for config in dict.fromkeys(one.config for found in study.published.values() for one in found):
         known = {task: one for task, found in study.published.items() for one in found if one.config == config}
-        told = [f"{number(known[task].mean)} ± {number(known[task].deviation)}" if task in known else "–" for task in study.tasks]
+        told = [
+            f"{number(known[task].mean)} ± {number(known[task].deviation)}" if task in known else "–"
+            for task in study.tasks
+        ]
         yield [f"{config}, published", *told]
 
 
-def _mean(seeds: Sequence[float]) -> str:
+def _mean(seeds: NDArray[np.float64]) -> str:
     return number(float(np.mean(seeds))) if len(seeds) else "–"
 
 

@@ -26,6 +26,8 @@ from understudy.tools.runs import last_line, state_of
 
 MOST_LINES = 240
 """Of a log, read for diagnostics: the last, and evenly many before it."""
+MOST_FACTS = 20
+"""Of a dataset."""
 UNREADABLE = (UnderstudyError, OSError, ValueError, OverflowError, RecursionError)
 
 
@@ -99,9 +101,16 @@ class Entry:
         if not isinstance(told, dict):
             return None
         known = ("name", "fingerprint", "steps", "episodes", "return_mean")
-        numbers = [as_float(told.get(name)) for name in known[2:]]
+        steps, episodes, mean = (as_float(told.get(name)) for name in known[2:])
         rest = {shortened(str(key), 60): shortened(str(value), 120) for key, value in told.items() if key not in known}
-        return Dataset(_text(told.get("name")), _text(told.get("fingerprint")), *numbers, dict(list(rest.items())[:20]))
+        return Dataset(
+            _text(told.get("name")),
+            _text(told.get("fingerprint")),
+            steps,
+            episodes,
+            mean,
+            dict(list(rest.items())[:20]),
+        )
 
     @property
     def versions(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.core.wording import counted
 from understudy.tools.experiments.results import SCORE
@@ -19,6 +20,7 @@ from understudy.tools.experiments.statistics import (
     probability_of_improvement,
     selection_bias,
 )
+from understudy.tools.report import explanations
 from understudy.tools.report.curves import caption, learning_curves, metric_label, profiles
 from understudy.tools.report.diagnostics import diagnostics
 from understudy.tools.report.drawing import COLORS, LARGE, SMALL, Row, colored, draw, draw_intervals
@@ -47,7 +49,9 @@ def section(title: str, *content: object, name: str = "", about: object = "") ->
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, numbered: int = 1, kind: str = "") -> Markup:
     """Columns from the `numbered`-th on hold numbers; a click on a head sorts."""
     heads = [
-        element("th", element("button", cell, type="button"), scope="col", class_="number" if place >= numbered else None)
+        element(
+            "th", element("button", cell, type="button"), scope="col", class_="number" if place >= numbered else None
+        )
         for place, cell in enumerate(head)
     ]
     body = [element("tr", *(_cell(cell, place, numbered) for place, cell in enumerate(row))) for row in rows]
@@ -107,12 +111,15 @@ def chart(panel: Panel, charts: Charts, size: tuple[float, float] = SMALL, *, aw
 def summary(study: Study) -> Markup:
     """Methods × tasks: the last value with its interval; beside it the best, with its caveat."""
     head = ["method", *study.tasks]
-    rows = [[method_name(study, method), *(_score(study, method, task) for task in study.tasks)] for method in study.methods]
+    rows = [
+        [method_name(study, method), *(_score(study, method, task) for task in study.tasks)] for method in study.methods
+    ]
     rows += [[told, *cells] for told, cells in _published_rows(study)]
     better = "lower is better" if study.lowest_is_best else "higher is better"
     about = (
-        f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed, as mean over seeds with its 95 % "
-        f"bootstrap interval. Bold is the {'lowest' if study.lowest_is_best else 'highest'} mean of its task; whether that decides anything is for the sentence above."
+        f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed, as mean over seeds with "
+        f"its 95 % bootstrap interval. Bold is the {'lowest' if study.lowest_is_best else 'highest'} mean of its task; "
+        "whether that decides anything is for the sentence above."
     )
     parts = [table(head, rows, kind="summary"), _interval_charts(study), _best(study), _aggregates(study)]
     return section("Summary", *parts, name="summary", about=about)
@@ -127,7 +134,9 @@ def _score(study: Study, method: str, task: str) -> Markup:
     among = [one.value for (_, where), one in study.estimates.items() if where == task]
     best = len(among) > 1 and found.value == (min(among) if study.lowest_is_best else max(among))
     value = element("b" if best else "span", number(found.value), class_="value best" if best else "value")
-    limits = "one seed: no interval" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}, {seeds}"
+    limits = (
+        "one seed: no interval" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}, {seeds}"
+    )
     return element("span", value, element("small", limits), class_="score", data_sort=found.value)
 
 
@@ -142,8 +151,10 @@ def _published(study: Study, config: str, task: str) -> Markup:
     found = next((one for one in study.published.get(task, ()) if one.config == config), None)
     if found is None:
         return element("span", "–", class_="quiet")
-    spread = element("small", f"± {number(found.deviation)} over its seeds")
-    return element("span", element("span", number(found.mean), class_="value"), spread, class_="score quiet", data_sort=found.mean)
+    spread = element("small", f"± {found.deviation:g} over its seeds")
+    return element(
+        "span", element("span", f"{found.mean:g}", class_="value"), spread, class_="score quiet", data_sort=found.mean
+    )
 
 
 def _interval_charts(study: Study) -> Markup:
@@ -162,26 +173,41 @@ def _intervals(study: Study, task: str) -> Markup:
     if not rows:
         return Markup("")
     levels = [Level(one.config, one.mean) for one in study.published.get(task, ())]
-    told = element("figcaption", element("b", task), element("span", "rings are seeds, bars 95 % intervals of their mean"))
+    told = element(
+        "figcaption", element("b", task), element("span", "rings are seeds, bars 95 % intervals of their mean")
+    )
     return element("figure", told, draw_intervals(rows, metric_label(study.metric), levels), class_="panel")
 
 
 def _best(study: Study) -> Markup:
     """The best of all evaluations, folded away: it is chosen by what it is judged by."""
     rows = [
-        [method_name(study, method), *(float(np.mean(seeds)) if len(seeds := study.best[method][task]) else math.nan for task in study.tasks)]
+        [method_name(study, method), *(_mean(study.best[method][task]) for task in study.tasks)]
         for method in study.methods
     ]  # fmt: skip
     counts = [len(entry.result.evaluations) for entry in study.entries]
     evaluations = int(np.median(counts)) if counts else 0
-    bias = f" Of {evaluations} equally good ones, the best looks {selection_bias(evaluations):.2g} standard deviations better than they are." if evaluations > 1 else ""
+    bias = (
+        f" The best of {evaluations} equally good ones looks {selection_bias(evaluations):.2g} deviations better."
+        if evaluations > 1
+        else ""
+    )
     about = element(
         "p",
-        "The best evaluation of each seed, averaged over seeds. It was chosen by the very number it is judged by, so it "
-        f"flatters, and most those who vary most.{bias} Compare methods by the last value.",
+        explanations.BEST,
+        bias,
         class_="about",
     )
-    return element("details", element("summary", "Best of all evaluations, and why not to compare by it"), about, table(["method", *study.tasks], rows))
+    return element(
+        "details",
+        element("summary", explanations.BEST_TITLE),
+        about,
+        table(["method", *study.tasks], rows),
+    )
+
+
+def _mean(seeds: NDArray[np.float64]) -> float:
+    return float(np.mean(seeds)) if len(seeds) else math.nan
 
 
 def _aggregates(study: Study) -> Markup:
@@ -189,20 +215,31 @@ def _aggregates(study: Study) -> Markup:
     if len(study.tasks) < 2 or len(study.methods) < 2:
         return Markup("")
     if not study.comparable:
-        return element("p", "Returns of different tasks are on different scales, so nothing is averaged over tasks here. Scores (0 random, 100 expert) would be: give tasks a reference.", class_="about")
+        return element(
+            "p",
+            explanations.DIFFERENT_SCALES,
+            class_="about",
+        )
     if not study.shared_tasks:
-        return element("p", "No task has a number of every method, so nothing is averaged over tasks.", class_="about")
+        return element("p", explanations.NOTHING_SHARED, class_="about")
     kinds = {"IQM": iqm, "mean": mean, "median": median}
     if study.metric == SCORE:
         kinds |= {"optimality gap": partial(optimality_gap, target=FULL_SCORE)}
     rows = [
-        [method_name(study, method), *(_estimate(interval(kind, study.shared(method)), study) for kind in kinds.values())]
+        [
+            method_name(study, method),
+            *(_estimate(interval(kind, study.shared(method)), study) for kind in kinds.values()),
+        ]
         for method in study.methods
     ]
     told = f"Over {counted(len(study.shared_tasks), 'task')}" + (
         " (those that every method has)" if len(study.shared_tasks) < len(study.tasks) else ""
     )
-    about = element("p", f"{told}, each weighing the same; intervals are stratified bootstraps over seeds within tasks.", class_="about")
+    about = element(
+        "p",
+        f"{told}, each weighing the same; intervals are stratified bootstraps over seeds within tasks.",
+        class_="about",
+    )
     return joined(element("h3", "Over all tasks"), about, table(["method", *kinds], rows))
 
 
@@ -210,29 +247,47 @@ def _estimate(found: Estimate, study: Study) -> Markup:
     sign = -1.0 if study.lowest_is_best else 1.0
     low, high = sorted((sign * found.low, sign * found.high))
     limits = "" if math.isnan(low) else f"{number(low)} to {number(high)}"
-    return element("span", element("span", number(sign * found.value), class_="value"), element("small", limits), class_="score", data_sort=sign * found.value)
+    return element(
+        "span",
+        element("span", number(sign * found.value), class_="value"),
+        element("small", limits),
+        class_="score",
+        data_sort=sign * found.value,
+    )
 
 
 def curves(study: Study, charts: Charts) -> Markup:
     """Learning curves, a chart per task."""
     panels = learning_curves(study)
     if not panels:
-        return section("Learning curves", element("p", "No run has been evaluated twice yet: there is no curve to draw.", class_="about"), name="curves")
+        return section(
+            "Learning curves",
+            element("p", "No run has been evaluated twice yet: there is no curve to draw.", class_="about"),
+            name="curves",
+        )
     axes = list(dict.fromkeys(panel.axis for panel in panels))
     size = LARGE if len(study.tasks) == 1 else SMALL
     seeded = any(line.seeds for panel in panels for line in panel.lines)
     choices = [("axis", "over updates / environment steps")] if len(axes) > 1 else []
     choices += [("seeds", "every seed")] if seeded else []
-    figures = element("div", *(chart(panel, charts, size, away=panel.axis != axes[0]) for panel in panels), class_="grid")
-    return section("Learning curves", legend(study, switches(*choices)), figures, name="curves", about=caption(study))
+    figures = element(
+        "div", *(chart(panel, charts, size, away=panel.axis != axes[0]) for panel in panels), class_="grid"
+    )
+    about = caption(study) + (f" {explanations.LEVELS}" if any(panel.levels for panel in panels) else "")
+    return section("Learning curves", legend(study, switches(*choices)), figures, name="curves", about=about)
 
 
 def comparisons(study: Study, charts: Charts) -> Markup:
     """Performance profiles, and how probably one method beats another."""
     parts: list[Markup] = []
     for panel in profiles(study):
-        about = "For every score τ, the share of runs beyond it: the higher a line, the better, and lines that cross mean that neither is better everywhere. Bands are 95 % intervals (pointwise)."
-        parts += [element("h3", "Performance profiles"), element("p", about, class_="about"), legend(study), chart(panel, charts, LARGE)]
+        about = explanations.PROFILES
+        parts += [
+            element("h3", "Performance profiles"),
+            element("p", about, class_="about"),
+            legend(study),
+            chart(panel, charts, LARGE),
+        ]
     parts += _improvement(study)
     return section("How sure", *parts, name="sure") if parts else Markup("")
 
@@ -243,9 +298,17 @@ def _improvement(study: Study) -> Iterator[Markup]:
         return
     scores = {method: study.shared(method) for method in methods}
     rows = [[method_name(study, a), *(_probability(scores, a, b) for b in methods)] for a in methods]
-    more = f" Of {len(study.methods)} methods the first {len(methods)} are compared." if len(study.methods) > len(methods) else ""
+    more = (
+        f" Of {len(study.methods)} methods the first {len(methods)} are compared."
+        if len(study.methods) > len(methods)
+        else ""
+    )
     yield element("h3", "Probability of improvement")
-    yield element("p", "How probably a seed of the row's method beats one of the column's on the same task, ties counting half; below it the 95 % interval, too narrow for few seeds. One that holds 50 % decides nothing." + more, class_="about")
+    yield element(
+        "p",
+        explanations.IMPROVEMENT + more,
+        class_="about",
+    )
     yield table(["row beats column", *methods], rows, kind="matrix")
 
 
@@ -261,13 +324,11 @@ def _probability(scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:
 
 def diagnosed(study: Study, charts: Charts) -> Markup:
     """What algorithms log of themselves, task by task."""
-    folded = []
-    for task in study.tasks:
-        if panels := diagnostics(study, task):
-            figures = element("div", *(chart(panel, charts) for panel in panels), class_="grid small")
-            told = element("summary", task, element("small", counted(len(panels), "number")))
-            folded.append(element("details", told, figures, open=len(folded) < OPEN))
+    folded: list[Markup] = []
+    for task, panels in diagnostics(study).items():
+        figures = element("div", *(chart(panel, charts) for panel in panels), class_="grid small")
+        told = element("summary", task, element("small", counted(len(panels), "number")))
+        folded.append(element("details", told, figures, open=len(folded) < OPEN))
     if not folded:
         return Markup("")
-    about = "What the algorithms log while they learn: means over seeds, with their range. What matters most for each algorithm comes first."
-    return section("Diagnostics", legend(study), *folded, name="diagnostics", about=about)
+    return section("Diagnostics", legend(study), *folded, name="diagnostics", about=explanations.DIAGNOSTICS)

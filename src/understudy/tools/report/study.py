@@ -1,7 +1,7 @@
 """What is compared with what: runs by method and task, each seed once, and never two experiments under one name."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -198,7 +198,7 @@ def variant(config: RunConfig, keys: Iterable[str]) -> str:
     return ", ".join(f"{key.rpartition('.')[2]}={shortened(str(settings.get(key)), 24)}" for key in keys)
 
 
-def differing_keys(settings: Sequence[dict[str, Any]]) -> list[str]:
+def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of settings that are not the same in all."""
     keys = dict.fromkeys(key for one in settings for key in one)
     return sorted(key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings))

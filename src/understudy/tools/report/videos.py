@@ -37,14 +37,16 @@ def videos(study: Study, beside: Path, megabytes: float) -> Markup:
     for entry, film in found:
         content = _content(film, left * 3 // 4)
         if content is None:
-            omitted.append(element("li", element("a", f"{entry.shown}/videos/{film.name}", href=link(film.parent, beside))))
+            omitted.append(
+                element("li", element("a", f"{entry.shown}/videos/{film.name}", href=link(film.parent, beside)))
+            )
             continue
         left -= len(content) * 4 // 3
         figures.append(_figure(study, entry, film, content))
     if not found:
         return Markup("")
     told = (
-        joined(element("p", f"Left out, because films may take {megabytes:g} MB of this page (--videos):", class_="about"),
+        joined(element("p", f"Left out: films may take {megabytes:g} MB of this page (--videos).", class_="about"),
                element("ul", *omitted, class_="plain"))
         if omitted
         else ""
@@ -64,7 +66,11 @@ def _content(film: Path, limit: int) -> bytes | None:
 
 def _figure(study: Study, entry: Entry, film: Path, content: bytes) -> Markup:
     source = Markup(f"data:{KINDS[film.suffix]};base64,{base64.b64encode(content).decode()}")
-    told = element("figcaption", method_name(study, entry.result.method), f" {entry.result.task}, seed {entry.result.seed}, {film.stem}")
+    told = element(
+        "figcaption",
+        method_name(study, entry.result.method),
+        f" {entry.result.task}, seed {entry.result.seed}, {film.stem}",
+    )
     shown = (
         element("img", src=source, alt=f"{entry.shown} plays", loading="lazy")
         if film.suffix == ".gif"
