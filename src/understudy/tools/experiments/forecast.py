@@ -12,6 +12,7 @@ It decides nothing; `sequential.decide` does.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import final
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, Scores, decide
 
 Array = NDArray[np.float64]
-STUDIES = 2000
+STUDIES = 1000
 HORIZON = 200
 """Groups after which a study that is played on gives up."""
 
@@ -99,6 +100,7 @@ def _played_on(
     return np.asarray(np.abs(sums) / np.sqrt(max(variance, 1e-300) * total))
 
 
+@lru_cache(maxsize=64)
 def _critical_values(design: Design, level: float, tasks: int) -> Array:
     """What |z| must exceed at each look; at looks that have too few ways to deal their seeds, infinity."""
     rng = np.random.default_rng([design.seed, design.looks])
