@@ -213,7 +213,7 @@ def test_decisions_are_kept_when_seeds_are_added_and_the_same_seeds_decide_the_s
 
 
 def test_looking_again_and_again_with_a_test_for_one_look_breaks_its_level() -> None:
-    """Ten looks, each at 5 %: about one tie in five is called a difference; with looks that are planned, in twenty."""
+    """Ten looks, each at 5 %: about one tie in six is called a difference; with looks that are planned, in twenty."""
     rng = np.random.default_rng(0)
     naive = planned = 0
     for _ in range(120):
