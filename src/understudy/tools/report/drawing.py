@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from understudy.tools.report.markup import Markup, element, joined, number
-from understudy.tools.report.panels import Array, Level, Line, Panel, drawable, drawn
+from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, drawn
 
 COLORS = 8
 """Hues of a page; further methods have them again, dashed."""
@@ -125,15 +125,15 @@ def _level(level: Level, x: Scale, y: Scale, *, named: bool) -> Markup:
 
 
 def _line(line: Line, x: Scale, y: Scale) -> Iterator[Markup]:
-    places = x(line.x)
+    places, heights = x(cleaned(line.x)), y(cleaned(line.y))
     if line.low is not None and line.high is not None:
-        yield element("path", d=_area(places, y(line.low), y(line.high)), class_="band")
+        yield element("path", d=_area(places, y(cleaned(line.low)), y(cleaned(line.high))), class_="band")
     if line.seeds:
-        paths = (element("path", d=_path(places, y(values))) for values in line.seeds)
+        paths = (element("path", d=_path(places, y(cleaned(values)))) for values in line.seeds)
         yield element("g", *paths, class_="seeds")
     dash = DASHES[line.color // COLORS % len(DASHES)] or None
-    yield element("path", element("title", line.name), d=_path(places, y(line.y)), class_="line", stroke_dasharray=dash)
-    yield from _lonely(places, y(line.y))
+    yield element("path", element("title", line.name), d=_path(places, heights), class_="line", stroke_dasharray=dash)
+    yield from _lonely(places, heights)
 
 
 def _stretches(known: np.ndarray) -> list[np.ndarray]:
