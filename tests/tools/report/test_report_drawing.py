@@ -30,12 +30,12 @@ def places(svg: str) -> list[list[tuple[float, float]]]:
 
 def test_lines_go_where_their_numbers_are() -> None:
     ((first, *_, last),) = places(draw(panel(0, 1, 4, 9, 16)))
-    assert [first[0], last[0]] == pytest.approx([58, 388], abs=0.06)
+    assert [first[0], last[0]] == pytest.approx([58, 380], abs=0.06)
     points = np.array(places(draw(panel(0, 1, 4, 9, 16)))[0])
     heights = (points[0, 1] - points[:, 1]) / (points[0, 1] - points[-1, 1])
     assert heights.tolist() == pytest.approx([0, 1 / 16, 4 / 16, 9 / 16, 1], abs=0.001)
     wide = Panel("", "", "", (Line("", 0, np.arange(2000.0), np.sin(np.arange(2000.0))),))
-    assert places(draw(wide))[0][-1][0] == pytest.approx(388, abs=0.06), "errors of rounding add up"
+    assert places(draw(wide))[0][-1][0] == pytest.approx(380, abs=0.06), "errors of rounding add up"
 
 
 def test_what_is_no_number_is_a_gap() -> None:

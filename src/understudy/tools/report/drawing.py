@@ -18,7 +18,7 @@ from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, d
 COLORS = 8
 """Hues of a page; further methods have them again, dashed."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-LEFT, RIGHT, TOP, BOTTOM = 58.0, 12.0, 10.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 20.0, 10.0, 40.0
 SMALL, LARGE = (400.0, 230.0), (720.0, 340.0)
 CROWD = 3
 """Levels whose names would lie on each other."""

@@ -91,7 +91,8 @@
     const methods = [...new Set(panel.lines.map((line) => line.m))];
     const color = { field: "m", type: "nominal", legend: null, scale: { domain: methods, range: methods.map((m) => `var(--c${m % 8})`) } };
     const dash = { field: "m", type: "nominal", legend: null, scale: { domain: methods, range: methods.map((m) => DASHES[Math.floor(m / 8) % 4]) } };
-    const x = { field: "x", type: "quantitative", title: panel.x, scale: { zero: false, nice: false }, axis: { grid: false, labelFlush: false, labelSeparation: 10, labelOverlap: true, labelExpr: "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : replace(format(datum.value, ',~g'), '-', '−')", tickCount: 6 } };
+    const thousands = panel.lines.some((line) => line.x.some((x) => Math.abs(x) >= 1e4));
+    const x = { field: "x", type: "quantitative", title: panel.x, scale: { zero: false, nice: false }, axis: { grid: false, labelFlush: false, labelSeparation: 10, labelOverlap: true, labelExpr: `replace(format(datum.value, '${thousands ? "~s" : ",~g"}'), '-', '−')`, tickCount: 6 } };
     const domain = panel.limits ? { domain: panel.limits } : {};
     const y = { field: "y", type: "quantitative", title: null, scale: { zero: false, ...domain, ...(panel.log ? { type: "log" } : {}) } };
     const shown = "indexof(off, datum.m) < 0";
