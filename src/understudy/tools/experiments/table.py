@@ -22,6 +22,8 @@ class Table:
 
     metric: str
     scores: Scores
+    together: bool = True
+    """Tasks are on one scale, so that a mean over them says something."""
 
     @property
     def tasks(self) -> list[str]:
@@ -34,7 +36,7 @@ class Table:
     def rows(self) -> list[list[str]]:
         """Heads, then a row for each method; the mean over tasks is of methods that have all of them."""
         tasks = self.tasks
-        several = [OVERALL] if len(tasks) > 1 else []
+        several = [OVERALL] if len(tasks) > 1 and self.together else []
         rows = [[self.metric, *tasks, *several]]
         for method, known in self.scores.items():
             cells = [told_estimate([known[task]]) if task in known else NOTHING for task in tasks]
