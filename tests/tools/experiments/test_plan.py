@@ -70,6 +70,8 @@ def test_who_has_the_last_word(tmp_path: Path) -> None:
 def test_names_are_chosen_and_unknown_ones_are_told(tmp_path: Path) -> None:
     plan = make_plan(suite(), Narrowing(methods=["IQL, τ 0.9"], tasks=["swing"], seeds=[4, 2], out=tmp_path))
     assert [(run.method, run.seed) for run in plan.runs] == [("IQL, τ 0.9", 4), ("IQL, τ 0.9", 2)]
+    both = make_plan(suite(), Narrowing(methods=["IQL, τ 0.9, BC"], seeds=1, out=tmp_path))
+    assert both.methods == ["IQL, τ 0.9", "BC"]
     assert "there is no 'BCC'. Did you mean 'BC'?" in complaint(ConfigError, suite(), methods=["BCC"])
     assert "there is no 'swin'. Did you mean 'swing'?" in complaint(ConfigError, suite(), tasks=["swin"])
     for seeds in (0, [], [1, 1], [-1], -3):
@@ -157,9 +159,8 @@ def test_data_is_found_in_folders_by_the_names_it_goes_by(tmp_path: Path) -> Non
 
 
 def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: Path, no_plots: None) -> None:
-    plan = make_plan(
-        suite(settings={**SHORT_SETTINGS, "updates": 20}), Narrowing(out=tmp_path, seeds=1, methods=["BC"])
-    )
+    again = Narrowing(out=tmp_path, seeds=1, methods=["BC"])
+    plan = make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), again)
     for making in plan.makings:
         making.make()
     assert '"finished"' in train_or_resume(str(plan.runs[0].directory), plan.runs[0].config.to_yaml())
