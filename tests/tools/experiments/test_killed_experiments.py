@@ -82,7 +82,7 @@ def contents(out: Path) -> dict[str, dict[str, str]]:
 def check_kills(folder: Path, kills: int) -> None:
     """Manager, host and workers are killed at random until it was so often; what ends in the end is what ends
     undisturbed."""
-    suite = write_suite(folder, updates=4000, eval_every=1000, log_every=100)
+    suite = write_suite(folder, updates=3000, eval_every=1000, log_every=100, save_every=100)
     table = finish(suite, folder / "whole")
     chance, done = random.Random(18), 0
     out, process = folder / "killed-0", None
