@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import Overrides, Quiet
+from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
+from understudy.core.wording import folded
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
 
 NO_EDGE = 10_000
-BASELINES = "baselines"
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Runs at once; as many as there are cores for, if absent.")
 ]
@@ -33,6 +33,7 @@ TableOnly = Annotated[bool, typer.Option("--table", help="Run nothing: show what
 def register(app: typer.Typer) -> None:
     app.command()(bench)
     app.command()(compare)
+    app.command()(ablate)
     app.command(hidden=True)(work)
 
 
@@ -57,9 +58,9 @@ def bench(
 
     experiment = Experiment(
         suite,
-        _listed(tasks),
+        [tasks] if tasks else [],
         _seeds(seeds),
-        methods=_listed(methods),
+        methods=[methods] if methods else [],
         data=data or [],
         overrides=overrides or [],
         out=out,
@@ -81,7 +82,41 @@ def compare(
 
     Example: understudy compare data.path=logs.npz env.id=Pendulum-v1 updates=20000
     """
-    bench(BASELINES, overrides, jobs, methods, "", seeds, None, out, until_decided, table, quiet)
+    from understudy.tools.experiments.baselines import baselines_for
+
+    words = overrides or []
+    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, table, quiet)
+
+
+def ablate(
+    config: ConfigName,
+    overrides: Overrides = None,
+    jobs: Jobs = None,
+    arms: Annotated[str, typer.Option("--arms", help="Only these changes, with commas between them.")] = "",
+    seeds: Seeds = "",
+    changes: Annotated[str, typer.Option("--changes", help="A .yaml file that declares others.")] = "",
+    out: Out = None,
+    table: TableOnly = False,
+    quiet: Quiet = False,
+) -> None:
+    """Change one thing at a time about a config, and say what each is worth. Example: understudy ablate iact/pendulum
+
+    What is changed is declared for IACT, CIQL, IQL and PPO; of others, by --changes.
+    """
+    from understudy.run.progress import Reporter
+    from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite
+    from understudy.tools.experiments.experiment import Experiment
+
+    suite, words = ablation_suite(config, overrides or [], changes)
+    chosen = [BASE, arms] if arms else []
+    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out)
+    if not table:
+        experiment.run(jobs, reporter=Reporter(quiet=quiet))
+    found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)
+    for line in found.lines():
+        print(folded(line, edge(OUT, NO_EDGE)))
+    print(found.verdict())
+    print(f"runs: {experiment.plan.out}")
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -106,10 +141,6 @@ def _work_off(experiment: "Experiment", jobs: int | None, *, until_decided: bool
         print(line)
     print(experiment.verdict())
     print(f"runs: {experiment.plan.out}")
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _seeds(text: str) -> int | list[int] | None:
