@@ -97,7 +97,7 @@ def averaged(gradients: Sequence[Tensor]) -> Sequence[Tensor]:
     if _SCOPE.share.size == 1:
         return gradients
     flat = _sum(torch.cat([gradient.reshape(-1) for gradient in gradients])) / _SCOPE.share.size
-    parts = flat.split([gradient.numel() for gradient in gradients])
+    parts = torch.split(flat, [gradient.numel() for gradient in gradients])
     return [part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True)]
 
 

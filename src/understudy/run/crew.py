@@ -76,9 +76,11 @@ class Line:
 
     def __init__(self, share: Share) -> None:
         from torch import distributed
+        from torch.distributed.distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
 
         seconds = float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
-        store, rank, size = next(iter(distributed.rendezvous("env://")))
+        store, rank, size = next(iter(rendezvous("env://")))
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
@@ -86,7 +88,7 @@ class Line:
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
         )
         self.share = share
-        self.store = distributed.PrefixStore("understudy", store)
+        self.store = PrefixStore("understudy", store)
         self.said = self.begun = self.ended = 0
         """Pauses that have ended, learners that were begun, and commands."""
 
@@ -135,7 +137,7 @@ class Line:
 @cache
 def line_of_process() -> Line:
     """One for all commands of this process."""
-    atexit.register(lambda: torch.distributed.destroy_process_group())
+    atexit.register(torch.distributed.destroy_process_group)
     return Line(process_share())
 
 
