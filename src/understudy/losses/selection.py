@@ -55,9 +55,8 @@ def row_factors(chosen: Tensor | None, importance: Tensor | None, valid: Tensor 
     check_same_shape(**given)
     mass = torch.ones_like(next(iter(given.values())), dtype=torch.float32)
     if importance is not None:
-        mass = importance.float() / whole(importance).amax().clamp(
-            min=torch.finfo(torch.float32).tiny
-        )  # equal ones become 1
+        largest = whole(importance).amax().clamp(min=torch.finfo(torch.float32).tiny)
+        mass = importance.float() / largest  # equal ones become 1
     if chosen is not None:
         mass = mass * chosen
     if valid is None:
