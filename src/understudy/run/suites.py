@@ -32,10 +32,10 @@ class Task(Settings):
 
     id: str = Field(pattern=TASK_PATTERN)
     """Its name, usually the dataset's: `hopper-medium-v2`."""
-    env: str = Field(pattern=r"^[A-Za-z0-9_/.-]+$")
-    """The id of a registered environment that can be made today."""
-    episode_cap: int = Field(gt=0)
-    """Steps after which the benchmark cuts an episode."""
+    env: str = Field("", pattern=r"^[A-Za-z0-9_/.-]*$")
+    """The id of a registered environment that can be made today; without one, held-out episodes are what is judged."""
+    episode_cap: int | None = Field(None, gt=0)
+    """Steps after which the benchmark cuts an episode, where there is a benchmark."""
     reference: str | tuple[float, float] | None = None
     """Reference score: a known id, or [low, high]."""
     differs: str = ""
@@ -133,8 +133,8 @@ class Suite(Settings):
     published: dict[str, dict[str, tuple[float, float]]] = Field({})
     """Preset → task → the score that its source published for it: mean and standard deviation over seeds, of the last
     checkpoints and not of the best ones."""
-    tasks: tuple[Task, ...] = Field(min_length=1)
-    """What there is to learn."""
+    tasks: tuple[Task, ...] = ()
+    """What there is to learn. None: whoever asks gives it, as data.path=… and env.id=…."""
     methods: dict[Label, Method] = Field({})
     """What `understudy bench` compares, by what tables call it: {IQL: {config: iql/pendulum}}."""
     seeds: int | tuple[int, ...] = 3
@@ -167,6 +167,12 @@ class Suite(Settings):
             for name in (*method.tasks, *(method.config if isinstance(method.config, dict) else ())):
                 if name not in tasks:
                     raise ValueError(f"methods.{label}: no task '{name}' here. {did_you_mean(name, tasks)}")
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> Self:
+        if not self.tasks and not self.methods:
+            raise ValueError("tasks: give one at least, or methods to be compared on data that is given later")
         return self
 
     @model_validator(mode="after")

@@ -30,8 +30,8 @@ def with_task_changes(data: Mapping[str, Any], task: object, suite: str | Suite)
 def filled_from_task(data: Mapping[str, Any], suite: Suite, task: Task) -> dict[str, Any]:
     """A config's data with environment, reference, evaluation and recipe of a task, where it had none."""
     env, origin = _group(data, "env"), _group(data, "data")
-    filled = {**data, "env": {"id": task.env, **env}}
-    if filled["env"]["id"] == task.env and "reference" not in env and not suite.difference(task):
+    filled = {**data, "env": {"id": task.env, **env}} if task.env else dict(data)
+    if task.env and filled["env"]["id"] == task.env and "reference" not in env and not suite.difference(task):
         filled["env"]["reference"] = task.reference
     if suite.eval_episodes is not None:
         filled.setdefault("eval_episodes", suite.eval_episodes)

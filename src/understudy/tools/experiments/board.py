@@ -68,9 +68,7 @@ def _first_state(standings: Sequence[Standing]) -> int:
 
 def _run_cells(standing: Standing) -> tuple[str, ...]:
     planned, running = standing.planned, standing.state == "running"
-    state = (
-        f"waiting, {standing.attempts} tried" if standing.state == "waiting" and standing.attempts else standing.state
-    )
+    tried = f", {standing.attempts} tried" if standing.state == "waiting" and standing.attempts else ""
     done, wanted = standing.updates, planned.config.updates
     left = (wanted - done) / standing.rate if running and standing.rate else 0.0
     return (

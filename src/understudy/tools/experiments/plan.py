@@ -20,7 +20,7 @@ from understudy.run.build import check_config
 from understudy.run.checkpoint import newest_checkpoint
 from understudy.run.config import RETURN, DataSettings, RunConfig, load_config
 from understudy.run.identity import Record
-from understudy.run.overrides import override_words
+from understudy.run.overrides import apply_override, override_words
 from understudy.run.rundir import RunDir
 from understudy.run.suites import Method, Suite, Task, check_seeds
 from understudy.tools.experiments.results import SCORE, experiment_digest
@@ -115,6 +115,7 @@ ALL = Narrowing()
 
 def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     """The runs of a suite, or of what is wanted of it; seeds come last, so that a first answer comes soon."""
+    suite = suite if suite.tasks else suite.model_copy(update={"tasks": (_own_task(suite, narrowing),)})
     methods, tasks, seeds = _chosen(suite, narrowing)
     out = narrowing.out or RUNS / suite.name
     given = _gives_data(narrowing, tasks)
@@ -138,6 +139,24 @@ def _chosen(suite: Suite, narrowing: Narrowing) -> tuple[dict[str, Method], list
     except ValueError as error:
         raise ConfigError("seeds", str(error), got=seeds) from None
     return methods, list(tasks.values()), range(seeds) if isinstance(seeds, int) else seeds
+
+
+def _own_task(suite: Suite, narrowing: Narrowing) -> Task:
+    """The task of a suite that has none: data that whoever asks has, named as its file is."""
+    said: dict[str, Any] = {}
+    for word in narrowing.overrides:
+        apply_override(said, word)
+    path, env = _said(said, "data", "path"), _said(said, "env", "id")
+    if not path:
+        do = f"Example: understudy bench {suite.name} data.path=logs.npz env.id=Pendulum-v1"
+        raise ConfigError(f"suite '{suite.name}'", "has no task of its own, and no data was given", do=do)
+    name = folder_name(Path(path).name if Path(path).is_dir() else Path(path).stem)
+    return Task.parse({"id": name or "data", "env": env}, "task")
+
+
+def _said(settings: Mapping[str, Any], group: str, name: str) -> str:
+    said = settings.get(group)
+    return str(said.get(name) or "") if isinstance(said, dict) else ""
 
 
 def _named(wanted: Sequence[str], known: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -237,12 +256,25 @@ def _check_places(runs: Iterable[PlannedRun]) -> Iterator[str]:
             run.check_free()
             continue
         check_same_run(run, planned.config)
+        _check_same_data(run.config, planned)
         changed: list[str] = []
         if (record := _record(run)) is not None:
             record.check_versions(planned.config, changed.append, accept=run.finished)
         aged += [planned] if changed else []
     if aged:
         yield f"{counted(len(aged), 'finished run')} made by other versions or code, among them {aged[0].directory}"
+
+
+def _check_same_data(kept: RunConfig, planned: PlannedRun) -> None:
+    """A path is no part of what a run is; but other data under the name of a task would be."""
+    for role, data in planned.config.data_by_role.items():
+        there = Path(kept.data_by_role[role].path)
+        if data.path and there.exists() and there.resolve() != Path(data.path).resolve() and Path(data.path).exists():
+            raise RunError(
+                f"run '{planned.directory}'",
+                f"learns from other data than is asked for: {there} there, {data.path} here",
+                do="Choose another place (--out).",
+            )
 
 
 def _record(run: RunDir) -> Record | None:
