@@ -1,20 +1,41 @@
 """One run in several processes: the numbers of one process, one run directory, and ends that all hear of."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from small import StoppedAt
 
 import understudy as us
 from ranks import in_ranks
 from understudy.core.errors import ConfigError, RunError
-from understudy.core.ranks import Share, across, averaged, own, process_share, shared, slice_of_draw, whole
+from understudy.core.ranks import (
+    LostProcessError,
+    Share,
+    across,
+    averaged,
+    own,
+    process_share,
+    shared,
+    slice_of_draw,
+    whole,
+)
+from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
 from understudy.run.crew import check_shared
+from understudy.run.loop import InterruptedRunError
 from worlds import tiny_settings
 
 CLOSE = 1e-5
@@ -70,6 +91,13 @@ def same(one: Path, other: Path, close: float) -> None:
             assert others[name] == pytest.approx(value, rel=1e3 * close, abs=1e2 * close), name
 
 
+def run_content(run: Path) -> dict[str, str]:
+    """sha256 of what two runs have in common that are equal to the bit."""
+    newest = f"checkpoints/{list_checkpoints(run / 'checkpoints')[-1]:09d}/state.safetensors"
+    names = [newest, "metrics.jsonl", "eval.jsonl", "policy/final/policy.safetensors", "result.json"]
+    return {name: hashlib.sha256((run / name).read_bytes()).hexdigest() for name in names}
+
+
 def compare(cases: Mapping[str, tuple[str, Changes]], folder: Path) -> None:
     alone, together = folder / "alone", folder / "together"
 
@@ -95,22 +123,111 @@ def test_every_algorithm_that_can_be_shared_learns_what_it_does_alone(tmp_path: 
 
 
 @pytest.mark.slow
-def test_stages_and_a_resumed_run_are_shared_too_and_may_go_on_in_another_number_of_processes(tmp_path: Path) -> None:
+def test_stages_are_shared_too(tmp_path: Path) -> None:
     stage = {"algo": {"name": "bc", "actor": {"hidden": [16, 16]}}, "source": {"kind": "offline", "batch_size": 16}}
-    staged = {"stages": [{**stage, "updates": 10}], "save_every": 10}
+    compare({"iql after bc": ("iql", {"stages": [{**stage, "updates": 10}]})}, tmp_path)
 
-    def train(name: str, updates: int = 20) -> None:
-        us.train(short("iql", tmp_path / name, **{**staged, "updates": updates}), progress=False)
 
-    def begin_and_go_on() -> None:
-        train("resumed", 10)
-        us.resume(tmp_path / "resumed", updates=20, progress=False)
+LONG: dict[str, Any] = {"updates": 300, "save_every": 50, "eval_every": 150, "eval_episodes": 1, "eval_max_steps": 10}
 
-    train("alone")
-    assert in_ranks(lambda: train("together")) == [0, 0]
-    same(tmp_path / "alone", tmp_path / "together", CLOSE)
-    assert in_ranks(begin_and_go_on) == [0, 0]
-    same(tmp_path / "together", tmp_path / "resumed", CLOSE)  # its cosine had another horizon for ten updates
+
+def at_the_first_log(run: Path, act: Callable[[], None]) -> None:
+    """Somebody does something while the run goes on."""
+
+    def wait_and_act() -> None:
+        while not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").stat().st_size:
+            time.sleep(0.001)
+        act()
+
+    threading.Thread(target=wait_and_act, daemon=True).start()
+
+
+def ends_by(rank: int, number: signal.Signals, run: Path, errors: Mapping[int, type[Exception]]) -> Callable[[], None]:
+    """Training in which one process is hit by a signal, and the others meet errors."""
+
+    def train() -> None:
+        mine = process_share().rank
+        if mine == rank:
+            at_the_first_log(run, lambda: os.kill(os.getpid(), number))
+        with pytest.raises(errors[mine]):
+            us.train(short("td3bc", run, **LONG), progress=False)
+        if number == signal.SIGSTOP:
+            (other,) = (int(pid) for pid in run.with_name("pids").read_text().split() if int(pid) != os.getpid())
+            os.kill(other, signal.SIGKILL)
+
+    def noted() -> None:
+        with run.with_name("pids").open("a") as file:
+            file.write(f"{os.getpid()} ")
+        train()
+
+    return noted
+
+
+@pytest.mark.slow
+def test_however_one_process_ends_all_do_and_the_same_processes_go_on_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train_whole() -> None:
+        us.train(short("td3bc", tmp_path / "whole", **LONG), progress=False)
+
+    def go_on(run: Path) -> None:
+        us.resume(run, progress=False)
+
+    assert in_ranks(train_whole) == [0, 0]
+    whole = run_content(tmp_path / "whole")
+    told, lost = {0: InterruptedRunError, 1: RunError}, {0: LostProcessError, 1: LostProcessError}
+    monkeypatch.setenv("UNDERSTUDY_PATIENCE", "3")
+    ends = (
+        ("told", 1, signal.SIGTERM, told, [0, 0]),
+        ("told first", 0, signal.SIGINT, told, [0, 0]),
+        ("killed", 1, signal.SIGKILL, lost, [0, -signal.SIGKILL]),
+        ("killed first", 0, signal.SIGKILL, lost, [-signal.SIGKILL, 0]),
+        ("hung", 1, signal.SIGSTOP, lost, [0, -signal.SIGKILL]),
+    )
+    for name, rank, number, errors, codes in ends:
+        run = tmp_path / name / "run"
+        run.parent.mkdir()
+        assert in_ranks(ends_by(rank, number, run, errors)) == codes, name
+        assert not (run / "result.json").exists()
+        if not (run / "checkpoints").is_dir():
+            continue  # killed before the first was written: nothing to go on from
+        assert in_ranks(partial(go_on, run)) == [0, 0], name
+        assert run_content(run) == whole, name
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
+    def stop_at_ten() -> None:
+        settings = short("iql", tmp_path / "run", save_every=10)
+        with pytest.raises(KeyboardInterrupt if process_share().rank == 0 else RunError):
+            us.train(settings, progress=False, callbacks=[StoppedAt(10)])
+
+    us.train(short("iql", tmp_path / "alone"), progress=False)
+    assert in_ranks(stop_at_ten) == [0, 0]
+    us.resume(tmp_path / "run", progress=False)
+    same(tmp_path / "alone", tmp_path / "run", CLOSE)
+
+
+@pytest.mark.slow
+def test_torchrun_itself_is_stopped_saved_and_resumed(tmp_path: Path) -> None:
+    run, config = tmp_path / "run", tmp_path / "run.yaml"
+    config.write_text(json.dumps(short("iql", run, **{**LONG, "updates": 100_000})), encoding="utf-8")
+    source = Path(us.__file__).parents[1]
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "understudy"]
+    start = partial(subprocess.Popen, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(source)})
+    torchrun = start([*words, "train", str(config), "--quiet"])
+    while not (run / "metrics.jsonl").exists() or not (run / "metrics.jsonl").stat().st_size:
+        assert torchrun.poll() is None
+        time.sleep(0.01)
+    torchrun.send_signal(signal.SIGINT)
+    said = torchrun.communicate(timeout=90)[1]
+    saved = list_checkpoints(run / "checkpoints")[-1]
+    sentence = f"run '{run}': stopped and saved at update {saved:,}. Go on with: understudy resume {run}"
+    assert [line for line in said.splitlines() if line.startswith("run '")] == [sentence]
+    finished = start([*words, "resume", str(run), f"updates={saved + 10}", "--quiet"])
+    said = finished.communicate(timeout=180)[1]
+    assert finished.returncode == 0, said
+    assert json.loads((run / "result.json").read_text())["updates"] == saved + 10
 
 
 def test_shares_are_stretches_that_make_the_whole() -> None:

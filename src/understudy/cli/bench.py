@@ -11,7 +11,9 @@ from understudy.cli.streams import OUT, edge
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
+    from understudy.tools.experiments.launcher import Launcher
 
+HERE, RAY, SLURM = "here", "ray", "slurm"
 NO_EDGE = 10_000
 BASELINES = "baselines"
 Jobs = Annotated[
@@ -27,6 +29,13 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where it lies; runs/<su
 UntilDecided = Annotated[
     bool, typer.Option("--until-decided", help="Add groups of seeds until the ranking is settled, or cannot be.")
 ]
+On = Annotated[
+    str, typer.Option("--on", help="Where runs run: here, ray (ray=HOST:PORT: an existing cluster), or slurm.")
+]
+SlurmOptions = Annotated[
+    list[str] | None, typer.Option("--slurm", help="An option of sbatch: partition=gpu, time=08:00:00, mem=8G …")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Of --on slurm: write the script, and submit nothing.")]
 TableOnly = Annotated[bool, typer.Option("--table", help="Run nothing: show what is there.")]
 
 
@@ -46,6 +55,9 @@ def bench(
     data: Data = None,
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -64,7 +76,11 @@ def bench(
         overrides=overrides or [],
         out=out,
     )
-    _work_off(experiment, jobs, until_decided=until_decided, table=table, quiet=quiet)
+    if table or on != SLURM:
+        _refuse_slurm_words(on, slurm, dry_run=dry_run)
+        _work_off(experiment, jobs, on, until_decided=until_decided, table=table, quiet=quiet)
+    else:
+        _send_to_slurm(experiment, jobs, slurm or [], until_decided=until_decided, dry_run=dry_run, quiet=quiet)
 
 
 def compare(
@@ -74,6 +90,9 @@ def compare(
     seeds: Seeds = "",
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -81,7 +100,8 @@ def compare(
 
     Example: understudy compare data.path=logs.npz env.id=Pendulum-v1 updates=20000
     """
-    bench(BASELINES, overrides, jobs, methods, "", seeds, None, out, until_decided, table, quiet)
+    where = on, slurm, dry_run
+    bench(BASELINES, overrides, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -97,15 +117,55 @@ def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or 
         raise typer.Exit(1)
 
 
-def _work_off(experiment: "Experiment", jobs: int | None, *, until_decided: bool, table: bool, quiet: bool) -> None:
+def _work_off(
+    experiment: "Experiment", jobs: int | None, on: str, *, until_decided: bool, table: bool, quiet: bool
+) -> None:
     from understudy.run.progress import Reporter
 
     if not table:
-        experiment.run(jobs, until_decided=until_decided, reporter=Reporter(quiet=quiet))
+        jobs, launcher = _place(experiment, jobs, on)
+        reporter = Reporter(quiet=quiet)
+        experiment.run(jobs, until_decided=until_decided, reporter=reporter, launcher=launcher)
     for line in experiment.table().lines(edge(OUT, NO_EDGE)):
         print(line)
     print(experiment.verdict())
     print(f"runs: {experiment.plan.out}")
+
+
+def _place(experiment: "Experiment", jobs: int | None, on: str) -> "tuple[int | None, Launcher | None]":
+    """How many runs at once, and who launches them; None is what this machine does by itself."""
+    from understudy.core.errors import ConfigError, did_you_mean
+
+    kind, _, address = on.partition("=")
+    if on == HERE:
+        return jobs, None
+    if kind != RAY or on == f"{RAY}=":
+        raise ConfigError("--on", "no such place", got=f"'{on}'", do=did_you_mean(kind, (HERE, RAY, SLURM)))
+    from understudy.tools.experiments import on_ray
+
+    launcher = on_ray.RayLauncher(address or on_ray.HERE)
+    threads = max((run.config.threads for run in experiment.plan.runs), default=1)
+    return jobs or launcher.room(threads), launcher
+
+
+def _send_to_slurm(
+    experiment: "Experiment", jobs: int | None, options: list[str], *, until_decided: bool, dry_run: bool, quiet: bool
+) -> None:
+    from understudy.core.errors import ConfigError
+    from understudy.run.progress import Reporter
+    from understudy.tools.experiments.on_slurm import options_from, send
+
+    if until_decided:
+        what = "looks at results between groups of seeds, and --on slurm does not wait for them"
+        raise ConfigError("--until-decided", what, do="Use --on ray, or send groups of seeds yourself.")
+    print(send(experiment.plan, options_from(options), jobs, Reporter(quiet=quiet), dry_run=dry_run))
+
+
+def _refuse_slurm_words(on: str, options: list[str] | None, *, dry_run: bool) -> None:
+    from understudy.core.errors import ConfigError
+
+    if on != SLURM and (options or dry_run):
+        raise ConfigError("--slurm" if options else "--dry-run", "is for --on slurm", got=f"--on {on}")
 
 
 def _listed(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Arrays of Slurm: an sbatch and a scontrol of our own do what the real ones would with the script and its words."""
 
+import json
 import os
 import re
 import signal
@@ -8,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from short_runs import config_text, run_content
+from short_runs import SHORT, config_text, run_content
 
+from understudy.cli.program import run
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments import on_slurm
@@ -18,6 +20,13 @@ from understudy.tools.experiments.work import Outcome, train_or_resume
 
 ODD = 'it\'s "odd" $HOME `x` %a; rm'
 """A folder's name that a shell and Slurm would both read something into."""
+TINY_SUITE = {
+    "name": "tiny",
+    "about": "Two methods on a pendulum.",
+    "tasks": [{"id": "pendulum", "env": "Pendulum-v1"}],
+    "settings": {**SHORT, "updates": 40, "eval_every": 40},
+    "methods": {"BC": "bc/pendulum", "IQL": "iql/pendulum"},
+}
 SBATCH = """#!/bin/bash
 [ "$1" = --parsable ] || exit 2
 grep -q '^#SBATCH --partition=gpu$' "$2" || { echo "invalid partition" >&2; exit 1; }
@@ -131,3 +140,30 @@ def test_what_cannot_succeed_is_not_requeued_and_what_crashes_is_thrice_at_most(
     (tmp_path / "run").symlink_to("nowhere/at/all")  # which no run can lie in
     crashing = write_array([(str(tmp_path / "run"), config_text())], tmp_path, {}).script.with_name("runs.jsonl")
     assert [element(crashing, 0)[0] for _ in range(3)] == [75, 75, 1]
+
+
+def test_a_suite_is_written_for_slurm_without_what_is_finished(
+    cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "tiny.yaml"
+    suite.write_text(json.dumps(TINY_SUITE), encoding="utf-8")
+    words = ["bench", str(suite), "--seeds", "2", "--out", str(tmp_path / "out"), "--on", "slurm"]
+    assert run([*words, "--slurm", "partition=gpu", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    script = next((tmp_path / "out").rglob("array.sh"))
+    assert told.startswith(f"4 runs in {script}: sbatch ")
+    assert not (cluster / "spooled").exists()
+    lines = script.with_name("runs.jsonl").read_text(encoding="utf-8").splitlines()
+    line = json.loads(lines[0])
+    assert Outcome.from_json(train_or_resume(line["directory"], line["config"])) == Outcome("finished")
+
+    assert run([*words, "--slurm", "partition=gpu"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("3 runs in ")
+    assert "submitted as job 4711" in told
+    for wrong in (["--on", "here", "--dry-run"], ["--on", "rey"], ["--until-decided"]):
+        assert run([*words, *wrong]) == 2
+    told = capsys.readouterr().err
+    assert "--dry-run: is for --on slurm: got --on here." in told
+    assert "Did you mean 'ray'?" in told
+    assert "--until-decided: looks at results between groups" in told

@@ -32,17 +32,23 @@ class RayLauncher:
     """Tasks of Ray, each with as many cores as its run has threads, and a GPU where it runs on one."""
 
     def __init__(self, address: str = HERE, cores: int | None = None) -> None:
-        self._ray = connected(address, cores)
-        self._task = self._ray.remote(max_retries=0)(work)
+        self._where = address, cores
+        self._ray = connected(*self._where)
         self._handles = 0
         self._running: dict[Any, int] = {}
         self._cancelled: set[int] = set()
 
     def submit(self, directory: str, config: str) -> int:
+        if not self._ray.is_initialized():  # closed, and used again
+            self._ray = connected(*self._where)
         self._handles += 1
-        words = str(Path.cwd()), directory, config
-        self._running[self._task.options(**resources(config)).remote(*words)] = self._handles
+        task = self._ray.remote(max_retries=0, **resources(config))(work)
+        self._running[task.remote(str(Path.cwd()), directory, config)] = self._handles
         return self._handles
+
+    def room(self, threads: int) -> int:
+        """How many runs of so many threads the cluster has cores for."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // threads)
 
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
         running = list(self._running)

@@ -18,7 +18,11 @@ from typing import NoReturn, final
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import sha256_bytes, write_bytes
+from understudy.core.wording import counted
+from understudy.run.progress import Reporter
+from understudy.run.rundir import RunDir
 from understudy.run.yaml_text import parse_yaml
+from understudy.tools.experiments.plan import Plan
 from understudy.tools.experiments.work import BUSY, FINISHED, STOPPED, Outcome, train_or_resume
 
 FOLDER, SCRIPT, LIST = "slurm", "array.sh", "runs.jsonl"
@@ -40,6 +44,21 @@ class Array:
 
     script: Path
     runs: int
+
+
+def send(plan: Plan, options: Mapping[str, str], jobs: int | None, reporter: Reporter, *, dry_run: bool = False) -> str:
+    """What is not finished of a plan, sent to Slurm; a sentence about it. Nothing is sent of a `dry_run`."""
+    work = [(str(run.directory), run.config.to_yaml()) for run in plan.runs if not RunDir(run.directory).finished]
+    if not work:
+        return "all runs are finished"
+    check_options(options)
+    for making in plan.makings:
+        making.make(reporter)
+    array = write_array(work, plan.out, options, jobs)
+    told = counted(array.runs, "run")
+    if dry_run:
+        return f"{told} in {array.script}: sbatch {shlex.quote(str(array.script))}"
+    return f"{told} in {array.script}, submitted as job {submit(array)}. The same command shows, and sends again."
 
 
 def write_array(
