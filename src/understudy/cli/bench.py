@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import Overrides, Quiet
+from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
+from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
+from understudy.core.wording import folded
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
-    from understudy.tools.experiments.launcher import Launcher
 
-HERE, RAY, SLURM = "here", "ray", "slurm"
 NO_EDGE = 10_000
-BASELINES = "baselines"
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Runs at once; as many as there are cores for, if absent.")
 ]
@@ -29,19 +28,13 @@ Out = Annotated[Path | None, typer.Option("--out", help="Where it lies; runs/<su
 UntilDecided = Annotated[
     bool, typer.Option("--until-decided", help="Add groups of seeds until the ranking is settled, or cannot be.")
 ]
-On = Annotated[
-    str, typer.Option("--on", help="Where runs run: here, ray (ray=HOST:PORT: an existing cluster), or slurm.")
-]
-SlurmOptions = Annotated[
-    list[str] | None, typer.Option("--slurm", help="An option of sbatch: partition=gpu, time=08:00:00, mem=8G …")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Of --on slurm: write the script, and submit nothing.")]
 TableOnly = Annotated[bool, typer.Option("--table", help="Run nothing: show what is there.")]
 
 
 def register(app: typer.Typer) -> None:
     app.command()(bench)
     app.command()(compare)
+    app.command()(ablate)
     app.command(hidden=True)(work)
 
 
@@ -69,18 +62,15 @@ def bench(
 
     experiment = Experiment(
         suite,
-        _listed(tasks),
+        [tasks] if tasks else [],
         _seeds(seeds),
-        methods=_listed(methods),
+        methods=[methods] if methods else [],
         data=data or [],
         overrides=overrides or [],
         out=out,
     )
-    if table or on != SLURM:
-        _refuse_slurm_words(on, slurm, dry_run=dry_run)
-        _work_off(experiment, jobs, on, until_decided=until_decided, table=table, quiet=quiet)
-    else:
-        _send_to_slurm(experiment, jobs, slurm or [], until_decided=until_decided, dry_run=dry_run, quiet=quiet)
+    if table or work_off(experiment, jobs, Place(on, slurm, dry_run), until_decided=until_decided, quiet=quiet):
+        _show(experiment)
 
 
 def compare(
@@ -100,8 +90,44 @@ def compare(
 
     Example: understudy compare data.path=logs.npz env.id=Pendulum-v1 updates=20000
     """
+    from understudy.tools.experiments.baselines import baselines_for
+
+    words = overrides or []
     where = on, slurm, dry_run
-    bench(BASELINES, overrides, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
+    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
+
+
+def ablate(
+    config: ConfigName,
+    overrides: Overrides = None,
+    jobs: Jobs = None,
+    arms: Annotated[str, typer.Option("--arms", help="Only these changes, with commas between them.")] = "",
+    seeds: Seeds = "",
+    changes: Annotated[str, typer.Option("--changes", help="A .yaml file that declares others.")] = "",
+    out: Out = None,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
+    table: TableOnly = False,
+    quiet: Quiet = False,
+) -> None:
+    """Change one thing at a time about a config, and say what each is worth. Example: understudy ablate iact/pendulum
+
+    What is changed is declared for IACT, CIQL, IQL and PPO; of others, by --changes.
+    """
+    from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite
+    from understudy.tools.experiments.experiment import Experiment
+
+    suite, words = ablation_suite(config, overrides or [], changes)
+    chosen = [BASE, arms] if arms else []
+    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out)
+    if not table and not work_off(experiment, jobs, Place(on, slurm, dry_run), quiet=quiet):
+        return
+    found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)
+    for line in found.lines():
+        print(folded(line, edge(OUT, NO_EDGE)))
+    print(found.verdict())
+    print(f"runs: {experiment.plan.out}")
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -117,59 +143,11 @@ def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or 
         raise typer.Exit(1)
 
 
-def _work_off(
-    experiment: "Experiment", jobs: int | None, on: str, *, until_decided: bool, table: bool, quiet: bool
-) -> None:
-    from understudy.run.progress import Reporter
-
-    if not table:
-        jobs, launcher = _place(experiment, jobs, on)
-        reporter = Reporter(quiet=quiet)
-        experiment.run(jobs, until_decided=until_decided, reporter=reporter, launcher=launcher)
+def _show(experiment: "Experiment") -> None:
     for line in experiment.table().lines(edge(OUT, NO_EDGE)):
         print(line)
     print(experiment.verdict())
     print(f"runs: {experiment.plan.out}")
-
-
-def _place(experiment: "Experiment", jobs: int | None, on: str) -> "tuple[int | None, Launcher | None]":
-    """How many runs at once, and who launches them; None is what this machine does by itself."""
-    from understudy.core.errors import ConfigError, did_you_mean
-
-    kind, _, address = on.partition("=")
-    if on == HERE:
-        return jobs, None
-    if kind != RAY or on == f"{RAY}=":
-        raise ConfigError("--on", "no such place", got=f"'{on}'", do=did_you_mean(kind, (HERE, RAY, SLURM)))
-    from understudy.tools.experiments import on_ray
-
-    launcher = on_ray.RayLauncher(address or on_ray.HERE)
-    threads = max((run.config.threads for run in experiment.plan.runs), default=1)
-    return jobs or launcher.room(threads), launcher
-
-
-def _send_to_slurm(
-    experiment: "Experiment", jobs: int | None, options: list[str], *, until_decided: bool, dry_run: bool, quiet: bool
-) -> None:
-    from understudy.core.errors import ConfigError
-    from understudy.run.progress import Reporter
-    from understudy.tools.experiments.on_slurm import options_from, send
-
-    if until_decided:
-        what = "looks at results between groups of seeds, and --on slurm does not wait for them"
-        raise ConfigError("--until-decided", what, do="Use --on ray, or send groups of seeds yourself.")
-    print(send(experiment.plan, options_from(options), jobs, Reporter(quiet=quiet), dry_run=dry_run))
-
-
-def _refuse_slurm_words(on: str, options: list[str] | None, *, dry_run: bool) -> None:
-    from understudy.core.errors import ConfigError
-
-    if on != SLURM and (options or dry_run):
-        raise ConfigError("--slurm" if options else "--dry-run", "is for --on slurm", got=f"--on {on}")
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _seeds(text: str) -> int | list[int] | None:

@@ -1,10 +1,10 @@
-"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites and skill
-sets, by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites, skill
+sets and ablations, by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-SUITES, SKILLS = "suites", "skills"
+SUITES, SKILLS, ABLATIONS = "suites", "skills", "ablations"
 SUMMARY = "# In short: "
 """How the line of a config begins that says what it does, what it needs and how long that takes."""
 
@@ -17,7 +17,10 @@ def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
     own = (
-        f"{folder.name}/{name}" for folder in folders if folder.name not in (SUITES, SKILLS) for name in _names(folder)
+        f"{folder.name}/{name}"
+        for folder in folders
+        if folder.name not in (SUITES, SKILLS, ABLATIONS)
+        for name in _names(folder)
     )
     return sorted((*_names(config_root()), *own))
 
@@ -25,6 +28,11 @@ def config_names() -> list[str]:
 def suite_names() -> list[str]:
     """Names of the suites."""
     return sorted(_names(config_root().joinpath(SUITES)))
+
+
+def ablation_names() -> list[str]:
+    """Algorithms of which it is declared what can be changed."""
+    return sorted(_names(config_root().joinpath(ABLATIONS)))
 
 
 def skill_set_names() -> list[str]:

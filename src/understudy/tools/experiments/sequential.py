@@ -257,7 +257,7 @@ def largest_differences(groups: Array, members: int, pairs: Sequence[Pair], desi
     for look in range(looks):
         for task in range(tasks):
             dealing = dealings(members, group, design.looks * tasks, look * tasks + task, design.draws, design.seed)
-            sums = groups[look, task][dealing].reshape(len(dealing), members, group).sum(-1)
+            sums = groups[look, task][dealing].reshape(members, group, -1).sum(1)
             running[task] = running[task] + sums if look else sums
         means = sum(running[task] / scales[look, task] for task in range(tasks)) / (tasks * (look + 1) * group)
         rows.append(_largest(np.asarray(means), pairs))
@@ -265,11 +265,11 @@ def largest_differences(groups: Array, members: int, pairs: Sequence[Pair], desi
 
 
 def _largest(means: Array, pairs: Sequence[Pair]) -> Array:
-    """Largest |difference| among pairs, of means [σ, members]."""
-    members = means.shape[1]
+    """Largest |difference| among pairs, of means [members, σ]."""
+    members = len(means)
     if len(pairs) == members * (members - 1) // 2:
-        return np.asarray(means.max(1) - means.min(1))
-    return np.asarray(np.max([np.abs(means[:, a] - means[:, b]) for a, b in pairs], axis=0))
+        return np.asarray(means.max(0) - means.min(0))
+    return np.asarray(np.max([np.abs(means[a] - means[b]) for a, b in pairs], axis=0))
 
 
 def _spreads(groups: Array, design: Design) -> Array:
@@ -304,18 +304,18 @@ def _boundary(values: Array, budget: int) -> float:
 def dealings(
     members: int, group: int, positions: int, position: int, draws: int, seed: int
 ) -> NDArray[np.unsignedinteger]:
-    """Ways to deal members·n seeds out again [σ, members·n] at one of the positions (look and task) of a design, the
+    """Ways to deal members·n seeds out again [members·n, σ] at one of the positions (look and task) of a design, the
     first of which changes nothing: all that there are over all positions, or as many as are drawn."""
     together = members * group
     kind = np.min_scalar_type(together)
     ways = math.factorial(together) // math.factorial(group) ** members
     if ways**positions <= draws:
         every = np.array(list(_every_dealing(tuple(range(together)), group)), kind)
-        return np.asarray(every[np.arange(ways**positions) // ways**position % ways])
+        return np.ascontiguousarray(every[np.arange(ways**positions) // ways**position % ways].T)
     rng = np.random.default_rng([seed, members, group, position])
     drawn = rng.random((draws, together)).argsort(1).astype(kind)
     drawn[0] = np.arange(together)
-    return drawn
+    return np.ascontiguousarray(drawn.T)
 
 
 def _every_dealing(left: tuple[int, ...], group: int) -> Iterator[tuple[int, ...]]:
