@@ -116,5 +116,5 @@ def test_a_run_takes_the_cores_of_its_threads_and_a_gpu_where_it_runs_on_one() -
 
 def test_without_ray_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'understudy\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'understudy-rl\[ray\]'"):
         RayLauncher()

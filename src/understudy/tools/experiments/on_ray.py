@@ -106,7 +106,7 @@ def connected(address: str, cores: int | None) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise MissingPackageError("--on ray", "needs ray", do="pip install 'understudy[ray]'.") from error
+        raise MissingPackageError("--on ray", "needs ray", do="pip install 'understudy-rl[ray]'.") from error
     if address != HERE:
         check_answers(address)
     mine = {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
