@@ -1,6 +1,6 @@
 """Runs on a Slurm cluster: one script with one array, an element for each run that is not finished.
 
-An element is `work.train_or_resume` in a process of its own. Slurm signals it before its time is up (and before it is
+An element is `work.train_or_resume` in a process of its own. Slurm signals it before its time is up (and when it is
 pre-empted): it saves, and puts itself into the queue again, until it is finished. Whatever dies without a word (a node,
 say) Slurm requeues, and the run goes on from its last checkpoint. Nobody has to stay logged in: the script, and the
 list of runs that it reads, lie beside the runs, which all machines must see.
