@@ -273,6 +273,17 @@ def test_what_several_processes_would_learn_otherwise_is_refused_before_anything
     assert "source.kind=replay cannot be shared" in told("sac", "source.kind=replay", "data=null")
 
 
+def test_processes_that_cannot_find_each_other_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(RunError, match=r"torchrun: process 0 of 2 cannot find the others .* start it with torchrun"):
+        us.train(short("iql", tmp_path / "run"), progress=False)
+    monkeypatch.setenv("UNDERSTUDY_PATIENCE", "for ever")
+    with pytest.raises(ConfigError, match="UNDERSTUDY_PATIENCE: no number of seconds: got 'for ever'"):
+        us.train(short("iql", tmp_path / "run"), progress=False)
+
+
 def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Path) -> None:
     settings = short("iql", tmp_path / "run", source={"kind": "offline", "batch_size": 31})
 

@@ -40,7 +40,7 @@ from understudy.run.strangers import strangers_of
 BEGIN, CLOSE, UPDATE, REPORT, PAUSE, END = range(1, 7)
 PATIENCE = "UNDERSTUDY_PATIENCE"
 """The environment variable that says for how many seconds a process may keep the others waiting within an update."""
-PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS, LONGEST_PATIENCE = 600.0, 86_400
 LOOK_SECONDS = 1.0
 """How often whoever waits at the store looks whether it was told to stop."""
 GRACE_SECONDS = 20.0
@@ -70,6 +70,17 @@ def check_shared(config: RunConfig, share: Share) -> None:
         raise ConfigError("device", what, got=config.device, expected="cuda", do=do)
 
 
+def patience_seconds(text: str) -> timedelta:
+    """How long a process may keep the others waiting; the usual time if nothing is said."""
+    try:
+        seconds = float(text or PATIENCE_SECONDS)
+    except ValueError:
+        seconds = 0.0
+    if not 1.0 <= seconds <= LONGEST_PATIENCE:
+        raise ConfigError(PATIENCE, "no number of seconds", got=repr(text), expected=f"1 to {LONGEST_PATIENCE:,}")
+    return timedelta(seconds=seconds)
+
+
 @final
 class Line:
     """What the processes of a run speak through."""
@@ -79,18 +90,21 @@ class Line:
         from torch.distributed.distributed_c10d import PrefixStore
         from torch.distributed.rendezvous import rendezvous
 
-        seconds = float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
-        store, rank, size = next(iter(rendezvous("env://")))
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        distributed.init_process_group(
-            backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds)
-        )
+        patience = patience_seconds(os.environ.get(PATIENCE, ""))
+        try:
+            store, rank, size = next(iter(rendezvous("env://", timeout=patience)))
+            distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=patience)
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0].rstrip(".")
+            told = f"process {share.rank} of {share.size} cannot find the others ({reason})"
+            raise RunError("torchrun", told, do="RANK and WORLD_SIZE are set: start it with torchrun.") from error
         self.share = share
         self.store = PrefixStore("understudy", store)
-        self.said = self.begun = self.ended = 0
-        """Pauses that have ended, learners that were begun, and commands."""
+        self.said = self.begun = 0
+        """Pauses that have ended, and learners that were begun."""
 
     def order(self, order: int, told: Sequence[int]) -> tuple[int, int]:
         """What the first process says, and the signal that one of them was told by; all come here together."""
@@ -137,8 +151,9 @@ class Line:
 @cache
 def line_of_process() -> Line:
     """One for all commands of this process."""
+    line = Line(process_share())
     atexit.register(torch.distributed.destroy_process_group)
-    return Line(process_share())
+    return line
 
 
 def state_digest(state: State) -> bytes:
@@ -225,9 +240,8 @@ class Crew:
         for line in self.lines:
             with suppress(LostProcessError):  # who is gone has ended
                 if not self.broken:
-                    line.tell(f"end/{line.ended}", json.dumps({"code": code, "run": self.run}))
                     self._order(line, END)
-            line.ended += 1
+                    line.broadcast(json.dumps({"code": code, "run": self.run}).encode())
 
     def _order(self, line: Line, order: int) -> int:
         """The signal by which another process was told to stop, or 0."""
