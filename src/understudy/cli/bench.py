@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
 from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
 from understudy.core.wording import folded
@@ -47,6 +48,9 @@ def bench(
     data: Data = None,
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -65,7 +69,8 @@ def bench(
         overrides=overrides or [],
         out=out,
     )
-    _work_off(experiment, jobs, until_decided=until_decided, table=table, quiet=quiet)
+    if table or work_off(experiment, jobs, Place(on, slurm, dry_run), until_decided=until_decided, quiet=quiet):
+        _show(experiment)
 
 
 def compare(
@@ -75,6 +80,9 @@ def compare(
     seeds: Seeds = "",
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -85,7 +93,8 @@ def compare(
     from understudy.tools.experiments.baselines import baselines_for
 
     words = overrides or []
-    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, table, quiet)
+    where = on, slurm, dry_run
+    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
 
 
 def ablate(
@@ -96,6 +105,9 @@ def ablate(
     seeds: Seeds = "",
     changes: Annotated[str, typer.Option("--changes", help="A .yaml file that declares others.")] = "",
     out: Out = None,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -103,15 +115,14 @@ def ablate(
 
     What is changed is declared for IACT, CIQL, IQL and PPO; of others, by --changes.
     """
-    from understudy.run.progress import Reporter
     from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite
     from understudy.tools.experiments.experiment import Experiment
 
     suite, words = ablation_suite(config, overrides or [], changes)
     chosen = [BASE, arms] if arms else []
     experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out)
-    if not table:
-        experiment.run(jobs, reporter=Reporter(quiet=quiet))
+    if not table and not work_off(experiment, jobs, Place(on, slurm, dry_run), quiet=quiet):
+        return
     found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)
     for line in found.lines():
         print(folded(line, edge(OUT, NO_EDGE)))
@@ -132,11 +143,7 @@ def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or 
         raise typer.Exit(1)
 
 
-def _work_off(experiment: "Experiment", jobs: int | None, *, until_decided: bool, table: bool, quiet: bool) -> None:
-    from understudy.run.progress import Reporter
-
-    if not table:
-        experiment.run(jobs, until_decided=until_decided, reporter=Reporter(quiet=quiet))
+def _show(experiment: "Experiment") -> None:
     for line in experiment.table().lines(edge(OUT, NO_EDGE)):
         print(line)
     print(experiment.verdict())

@@ -188,6 +188,8 @@ class Needs:
     """Whether torch.compile can make one graph of an update."""
     motions: bool = False
     """It imitates reference motions."""
+    slices: bool = False
+    """Whether its update, each process having a slice of the batch, is that of the whole batch: see core.ranks."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,8 @@ class SourceNeeds:
     """They come in groups of so many, each after all of its steps."""
     compiles: bool = True
     """Updates from it may be compiled: batches are alike, and statistics of observations stand still."""
+    slices: bool = False
+    """Of several processes it gives each a slice of the same batch: see core.ranks."""
 
 
 @dataclass(frozen=True)

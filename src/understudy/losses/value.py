@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across
 
 
 def bootstrap_target(reward: Tensor, discount: float | Tensor, terminated: Tensor, bootstrap: Tensor) -> Tensor:
@@ -56,4 +57,4 @@ def absolute_error(predictions: Tensor, target: Tensor, valid: Tensor) -> Tensor
 def mean_over(values: Tensor, valid: Tensor) -> Tensor:
     """Mean over the last axis of the rows that are valid [B]; 0 where none is."""
     check_same_shape(value=values[..., 0, :] if values.ndim > 1 else values, valid=valid)
-    return torch.where(valid, values, 0.0).sum(-1) / valid.sum().clamp(min=1)
+    return torch.where(valid, values, 0.0).sum(-1) / across(valid.sum()).clamp(min=torch.finfo(values.dtype).tiny)

@@ -7,6 +7,7 @@ from typing import Any, Protocol, final
 
 from understudy.core.motion import Motions
 from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
+from understudy.core.ranks import ALL, Share, shared
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -64,6 +65,8 @@ class Learner:
     """Other packages that take part; none where everything is ours."""
     motions: Static[tuple[Motions, ...]] = ()
     """Reference motions: one set of clips, or none."""
+    share: Static[Share] = ALL
+    """Which part of a batch is this process's."""
     stopwatch: Static[Stopwatch] = field(default_factory=Stopwatch)
 
     @property
@@ -85,7 +88,8 @@ class Learner:
             between()
         gathered = time.perf_counter()
         with working(self.strangers):
-            update = self.learn(data)
+            with shared(self.share):
+                update = self.learn(data)
             for stranger in self.strangers:
                 stranger.check_update(update)
             self.source.feedback(update.feedback)
