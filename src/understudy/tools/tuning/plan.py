@@ -1,0 +1,127 @@
+"""What a search is: a config, a space, how trials are judged. It lies in the folder as plan.json, and the same command
+goes on; another one is told in what it differs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.core.files import read_sealed, seal, write_bytes
+from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
+from understudy.run.identity import differing_settings
+from understudy.run.overrides import override_words
+from understudy.tools.tuning.criteria import CRITERIA, Criterion, criterion_of
+from understudy.tools.tuning.space import Space, check_space, read_space
+
+PLAN = "plan.json"
+GIVEN = "given"
+"""What the config itself is called among its trials."""
+LARGEST_SEED = 2**63 - 1
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """A search before it begins. Everything in it decides which trial is tried next, and what it is worth."""
+
+    config: Mapping[str, Any]
+    """As it was given, plain."""
+    words: tuple[str, ...]
+    """Settings that every trial has, key=value."""
+    space: Mapping[str, Any]
+    """As it was given, plain."""
+    space_name: str
+    """How errors call it."""
+    metric: str = ""
+    last: int = 1
+    seeds: int = 1
+    """Runs of each trial."""
+
+    @classmethod
+    def make(
+        cls,
+        config: ConfigLike,
+        space: object,
+        settings: Mapping[str, Any] | Sequence[str],
+        *,
+        metric: str = "",
+        last: int = 1,
+        seeds: int = 1,
+    ) -> "Plan":
+        """The plan of a search, with everything in it checked."""
+        given, _ = read_config(config)
+        words = tuple(override_words(settings) if isinstance(settings, Mapping) else settings)
+        if metric and metric not in CRITERIA:
+            words = (*(word for word in words if word.partition("=")[0] != "best"), f"best={metric}")
+        content, name = read_space(space, load_config(given, words).algorithm)
+        plan = cls(given, words, content, name, metric, last, seeds)
+        plan.criterion.check(plan.base)
+        if plan.dimensions and plan.base.seed + 10_000 > LARGEST_SEED:
+            raise ConfigError("seed", "leaves no room for further seeds", got=plan.base.seed)
+        return plan
+
+    @cached_property
+    def base(self) -> RunConfig:
+        """The config as it is, with what was said on the line."""
+        return load_config(self.config, self.words)
+
+    @cached_property
+    def dimensions(self) -> Space:
+        return check_space(self.space, self.space_name, self.config, self.words)
+
+    @cached_property
+    def criterion(self) -> Criterion:
+        return criterion_of(self.metric, self.base, self.last)
+
+    def search_seeds(self) -> list[int]:
+        return [self.base.seed + number for number in range(self.seeds)]
+
+    def fresh_seeds(self, count: int) -> list[int]:
+        """Seeds that no trial of the search saw."""
+        return [self.base.seed + self.seeds + number for number in range(count)]
+
+    def run_config(self, words: Sequence[str], seed: int, place: Path, method: str) -> RunConfig:
+        """Of one run with some settings changed; an error if they do not go together."""
+        own = [f"seed={seed}", f"method={method}", f"out={place}"]
+        return load_config(self.config, [*self.words, *words, *own])
+
+    def write(self, folder: Path) -> None:
+        content = {**self.__dict__, "words": list(self.words)}
+        kept = {name: content[name] for name in self.__dataclass_fields__}
+        write_bytes(folder / PLAN, seal(kept))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Plan":
+        content = read_sealed(folder / PLAN)
+        content.pop("seal", None)
+        try:
+            return cls(**{**content, "words": tuple(content["words"])})
+        except (TypeError, KeyError) as error:
+            raise RunError(f"'{folder / PLAN}'", f"is none of this version ({error})") from None
+
+    def check_same(self, folder: Path) -> None:
+        """An error that names every difference to the search that lies there."""
+        if not (folder / PLAN).exists():
+            return
+        if told := "; ".join(_differences(Plan.read(folder), self)):
+            raise RunError(
+                f"tuning '{folder}'",
+                f"another search lies there: {told}",
+                do="Give the same words to go on with it, or choose another --out.",
+            )
+
+
+def _differences(there: Plan, here: Plan) -> Iterator[str]:
+    for name in ("metric", "last", "seeds"):
+        kept, asked = there.__dict__[name], here.__dict__[name]
+        if kept != asked:
+            yield f"{name} is {kept or 'not given'} there and {asked or 'not given'} here"
+    for key, (kept, asked) in differing_settings(there.base, here.base).items():
+        yield f"{key} is {kept} there and {asked} here"
+    ranges = [{key: one.to_json() for key, one in plan.dimensions.items()} for plan in (there, here)]
+    for key in sorted(ranges[0].keys() | ranges[1].keys()):
+        kept, asked = (one.get(key, "not searched") for one in ranges)
+        if kept != asked:
+            yield f"{key} is searched in {kept} there and {asked} here".replace("searched in not", "not")
