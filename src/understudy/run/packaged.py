@@ -16,9 +16,8 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    own = (
-        f"{folder.name}/{name}" for folder in folders if folder.name not in (SUITES, SKILLS, SPACES) for name in _names(folder)
-    )
+    algorithms = [folder for folder in folders if folder.name not in (SUITES, SKILLS, SPACES)]
+    own = (f"{folder.name}/{name}" for folder in algorithms for name in _names(folder))
     return sorted((*_names(config_root()), *own))
 
 

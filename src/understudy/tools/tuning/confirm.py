@@ -53,7 +53,7 @@ class Confirmed:
 
     @property
     def estimate(self) -> Estimate:
-        """Mean over seeds with its interval; NaN of one that failed on any of them, for what it is worth nobody knows."""
+        """Mean over seeds with its interval; NaN of one that failed on any of them: what it is worth nobody knows."""
         if self.failures or not self.values:
             return Estimate(math.nan, math.nan, math.nan)
         return interval(mean, [self.scores()])

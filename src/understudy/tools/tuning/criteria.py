@@ -56,7 +56,9 @@ class LastEvaluations:
         if not config.eval_every:
             raise ConfigError("eval_every", "is 0, and trials are judged by their evaluations", do="Give eval_every=….")
         if self.last > (planned := -(-config.updates // config.eval_every)):
-            raise ConfigError("--last", "more evaluations than a trial has", got=self.last, expected=f"at most {planned}")
+            raise ConfigError(
+                "--last", "more evaluations than a trial has", got=self.last, expected=f"at most {planned}"
+            )
 
     def value(self, run: Run) -> float:
         return last_mean(run.evaluations(), run.config, self.last)

@@ -34,6 +34,8 @@ class Plan:
     """As it was given, plain."""
     space_name: str
     """How errors call it."""
+    home: str
+    """Where runs of the config lie."""
     metric: str = ""
     last: int = 1
     seeds: int = 1
@@ -55,8 +57,9 @@ class Plan:
         words = tuple(override_words(settings) if isinstance(settings, Mapping) else settings)
         if metric and metric not in CRITERIA:
             words = (*(word for word in words if word.partition("=")[0] != "best"), f"best={metric}")
-        content, name = read_space(space, load_config(given, words).algorithm)
-        plan = cls(given, words, content, name, metric, last, seeds)
+        base = load_config(config, words)
+        content, name = read_space(space, base.algorithm)
+        plan = cls(given, words, content, name, str(Path(base.out).parent), metric, last, seeds)
         plan.criterion.check(plan.base)
         if plan.dimensions and plan.base.seed + 10_000 > LARGEST_SEED:
             raise ConfigError("seed", "leaves no room for further seeds", got=plan.base.seed)

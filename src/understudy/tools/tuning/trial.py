@@ -17,7 +17,6 @@ from understudy.core.errors import DivergenceError, RunError, UnderstudyError
 from understudy.core.stopping import StoppedError
 from understudy.run.callbacks import Callback
 from understudy.run.config import RunConfig
-from understudy.run.environments import MakeEnvs
 from understudy.run.history import measured
 from understudy.run.loop import InterruptedRunError
 from understudy.run.progress import SILENT
@@ -40,8 +39,6 @@ class Work:
     """Attempts after the first, at what may come to another end."""
     beat: Callback | None = None
     """Hears of every run, to show how far it is."""
-    env: object = None
-    make_envs: MakeEnvs | None = None
 
 
 class PrunedError(Exception):
@@ -98,7 +95,7 @@ def _value(study: Study, claim: Claim, work: Work) -> float:
 def finish(config: RunConfig, work: Work, watch: Watch | None = None) -> Run:
     """A run that has reached its end, from wherever it is; `watch` may find it not worth that."""
     run, heard = RunDir(config.out), [one for one in (watch, work.beat) if one is not None]
-    given: dict[str, Any] = {"env": work.env, "make_envs": work.make_envs, "callbacks": heard, "reporter": SILENT}
+    given: dict[str, Any] = {"callbacks": heard, "reporter": SILENT}
     begun = run.config_file.exists() and check_same_run(run, config)
     if begun and run.finished:
         return Run(run.path)
