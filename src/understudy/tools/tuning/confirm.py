@@ -13,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from understudy.core.lock import hold, release
+from understudy.core.wording import counted
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.statistics import Estimate, difference, interval, mean, paired_interval
 from understudy.tools.tuning.plan import GIVEN
@@ -186,7 +187,7 @@ def _sentences(found: Sequence[Confirmed], *, lowest: bool, seeds: int) -> Itera
         best = min(tried, key=lambda one: sign * (one.candidate.search_value or 0.0))
         now = "failed" if best.failures else f"became {shown(best.estimate)}"
         value = number(best.candidate.search_value or 0.0)
-        yield f"The search's {value} ({best.candidate.title}) {now} on {seeds} fresh seeds."
+        yield f"The search's {value} ({best.candidate.title}) {now} on {counted(seeds, 'fresh seed')}."
     winner = found[0]
     if winner.failures:
         yield "Every one of the best failed on a fresh seed: nothing is confirmed."

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from understudy.run.plots import LEVEL, PALETTE, save_figure
 from understudy.tools.tuning.confirm import Confirmed
@@ -82,7 +82,7 @@ def draw_slices(plan: Plan, rows: Sequence[TrialRow], found: Sequence[Confirmed]
 
 def _draw_slice(panel: Axes, dimension: Dimension, rows: Sequence[TrialRow], again: set[str]) -> None:
     words, values = [row.settings[dimension.key] for row in rows], [row.value or 0.0 for row in rows]
-    ringed = [FRESH if str(row.number) in again else "white" for row in rows]
+    ringed = [FRESH if str(row.number) in again else SEARCHED for row in rows]
     look: dict[str, Any] = {"color": SEARCHED, "edgecolors": ringed, "s": 28, "linewidths": 1.4}
     if isinstance(dimension.given, Choices):
         known = dimension.words()
@@ -92,9 +92,23 @@ def _draw_slice(panel: Axes, dimension: Dimension, rows: Sequence[TrialRow], aga
         assert isinstance(dimension.given, Range)
         panel.scatter([float(word) for word in words], values, **look)
         panel.set_xscale("log" if dimension.given.log else "linear")
+        panel.set_xlim(*_around(dimension.given))
+        if dimension.given.log:
+            panel.xaxis.set_minor_formatter(NullFormatter())
+        else:
+            panel.xaxis.set_major_locator(MaxNLocator(5))
     panel.set_title(dimension.key, fontsize=9)
     panel.grid(alpha=0.25)
     panel.tick_params(labelsize=8)
+
+
+def _around(given: Range) -> tuple[float, float]:
+    """The whole range, and a little more for what lies at its ends."""
+    if given.log:
+        margin = (given.high / given.low) ** 0.04
+        return given.low / margin, given.high * margin
+    margin = 0.04 * (given.high - given.low)
+    return given.low - margin, given.high + margin
 
 
 def _cut(word: str) -> str:
