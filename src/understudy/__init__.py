@@ -3,6 +3,7 @@
 TYPE_CHECKING = False  # as in `typing`, which takes its time to be imported
 if TYPE_CHECKING:
     from understudy import ratios as ratios
+    from understudy import statistics as statistics
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
     from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
@@ -135,6 +136,7 @@ __all__ = [
     "resume",
     "save_policy",
     "skill_set",
+    "statistics",
     "train",
     "train_trial",
     "tune",
@@ -146,8 +148,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "ratios":
-        return import_module("understudy.ratios")
+    if name in ("ratios", "statistics"):
+        return import_module(f"understudy.{name}")
     for home, names in HOMES.items():
         if name in names.split():
             found = globals()[name] = getattr(import_module(home), name)

@@ -115,8 +115,8 @@ def _tasks(name: str) -> list[str]:
     for suite in chosen:
         for task in suite.tasks:
             scored = "yes" if task.reference is not None and not suite.difference(task) else "no"
-            data = task.data_hint() or ("a recipe" if task.recipe is not None else "")
-            lines.append(f"{task.id:<32} {task.env:<30} {task.episode_cap:>4}  {scored:<6}  {data}".rstrip())
+            data = task.data_hint() or task.data or ("a recipe" if task.recipe is not None else "")
+            lines.append(f"{task.id:<32} {task.env:<30} {task.episode_cap or '':>4}  {scored:<6}  {data}".rstrip())
     return lines
 
 

@@ -111,7 +111,7 @@ def interval(
     if not _varies(known):
         return Estimate(value, math.nan, math.nan)
     samples = _resampled(known, _checked_draws(draws), np.random.default_rng([seed, 0]))
-    return Estimate(value, *_limits(_over_draws(statistic, samples), confidence))
+    return Estimate(value, *map(float, _limits(_over_draws(statistic, samples), confidence)))
 
 
 def paired_interval(
@@ -126,7 +126,7 @@ def paired_interval(
         _resampled(tasks, _checked_draws(draws), np.random.default_rng([seed, which]))
         for which, tasks in enumerate((first, second), start=1)
     ]
-    return Estimate(value, *_limits(_over_draws(statistic, *samples), confidence))
+    return Estimate(value, *map(float, _limits(_over_draws(statistic, *samples), confidence)))
 
 
 def profile_band(

@@ -8,7 +8,7 @@ bits; and it never raises, as no border carries an error well.
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, final
+from typing import Final, Literal, final
 
 from understudy.core.errors import (
     ConfigError,
@@ -32,7 +32,10 @@ from understudy.run.rundir import RunDir
 from understudy.run.session import Surroundings, begin, go_on
 from understudy.run.yaml_text import parse_yaml
 
-FINISHED, STOPPED, BUSY, FAILED = "finished", "stopped", "busy", "failed"
+FINISHED: Final = "finished"
+STOPPED: Final = "stopped"
+BUSY: Final = "busy"
+FAILED: Final = "failed"
 HOPELESS = (ConfigError, DataError, DivergenceError, InventoryError, MissingPackageError, PluginError)
 """Errors that the same run would meet again."""
 FILLED_IN = ("compile", "fingerprint", "sha256")
