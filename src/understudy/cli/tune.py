@@ -95,7 +95,7 @@ def _told(made: "Tuning") -> list[str]:
 
 def _trial_table(made: "Tuning") -> list[str]:
     from understudy.tools.tuning.confirm import number
-    from understudy.tools.tuning.progress import short
+    from understudy.tools.tuning.progress import columns, short
 
     ended = sorted(made.trials, key=lambda row: (row.state != "complete", _order(made, row.value)))
     counts = {state: sum(row.state == state for row in made.trials) for state in ("pruned", "failed")}
@@ -107,7 +107,7 @@ def _trial_table(made: "Tuning") -> list[str]:
         if row.value is not None
     ]
     keys = [key.removeprefix("algo.") for key in ended[0].settings]
-    return [*lines, *_columns([["trial", "value", *keys], *rows[:SHOWN]])]
+    return [*lines, *columns([["trial", "value", *keys], *rows[:SHOWN]])]
 
 
 def _order(made: "Tuning", value: float | None) -> float:
@@ -117,15 +117,11 @@ def _order(made: "Tuning", value: float | None) -> float:
 
 def _fresh_table(made: "Tuning") -> list[str]:
     from understudy.tools.tuning.confirm import number, shown
+    from understudy.tools.tuning.progress import columns
 
     rows = [["on fresh seeds", "search", "mean", "seeds"]]
     for one in made.confirmed:
         searched = "" if one.candidate.search_value is None else number(one.candidate.search_value)
         told = next(iter(one.failures.values()), "") if one.failures else shown(one.estimate)
         rows.append([one.candidate.title, searched, told, "  ".join(number(value) for value in one.values.values())])
-    return _columns(rows)
-
-
-def _columns(rows: list[list[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return columns(rows)

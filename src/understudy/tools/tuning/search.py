@@ -2,6 +2,7 @@
 on."""
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,7 @@ from understudy.tools.trials import import_optuna
 from understudy.tools.tuning.confirm import candidates, fresh_runs, unfinished
 from understudy.tools.tuning.outcome import Tuning, conclude
 from understudy.tools.tuning.plan import PLAN, Plan
-from understudy.tools.tuning.progress import FreshBoard, SearchBoard
+from understudy.tools.tuning.progress import Board, FreshBoard, SearchBoard
 from understudy.tools.tuning.study import HOPELESS_TRIALS, Study, quietly
 from understudy.tools.tuning.trial import Work
 from understudy.tools.tuning.worker import Orders, Workers, work_off
@@ -137,7 +138,7 @@ def _worked_off(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> 
 
 def _search(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None:
     """The first step."""
-    plan, rows = study.plan, study.rows()
+    rows = study.rows()
     trials = max(orders.trials, len(rows))
     if rows:
         ended = sum(row.state != "running" for row in rows)
@@ -148,9 +149,7 @@ def _search(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None
         hopeless = len(states) >= HOPELESS_TRIALS and set(states) == {"failed"}
         return 0 if hopeless else trials - sum(state != "running" for state in states)
 
-    with reporter.task("search", trials * plan.seeds * plan.base.updates, "updates") as advance:
-        board = SearchBoard(study, trials, reporter, advance)
-        _by(jobs, study, orders, left, board)
+    _by(jobs, study, orders, left, SearchBoard(study, trials, reporter), reporter)
 
 
 def _confirm(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None:
@@ -161,14 +160,18 @@ def _confirm(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> Non
     best = len(runs) // orders.fresh - 1
     named = "the best trial" if best == 1 else f"the best {best} trials"
     reporter.say(f"{named} and the config as it is, on {counted(orders.fresh, 'fresh seed')}")
-    updates = study.plan.base.updates
-    with reporter.task("fresh seeds", len(runs) * updates, "updates") as advance:
-        board = FreshBoard(runs, updates, advance)
-        _by(jobs, study, orders, lambda: len(unfinished(study, runs, orders.retries)), board)
+    board = FreshBoard(runs, study.plan.base.updates)
+    _by(jobs, study, orders, lambda: len(unfinished(study, runs, orders.retries)), board, reporter)
 
 
-def _by(jobs: int, study: Study, orders: Orders, left: Any, board: SearchBoard | FreshBoard) -> None:
-    """Work done here, or by processes of its own."""
+def _by(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board: Board, reporter: Reporter) -> None:
+    """Work done here, or by processes of its own, and shown meanwhile."""
+    with reporter.board(board.lines, board.sentence) as board.show:
+        _work(jobs, study, orders, left, board)
+        board.look(now=True)
+
+
+def _work(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board: Board) -> None:
     board.look(now=True)
     if jobs == 1:
         work = Work(orders.retries, board)
@@ -178,4 +181,3 @@ def _by(jobs: int, study: Study, orders: Orders, left: Any, board: SearchBoard |
                 time.sleep(WAIT)  # somebody else, who is ending, has the rest in their hands
     else:
         Workers(study, orders, jobs, left).run(board.look)
-    board.look(now=True)
