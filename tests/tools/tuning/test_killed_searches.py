@@ -42,7 +42,7 @@ def begun(words: list[str], out: Path, *more: str) -> "subprocess.Popen[str]":
 
 def finished(words: list[str], out: Path, *more: str) -> str:
     process = begun(words, out, *more)
-    said, complaint = process.communicate(timeout=300)
+    said, complaint = process.communicate(timeout=900)
     assert process.returncode == 0, complaint
     return said
 
@@ -103,7 +103,7 @@ def test_one_with_several_processes_survives_the_death_of_all_and_of_one(words: 
         time.sleep(0.01)
     victim = workers(process.pid)[0]
     os.kill(victim, signal.SIGKILL)
-    said, complaint = process.communicate(timeout=300)
+    said, complaint = process.communicate(timeout=900)
     assert process.returncode == 0, complaint
     rows = Study.open(out).rows()
     assert [row.state for row in rows] == ["complete"] * 5

@@ -1,4 +1,4 @@
-"""How far a search is: a table that keeps changing where there is a screen, and a line for each trial that has ended."""
+"""How far a search is: a table that keeps changing where there is a screen, and a line for each ended trial."""
 
 import time
 from abc import abstractmethod

@@ -24,8 +24,8 @@ JOURNAL, TRIALS = "journal.log", "trials"
 PAUSE = 0.01
 STARTUP_TRIALS, MEDIAN_OF = 5, 3
 """Finished trials before one is pruned, and those that must have come as far as it has."""
-WARM_UP = 4
-"""A trial learns for one part in so many of its updates before it can be pruned."""
+WARM_UP = 2
+"""One part in so many of its updates a trial learns before it can be pruned: curves that cross do so early."""
 HOPELESS_TRIALS = 3
 """If so many fail first, and none does not, so would all others."""
 SAMPLER_SEEDS = 2**32
