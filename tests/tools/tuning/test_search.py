@@ -246,3 +246,13 @@ def test_a_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(text.replace('"seeds": 2', '"seeds": 1'))
     with pytest.raises(us.UnderstudyError, match="was changed or damaged"):
         Plan.read(tmp_path)
+
+
+def test_a_journal_that_is_none_is_told(copied: Path) -> None:
+    (copied / JOURNAL).write_text('{"op_code": 0}\n["x"]\n')
+    with pytest.raises(RunError, match=r"journal.log is damaged \(.*\). Choose another --out."):
+        tuned(copied)
+    (copied / JOURNAL).unlink()
+    (copied / JOURNAL).symlink_to("/dev/zero")
+    with pytest.raises(RunError, match=r"journal\.log is no file of its own"):
+        tuned(copied)

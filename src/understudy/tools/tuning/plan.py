@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
-from understudy.core.errors import ConfigError, RunError
-from understudy.core.files import read_sealed, seal, write_bytes
+from understudy.core.errors import ConfigError, RunError, UnderstudyError
+from understudy.core.facts import SealedFacts, Whole
+from understudy.core.files import seal, write_bytes
 from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
 from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words
@@ -18,7 +19,21 @@ from understudy.tools.tuning.space import Space, check_space, read_space
 PLAN = "plan.json"
 GIVEN = "given"
 """What the config itself is called among its trials."""
-LARGEST_SEED = 2**63 - 1
+LARGEST_SEED, MOST_SEEDS = 2**63 - 1, 1000
+
+
+class PlanFacts(SealedFacts):
+    """What plan.json holds."""
+
+    FORMAT: ClassVar = 1
+    config: dict[str, Any]
+    words: list[str]
+    space: dict[str, Any]
+    space_name: str
+    home: str
+    metric: str
+    last: Whole
+    seeds: Whole
 
 
 @final
@@ -59,11 +74,18 @@ class Plan:
             words = (*(word for word in words if word.partition("=")[0] != "best"), f"best={metric}")
         base = load_config(config, words)
         content, name = read_space(space, base.algorithm)
-        plan = cls(given, words, content, name, str(Path(base.out).parent), metric, last, seeds)
-        plan.criterion.check(plan.base)
-        if plan.dimensions and plan.base.seed + 10_000 > LARGEST_SEED:
-            raise ConfigError("seed", "leaves no room for further seeds", got=plan.base.seed)
-        return plan
+        return cls(given, words, content, name, str(Path(base.out).parent), metric, last, seeds).checked()
+
+    def checked(self) -> "Plan":
+        """Itself, if all of it goes together."""
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ConfigError("seeds", "wrong number", got=self.seeds, expected=f"from 1 to {MOST_SEEDS:,}")
+        if self.last < 1:
+            raise ConfigError("last", "too small", got=self.last)
+        self.criterion.check(self.base)
+        if self.dimensions and self.base.seed + 2 * MOST_SEEDS > LARGEST_SEED:
+            raise ConfigError("seed", "leaves no room for further seeds", got=self.base.seed)
+        return self
 
     @cached_property
     def base(self) -> RunConfig:
@@ -91,18 +113,17 @@ class Plan:
         return load_config(self.config, [*self.words, *words, *own])
 
     def write(self, folder: Path) -> None:
-        content = {**self.__dict__, "words": list(self.words)}
-        kept = {name: content[name] for name in self.__dataclass_fields__}
-        write_bytes(folder / PLAN, seal(kept))
+        facts = PlanFacts.model_validate({name: self.__dict__[name] for name in PlanFacts.model_fields}, strict=False)
+        write_bytes(folder / PLAN, seal({"format": PlanFacts.FORMAT, **facts.model_dump(mode="json")}))
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
-        content = read_sealed(folder / PLAN)
-        content.pop("seal", None)
+        facts = PlanFacts.read(folder / PLAN, f"tuning '{folder}'")
         try:
-            return cls(**{**content, "words": tuple(content["words"])})
-        except (TypeError, KeyError) as error:
-            raise RunError(f"'{folder / PLAN}'", f"is none of this version ({error})") from None
+            return cls(**{**facts.__dict__, "words": tuple(facts.words)}).checked()
+        except UnderstudyError as error:
+            told = str(error).partition("\n")[0]
+            raise RunError(f"tuning '{folder}'", f"{PLAN} is no plan of this version ({told})") from error
 
     def check_same(self, folder: Path) -> None:
         """An error that names every difference to the search that lies there."""

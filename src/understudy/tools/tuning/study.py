@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
+from understudy.core.errors import RunError
 from understudy.core.lock import hold, release
 from understudy.core.rng import derived_seed
 from understudy.tools.trials import import_optuna
@@ -133,9 +134,7 @@ class Study:
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder, self.plan, self._optuna = folder, plan, import_optuna("tune")
-        journal = folder / JOURNAL
-        backend = self._optuna.storages.journal.JournalFileBackend(str(journal), KernelLock(journal))
-        self._storage = self._optuna.storages.JournalStorage(backend)
+        self._storage = self._opened(folder / JOURNAL)
         with hold_folder(folder):
             self.optuna = self._optuna.create_study(
                 storage=self._storage,
@@ -148,6 +147,17 @@ class Study:
     @classmethod
     def open(cls, folder: Path) -> "Study":
         return cls(folder, Plan.read(folder))
+
+    def _opened(self, journal: Path) -> Any:
+        """The journal, as far as whole lines of it go."""
+        where = f"tuning '{self.folder}'"
+        if os.path.lexists(journal) and (journal.is_symlink() or not journal.is_file()):
+            raise RunError(where, f"{JOURNAL} is no file of its own", do="Choose another --out.")
+        backend = self._optuna.storages.journal.JournalFileBackend(str(journal), KernelLock(journal))
+        try:
+            return self._optuna.storages.JournalStorage(backend)
+        except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+            raise RunError(where, f"{JOURNAL} is damaged ({error})", do="Choose another --out.") from error
 
     def _pruner(self) -> Any:
         """Several seeds are told apart as instances of one problem are; a single one by how far it has come."""
