@@ -167,7 +167,7 @@ def test_another_search_in_the_same_place_is_refused_with_every_difference(copie
         ({"fresh": 0}, "fresh: too small"),
         ({"last": 9}, "--last: more evaluations than a trial has: got 9, expected at most 2"),
         ({"metric": "eval/succes_rate"}, "best: no evaluation of this run measures it"),
-        ({"metric": "return"}, "--metric: no such metric: got 'return'"),
+        ({"metric": "return"}, "--metric: no such metric: got 'return'. Did you mean 'eval/return_mean'?"),
         ({"eval_every": 0}, "eval_every: is 0, and trials are judged by their evaluations"),
         ({"space": {"algo.clipp": [0.1, 0.2]}}, "algo.clipp: no such setting of ppo. Did you mean 'clip'?"),
         ({"space": "iqll"}, "space 'iqll': no space of this name. Did you mean 'iql'?"),

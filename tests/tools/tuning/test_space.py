@@ -46,6 +46,13 @@ def test_whole_numbers_are_those_of_settings_that_hold_them() -> None:
     assert space["algo.critics"].words() == ["2", "5"]
 
 
+def test_groups_may_be_written_as_groups() -> None:
+    space = checked(
+        {"algo": {"beta": {"low": 1, "high": 5}, "actor": {"hidden": [[8], [16]]}}, "source.batch_size": [32, 64]}
+    )
+    assert list(space) == ["algo.beta", "algo.actor.hidden", "source.batch_size"]
+
+
 def test_choices_may_be_lists_and_whole_groups() -> None:
     hidden = {"algo.actor.hidden": [[32, 32], [64, 64]]}
     schedule = {"algo.actor_optimizer": {"choices": [{"schedule": "constant"}, {"schedule": "cosine"}]}}
@@ -93,7 +100,11 @@ def test_a_config_outside_of_a_space_has_no_place_in_it() -> None:
             "algo.beta.step: is wider than the range: got 3, expected at most high - low",
         ),
         ({"algo.beta": {"low": 1}}, "mine.yaml: algo.beta.high: is required"),
-        ({"algo.beta": {"low": 1, "high": 2, "logg": True}}, "algo.beta.logg: no such setting. Did you mean 'log'?"),
+        (
+            {"algo.beta": {"low": 1, "high": 2, "logg": True}},
+            "algo.beta.logg: nothing a range or choices have. Did",
+        ),
+        ({"algo.beta": [1.0, 2, 1]}, "algo.beta.choices: 1.0 and 1 mean the same. Take one of them out."),
         ({"algo.beta": {"choices": []}}, "algo.beta.choices: nothing to choose from: got []"),
         ({"algo.beta": [3]}, "nothing to choose from: got [3]. Fix a single value on the line instead."),
         ({"algo.beta": [3, 1, 3]}, "choices given twice: 3"),

@@ -12,7 +12,8 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from understudy.core.errors import ConfigError, did_you_mean
-from understudy.run.config import RunConfig
+from understudy.run.config import ACTION_ERROR, RunConfig
+from understudy.run.evaluation import evaluated_numbers
 from understudy.run.history import measured
 from understudy.run.run import Run
 
@@ -80,6 +81,7 @@ def criterion_of(metric: str, config: RunConfig, last: int) -> Criterion:
     if metric in CRITERIA:
         return CRITERIA[metric]()
     if metric and not metric.startswith("eval/"):
-        told = [*CRITERIA, f"eval/{metric}"] if not did_you_mean(metric, CRITERIA).startswith("Did") else CRITERIA
-        raise ConfigError("--metric", "no such metric", got=f"'{metric}'", do=did_you_mean(metric, told))
+        known = [*CRITERIA, *([ACTION_ERROR] if config.env is None else evaluated_numbers(config))]
+        do = did_you_mean(metric if metric in CRITERIA else f"eval/{metric}", known)
+        raise ConfigError("--metric", "no such metric", got=f"'{metric}'", do=do)
     return LastEvaluations(config.best_metric, config.best_lowest, last)

@@ -14,7 +14,7 @@ from understudy.run.config import ConfigLike, RunConfig, load_config, read_confi
 from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words
 from understudy.tools.tuning.criteria import CRITERIA, Criterion, criterion_of
-from understudy.tools.tuning.space import Space, check_space, read_space
+from understudy.tools.tuning.space import Space, as_word, check_space, read_space
 
 PLAN = "plan.json"
 GIVEN = "given"
@@ -143,8 +143,9 @@ def _differences(there: Plan, here: Plan) -> Iterator[str]:
         if kept != asked:
             yield f"{name} is {kept or 'not given'} there and {asked or 'not given'} here"
     for key, (kept, asked) in differing_settings(there.base, here.base).items():
-        yield f"{key} is {kept} there and {asked} here"
-    ranges = [{key: one.to_json() for key, one in plan.dimensions.items()} for plan in (there, here)]
+        if key != "best":  # the metric, which was told
+            yield f"{key} is {kept} there and {asked} here"
+    ranges = [{key: as_word(one.to_json()) for key, one in plan.dimensions.items()} for plan in (there, here)]
     for key in sorted(ranges[0].keys() | ranges[1].keys()):
         kept, asked = (one.get(key, "not searched") for one in ranges)
         if kept != asked:

@@ -7,7 +7,7 @@ what it means, and its own bounds are those of the search.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, final
@@ -26,6 +26,7 @@ JUDGES = ("best", "best_is", "method", "out", "seed", "task", "tensorboard", "wa
 """Settings that decide how a run is judged or kept, and not how it learns."""
 BUDGETS = ("updates", "env_steps", "patience")
 LABEL_PATTERN = "eval_"
+RANGE_WORDS = frozenset(("low", "high", "choices"))
 
 
 @final
@@ -168,10 +169,22 @@ def read_space(space: object, algorithm: str) -> tuple[dict[str, Any], str]:
 def check_space(content: Mapping[str, Any], where: str, config: Mapping[str, Any], words: Sequence[str]) -> Space:
     """The dimensions of a space, each tried at its ends or with every choice: what the config would refuse is refused
     now, with the reason that it gives."""
+    content = dict(_flat(content))
     if not content:
         raise ConfigError(where, "names no setting", expected="key: {low: …, high: …} or key: {choices: […]}")
     _check_keys(content, where, [word.partition("=")[0] for word in words])
     return {key: _dimension(key, given, where, config, words) for key, given in content.items()}
+
+
+def _flat(content: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
+    """Groups of settings may be written as groups: `algo: {beta: {low: 1, high: 3}}`."""
+    for key, given in content.items():
+        name = f"{group}.{key}" if group else key
+        inner = given.values() if isinstance(given, Mapping) else ()
+        if inner and not RANGE_WORDS & given.keys() and all(isinstance(one, (Mapping, list)) for one in inner):
+            yield from _flat(given, name)
+        else:
+            yield name, given
 
 
 def _check_keys(content: Mapping[str, Any], where: str, fixed: Sequence[str]) -> None:
@@ -199,15 +212,20 @@ def _dimension(key: str, given: Any, where: str, config: Mapping[str, Any], word
     place = f"{where}: {key}"
     if isinstance(given, list):
         given = {"choices": given}
-    if not isinstance(given, Mapping) or not {"low", "high", "choices"} & given.keys():
+    if not isinstance(given, Mapping) or not RANGE_WORDS & given.keys():
         raise ConfigError(place, "not a range", got=as_word(given), expected="{low: …, high: …} or {choices: […]}")
     if "choices" in given and {"low", "high"} & given.keys():
         raise ConfigError(place, "is a range or choices, not both")
     kind = Choices if "choices" in given else Range
+    for name in given.keys() - kind.model_fields.keys():
+        raise ConfigError(
+            f"{place}.{name}", "nothing a range or choices have", do=did_you_mean(name, kind.model_fields)
+        )
     _check_length(given, place)
     dimension = Dimension(key, kind.parse(given, place))
     tried = {word: _try(place, f"{key}={word}", config, words) for word in dimension.words()}
     if isinstance(dimension.given, Choices):
+        _check_different(dimension, place, tried)
         return dimension
     return _whole_if_its_setting_is(dimension, place, tried)
 
@@ -217,6 +235,16 @@ def _check_length(given: Mapping[str, Any], place: str) -> None:
     if isinstance(choices, list) and len(choices) < 2:
         do = "Fix a single value on the line instead."
         raise ConfigError(f"{place}.choices", "nothing to choose from", got=as_word(choices), do=do)
+
+
+def _check_different(dimension: Dimension, place: str, tried: Mapping[str, RunConfig]) -> None:
+    """1 and 1.0 are two words and one number."""
+    seen: dict[str, str] = {}
+    for word, config in tried.items():
+        value = json.dumps(value_at(config, dimension.key), sort_keys=True)
+        if other := seen.get(value, ""):
+            raise ConfigError(f"{place}.choices", f"{other} and {word} mean the same", do="Take one of them out.")
+        seen[value] = word
 
 
 def _try(place: str, word: str, config: Mapping[str, Any], words: Sequence[str]) -> RunConfig:
