@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
     from understudy.tools.trials import train_trial
+    from understudy.tools.tuning.search import tune
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ HOMES = {
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
     "understudy.tools.trials": "train_trial",
+    "understudy.tools.tuning.search": "tune",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
 command could neither answer `--help` nor Ctrl-C."""
@@ -140,6 +142,7 @@ __all__ = [
     "statistics",
     "train",
     "train_trial",
+    "tune",
     "video",
     "write_store",
 ]

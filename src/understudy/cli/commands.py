@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import bench, checkpoint, collect, dataset, describe, explain, learn, looking, motion, skills
+from understudy.cli import bench, checkpoint, collect, dataset, describe, explain, learn, looking, motion, skills, tune
 
 app = typer.Typer(
     name="understudy",
@@ -24,6 +24,7 @@ explain.register(app)
 dataset.register(app)
 motion.register(app)
 skills.register(app)
+tune.register(app)
 bench.register(app)
 
 
