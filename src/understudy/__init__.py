@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.report.writing import Report, report
     from understudy.tools.trials import train_trial
     from understudy.tools.tuning.search import tune
 
@@ -86,6 +87,7 @@ HOMES = {
     "understudy.tools.experiments.experiment": "Experiment",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.report.writing": "Report report",
     "understudy.tools.trials": "train_trial",
     "understudy.tools.tuning.search": "tune",
 }
@@ -108,6 +110,7 @@ __all__ = [
     "MultiDiscrete",
     "Recipe",
     "Recorder",
+    "Report",
     "Run",
     "RunConfig",
     "RunningMeanStd",
@@ -136,6 +139,7 @@ __all__ = [
     "predict",
     "ratios",
     "register_network",
+    "report",
     "resume",
     "save_policy",
     "skill_set",
