@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from understudy.tools.collect import collect
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.ope.evaluation import evaluate_offline, offline_value
     from understudy.tools.trials import train_trial
 
 __version__ = "0.1.0"
@@ -82,6 +83,7 @@ HOMES = {
     "understudy.tools.collect": "collect",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.ope.evaluation": "evaluate_offline offline_value",
     "understudy.tools.trials": "train_trial",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
@@ -118,6 +120,7 @@ __all__ = [
     "collect_ladder",
     "corrupt",
     "edit_checkpoint",
+    "evaluate_offline",
     "evaluate_policy",
     "export_policy",
     "load_config",
@@ -126,6 +129,7 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "offline_value",
     "plot",
     "predict",
     "ratios",

@@ -47,9 +47,7 @@ LONG = ("ciql", "iact", "rebrac", "redq", "discrete_sac")
 """Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in COMPILED]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in COMPILED])
 def test_compiled_equals_eager(name: str) -> None:
     check_close(*(state_after(name, 30, compiled=how, **LIMITED.get(name, {})) for how in (False, True)))
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import checkpoint, collect, dataset, describe, explain, learn, looking, motion, skills
+from understudy.cli import checkpoint, collect, dataset, describe, explain, learn, looking, motion, ope, skills
 
 app = typer.Typer(
     name="understudy",
@@ -18,6 +18,7 @@ app = typer.Typer(
 learn.register(app)
 collect.register(app)
 looking.register(app)
+ope.register(app)
 checkpoint.register(app)
 describe.register(app)
 explain.register(app)

@@ -67,8 +67,8 @@ class GradientRoom(NamedTuple):
 
 
 class MLP(nn.Module):
-    """[..., inputs] → [..., outputs], or [B, inputs] → [K, B, outputs] with K members, each of which may have rows of its
-    own [K, B, inputs]; nothing after the last layer.
+    """[..., inputs] → [..., outputs], or [B, inputs] → [K, B, outputs] with K members, each of which may have rows of
+    its own [K, B, inputs]; nothing after the last layer.
 
     All weights and biases lie in one parameter `flat`, so that an optimiser or a target takes one step, not twelve.
     """

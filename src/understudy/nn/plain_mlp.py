@@ -65,8 +65,8 @@ class Layout:
 
 
 def plain_mlp(values: Tensor, flat: Tensor, layout: Layout, layers: Sequence[Layer]) -> Tensor:
-    """[B, inputs] → [B, outputs], or [B, inputs] or [K, B, inputs] → [K, B, outputs]; `layers` are the layout's views of
-    `flat`."""
+    """[B, inputs] → [B, outputs], or [B, inputs] or [K, B, inputs] → [K, B, outputs]; `layers` are the layout's views
+    of `flat`."""
     if torch.is_grad_enabled():
         result: Tensor = _PlainMLP.apply(values, flat, layout, layers)  # type: ignore[no-untyped-call]
         return result
