@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.ope.evaluation import evaluate_offline, offline_value
     from understudy.tools.report.writing import Report, report
     from understudy.tools.trials import train_trial
     from understudy.tools.tuning.search import tune
@@ -87,6 +88,7 @@ HOMES = {
     "understudy.tools.experiments.experiment": "Experiment",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.ope.evaluation": "evaluate_offline offline_value",
     "understudy.tools.report.writing": "Report report",
     "understudy.tools.trials": "train_trial",
     "understudy.tools.tuning.search": "tune",
@@ -127,6 +129,7 @@ __all__ = [
     "collect_ladder",
     "corrupt",
     "edit_checkpoint",
+    "evaluate_offline",
     "evaluate_policy",
     "export_policy",
     "load_config",
@@ -135,6 +138,7 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "offline_value",
     "plot",
     "predict",
     "ratios",

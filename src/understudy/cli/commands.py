@@ -14,6 +14,7 @@ from understudy.cli import (
     learn,
     looking,
     motion,
+    ope,
     report,
     skills,
     tune,
@@ -32,6 +33,7 @@ learn.register(app)
 collect.register(app)
 looking.register(app)
 report.register(app)
+ope.register(app)
 checkpoint.register(app)
 describe.register(app)
 explain.register(app)

@@ -143,6 +143,9 @@ class Experience(Protocol):
     def hidden(self) -> Mapping[str, tuple[int, ...]]:
         """Columns of vector groups that no network of the run sees, by number."""
 
+    def starts(self) -> Tensor:
+        """The first step of every episode [E], by number."""
+
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
         """The steps `index` [B], actions in policy space, rewards as they are learned from."""
 
@@ -322,6 +325,13 @@ class Alarming(Protocol):
 
     def warning(self, values: Mapping[str, float]) -> str:
         """What is wrong with them, and what to do; empty where nothing is."""
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """An algorithm that knows more than what an update says; it is asked when a line of a log is written."""
+
+    def measure(self) -> Metrics: ...
 
 
 @runtime_checkable

@@ -39,6 +39,13 @@ def squared_error(predictions: Tensor, target: Tensor) -> Tensor:
     return (predictions - target).square()
 
 
+def own_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
+    """(Q_j − y_j)² [K, B] of every ensemble member against a target of its own [K, B]."""
+    check_no_gradient(targets=targets)
+    check_same_shape(predictions=predictions, targets=targets)
+    return (predictions - targets).square()
+
+
 def huber_error(predictions: Tensor, target: Tensor, threshold: float) -> Tensor:
     """x² [K, B] where |x| ≤ κ and κ·(2|x| − κ) beyond, x = Q_j − y: twice Huber's loss, near y the squared error."""
     check_no_gradient(target=target)

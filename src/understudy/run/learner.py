@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 from understudy.core.motion import Motions
-from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
+from understudy.core.protocols import MAIN, Alarming, Algorithm, Measuring, Metrics, Source, Update
 from understudy.core.ranks import ALL, Share, shared
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
@@ -109,7 +109,8 @@ class Learner:
     def metrics(self) -> dict[str, Any]:
         """What else is worth a line in a log, measured when it is written."""
         seen = [probe.metrics(self.algorithm) for probe in self.probes]
-        told = (self.source.counters(), *seen, self.source.metrics())
+        own = self.algorithm.measure() if isinstance(self.algorithm, Measuring) else {}
+        told = (self.source.counters(), *seen, own, self.source.metrics())
         return {name: value for part in told for name, value in part.items()}
 
     def eval_metrics(self) -> dict[str, float]:
