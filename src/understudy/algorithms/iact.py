@@ -215,7 +215,7 @@ class IACT:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> IACT:

@@ -14,8 +14,10 @@ from understudy.cli import (
     learn,
     looking,
     motion,
+    ope,
     report,
     skills,
+    tune,
 )
 
 app = typer.Typer(
@@ -31,12 +33,14 @@ learn.register(app)
 collect.register(app)
 looking.register(app)
 report.register(app)
+ope.register(app)
 checkpoint.register(app)
 describe.register(app)
 explain.register(app)
 dataset.register(app)
 motion.register(app)
 skills.register(app)
+tune.register(app)
 bench.register(app)
 
 

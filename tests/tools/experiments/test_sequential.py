@@ -138,6 +138,25 @@ def test_crossings_are_those_of_the_definition() -> None:
     assert seen == {0, 1, 2}
 
 
+def test_scores_that_tie_in_decimals_tie() -> None:
+    """0.1 + 0.2 is not 0.3 here, and must not be called more extreme."""
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        whole = rng.integers(0, 9, (2, 1, 3)).astype(float)
+        for alpha in (0.1, 0.2, 0.3):
+            design = Design(3, 1, alpha)
+            assert decide(named(whole * 0.1), design).pairs[0].look == decide(named(whole), design).pairs[0].look
+
+
+def test_pairs_that_may_both_be_ties_share_the_error_rate() -> None:
+    """A and B are as far apart as three seeds can be, one in ten; so may be C and D, far away from both."""
+    low, high = np.array([0.0, 1, 2]), np.array([3.0, 4, 5])
+    assert decide(named(np.array([[low], [high]])), Design(3, 1, 0.1)).settled
+    for far, alpha, look in (([900.0, 901, 902], 0.1, 0), ([900.0, 901, 902], 0.2, 1)):
+        four = named(np.array([[low], [high], [far], [far]]))
+        assert decide(four, Design(3, 1, alpha)).of("A", "B").look == look
+
+
 def test_drawn_dealings_give_what_all_of_them_give() -> None:
     groups = np.random.default_rng(5).normal(size=(1, 2, 6))  # 20² ways
     every = largest_differences(groups, 2, [(0, 1)], Design(3, 1, draws=400))

@@ -150,7 +150,7 @@ def test_intervals_of_improvement_are_those_of_rliable_within_the_error_of_drawi
 
 
 @given(tasks=tasks_of, seed=st.integers(0, 99))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_seeds_have_no_order_and_scores_no_unit(tasks: list[Array], seed: int) -> None:
     rng = np.random.default_rng(seed)
     shuffled = [rng.permutation(scores) for scores in tasks]
@@ -165,7 +165,7 @@ def test_seeds_have_no_order_and_scores_no_unit(tasks: list[Array], seed: int) -
 
 
 @given(tasks=tasks_of, data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_one_of_two_is_better_and_pairs_are_counted(tasks: list[Array], data: st.DataObject) -> None:
     others = [data.draw(task) for _ in tasks]
     chance = probability_of_improvement(tasks, others)
@@ -178,7 +178,7 @@ def test_one_of_two_is_better_and_pairs_are_counted(tasks: list[Array], data: st
 
 
 @given(tasks=tasks_of)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_tasks_weigh_alike_however_many_seeds_they_have(tasks: list[Array]) -> None:
     """As if every seed were there so often that all tasks had equally many."""
     together = math.lcm(*map(len, tasks))

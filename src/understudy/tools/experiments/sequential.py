@@ -300,7 +300,7 @@ def _boundary(values: Array, budget: int) -> float:
     return float(top[apart[-1]] + top[apart[-1] + 1]) / 2 if len(apart) else math.inf
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def dealings(
     members: int, group: int, positions: int, position: int, draws: int, seed: int
 ) -> NDArray[np.unsignedinteger]:
