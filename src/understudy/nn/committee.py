@@ -1,6 +1,5 @@
 """A policy of two: both are asked, and one action comes out."""
 
-import math
 from collections.abc import Iterable
 from typing import ClassVar, Literal, Self
 
@@ -168,9 +167,10 @@ class Committee(nn.Module):
 
     def _logits(self, seen: Seen, mask: Tensor | None) -> Tensor:
         """log of the mean probabilities [B, N] of those who are asked; forbidden ones lowest."""
-        logits = [torch.log_softmax(actor.features(seen.by(actor), mask), -1) for actor in self._asked()]
-        mixed = logits[0] if len(logits) == 1 else torch.logaddexp(*logits) - math.log(2.0)
-        return mixed if mask is None else forbid(mixed, mask)
+        chances = [torch.softmax(actor.features(seen.by(actor), mask), -1) for actor in self._asked()]
+        mixed = torch.stack(chances).mean(0)
+        logits = mixed.clamp(min=torch.finfo(mixed.dtype).tiny).log()
+        return logits if mask is None else forbid(logits, mask)
 
 
 def _action(actor: Actor, seen: Seen, greedy: bool, rng: torch.Generator | None, mask: Tensor | None = None) -> Tensor:
