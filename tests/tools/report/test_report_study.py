@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written_runs import write_run, write_study
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
+from written_runs import write_run, write_study
 
 
 def test_two_experiments_under_one_name_are_told_apart_and_said(tmp_path: Path) -> None:
