@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from understudy.run.skill_sets import skill_set
     from understudy.tools.checkpoint_edits import edit_checkpoint
     from understudy.tools.collect import collect
+    from understudy.tools.experiments.experiment import Experiment
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.ope.evaluation import evaluate_offline, offline_value
+    from understudy.tools.report.writing import Report, report
     from understudy.tools.trials import train_trial
     from understudy.tools.tuning.search import tune
 
@@ -82,8 +85,11 @@ HOMES = {
     "understudy.run.skill_sets": "skill_set",
     "understudy.tools.checkpoint_edits": "edit_checkpoint",
     "understudy.tools.collect": "collect",
+    "understudy.tools.experiments.experiment": "Experiment",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.ope.evaluation": "evaluate_offline offline_value",
+    "understudy.tools.report.writing": "Report report",
     "understudy.tools.trials": "train_trial",
     "understudy.tools.tuning.search": "tune",
 }
@@ -99,12 +105,14 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Experiment",
     "Group",
     "Logger",
     "MotionSettings",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
+    "Report",
     "Run",
     "RunConfig",
     "RunningMeanStd",
@@ -121,6 +129,7 @@ __all__ = [
     "collect_ladder",
     "corrupt",
     "edit_checkpoint",
+    "evaluate_offline",
     "evaluate_policy",
     "export_policy",
     "load_config",
@@ -129,10 +138,12 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "offline_value",
     "plot",
     "predict",
     "ratios",
     "register_network",
+    "report",
     "resume",
     "save_policy",
     "skill_set",

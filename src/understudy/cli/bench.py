@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import Overrides, Quiet
+from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
+from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
+from understudy.core.wording import folded
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
 
 NO_EDGE = 10_000
-BASELINES = "baselines"
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Runs at once; as many as there are cores for, if absent.")
 ]
@@ -33,6 +34,7 @@ TableOnly = Annotated[bool, typer.Option("--table", help="Run nothing: show what
 def register(app: typer.Typer) -> None:
     app.command()(bench)
     app.command()(compare)
+    app.command()(ablate)
     app.command(hidden=True)(work)
 
 
@@ -46,6 +48,9 @@ def bench(
     data: Data = None,
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -57,14 +62,15 @@ def bench(
 
     experiment = Experiment(
         suite,
-        _listed(tasks),
+        [tasks] if tasks else [],
         _seeds(seeds),
-        methods=_listed(methods),
+        methods=[methods] if methods else [],
         data=data or [],
         overrides=overrides or [],
         out=out,
     )
-    _work_off(experiment, jobs, until_decided=until_decided, table=table, quiet=quiet)
+    if table or work_off(experiment, jobs, Place(on, slurm, dry_run), until_decided=until_decided, quiet=quiet):
+        _show(experiment)
 
 
 def compare(
@@ -74,6 +80,9 @@ def compare(
     seeds: Seeds = "",
     out: Out = None,
     until_decided: UntilDecided = False,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -81,7 +90,44 @@ def compare(
 
     Example: understudy compare data.path=logs.npz env.id=Pendulum-v1 updates=20000
     """
-    bench(BASELINES, overrides, jobs, methods, "", seeds, None, out, until_decided, table, quiet)
+    from understudy.tools.experiments.baselines import baselines_for
+
+    words = overrides or []
+    where = on, slurm, dry_run
+    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
+
+
+def ablate(
+    config: ConfigName,
+    overrides: Overrides = None,
+    jobs: Jobs = None,
+    arms: Annotated[str, typer.Option("--arms", help="Only these changes, with commas between them.")] = "",
+    seeds: Seeds = "",
+    changes: Annotated[str, typer.Option("--changes", help="A .yaml file that declares others.")] = "",
+    out: Out = None,
+    on: On = "here",
+    slurm: SlurmOptions = None,
+    dry_run: DryRun = False,
+    table: TableOnly = False,
+    quiet: Quiet = False,
+) -> None:
+    """Change one thing at a time about a config, and say what each is worth. Example: understudy ablate iact/pendulum
+
+    What is changed is declared for IACT, CIQL, IQL and PPO; of others, by --changes.
+    """
+    from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite
+    from understudy.tools.experiments.experiment import Experiment
+
+    suite, words = ablation_suite(config, overrides or [], changes)
+    chosen = [BASE, arms] if arms else []
+    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out)
+    if not table and not work_off(experiment, jobs, Place(on, slurm, dry_run), quiet=quiet):
+        return
+    found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)
+    for line in found.lines():
+        print(folded(line, edge(OUT, NO_EDGE)))
+    print(found.verdict())
+    print(f"runs: {experiment.plan.out}")
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -97,19 +143,11 @@ def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or 
         raise typer.Exit(1)
 
 
-def _work_off(experiment: "Experiment", jobs: int | None, *, until_decided: bool, table: bool, quiet: bool) -> None:
-    from understudy.run.progress import Reporter
-
-    if not table:
-        experiment.run(jobs, until_decided=until_decided, reporter=Reporter(quiet=quiet))
+def _show(experiment: "Experiment") -> None:
     for line in experiment.table().lines(edge(OUT, NO_EDGE)):
         print(line)
     print(experiment.verdict())
     print(f"runs: {experiment.plan.out}")
-
-
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _seeds(text: str) -> int | list[int] | None:

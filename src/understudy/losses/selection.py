@@ -1,9 +1,12 @@
 """Which rows of a batch to learn from, and how much each counts: co-teaching's selection, without any gradient."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across, whole
 
 ROUNDING = 1e-9
 """0.29·100 is 28.999… in floating point, and means 29 rows."""
@@ -41,6 +44,26 @@ def standard_score(values: Tensor) -> Tensor:
     return torch.where(deviation > noise, centred / deviation.clamp(min=torch.finfo(values.dtype).tiny), 0.0)
 
 
+def value_disagreement(first: Tensor, second: Tensor) -> Tensor:
+    """u [B] = |min_j Q_aj(s,a) − min_j Q_bj(s,a)| of two learners' values [K, B]: how unsure both are together."""
+    check_no_gradient(first=first, second=second)
+    check_same_shape(first=first, second=second)
+    return (first.amin(0) - second.amin(0)).abs()
+
+
+def confidence_weights(log_prob: Tensor, power: float, bound: float, factors: Tensor | None = None) -> Tensor:
+    """ω [B] ∝ exp(−κ·z(log π(a|s))), between 1/bound and bound before they are scaled to average 1.
+
+    κ above 0 raises rows of which a policy is least sure, below 0 those of which it is surest; κ = 0 is 1, exactly. The
+    average is that over rows as they count by `factors` [B] (`row_factors`), so that the whole term weighs the same.
+    """
+    check_no_gradient(log_prob=log_prob)
+    limit = math.log(bound)
+    raw = torch.exp((-power * standard_score(log_prob)).clamp(-limit, limit))
+    mean = raw.mean() if factors is None else (factors * raw).mean()
+    return raw / mean.clamp(min=torch.finfo(raw.dtype).tiny)
+
+
 def row_factors(chosen: Tensor | None, importance: Tensor | None, valid: Tensor | None = None) -> Tensor | None:
     """What each row's loss [B] is multiplied with before the plain mean: 0 where not chosen, averaging 1.
 
@@ -54,14 +77,15 @@ def row_factors(chosen: Tensor | None, importance: Tensor | None, valid: Tensor 
     check_same_shape(**given)
     mass = torch.ones_like(next(iter(given.values())), dtype=torch.float32)
     if importance is not None:
-        mass = importance.float() / importance.amax().clamp(min=torch.finfo(torch.float32).tiny)  # equal ones become 1
+        largest = whole(importance).amax().clamp(min=torch.finfo(torch.float32).tiny)
+        mass = importance.float() / largest  # equal ones become 1
     if chosen is not None:
         mass = mass * chosen
     if valid is None:
-        mean = mass.mean()
+        mean = across(mass.mean())
     else:
         mass = torch.where(valid, mass, 0.0)
-        mean = mass.sum() / valid.sum().clamp(min=1)
+        mean = across(mass.sum()) / across(valid.sum()).clamp(min=torch.finfo(mass.dtype).tiny)
     return mass / mean.clamp(min=torch.finfo(mass.dtype).tiny)
 
 

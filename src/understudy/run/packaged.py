@@ -1,10 +1,10 @@
-"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites, skill sets
-and search spaces, by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites, skill
+sets, ablations and search spaces, by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-SUITES, SKILLS, SPACES = "suites", "skills", "spaces"
+SUITES, SKILLS, ABLATIONS, SPACES = "suites", "skills", "ablations", "spaces"
 SUMMARY = "# In short: "
 """How the line of a config begins that says what it does, what it needs and how long that takes."""
 
@@ -16,7 +16,7 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    algorithms = [folder for folder in folders if folder.name not in (SUITES, SKILLS, SPACES)]
+    algorithms = [folder for folder in folders if folder.name not in (SUITES, SKILLS, ABLATIONS, SPACES)]
     own = (f"{folder.name}/{name}" for folder in algorithms for name in _names(folder))
     return sorted((*_names(config_root()), *own))
 
@@ -24,6 +24,11 @@ def config_names() -> list[str]:
 def suite_names() -> list[str]:
     """Names of the suites."""
     return sorted(_names(config_root().joinpath(SUITES)))
+
+
+def ablation_names() -> list[str]:
+    """Algorithms of which it is declared what can be changed."""
+    return sorted(_names(config_root().joinpath(ABLATIONS)))
 
 
 def skill_set_names() -> list[str]:

@@ -27,6 +27,23 @@ def config_text(config: str = "bc/pendulum", **changes: Any) -> str:
     return load_config(config, [f"{key}={value}" for key, value in settings.items()]).to_yaml()
 
 
+def small_suite() -> dict[str, Any]:
+    """Three methods, a task, two seeds."""
+    play = {"env": "Pendulum-v1", "episodes": 4, "seed": 1, "behaviours": [{"policy": "random"}]}
+    return {
+        "name": "small",
+        "about": "Three short ways to learn.",
+        "tasks": [{"id": "swing", "env": "Pendulum-v1", "recipe": play}],
+        "methods": {
+            "BC": "bc/pendulum",
+            "half of BC": {"config": "bc/pendulum", "settings": {"data.best_episodes": 0.5}},
+            "IQL, τ 0.9": {"config": "iql/pendulum", "settings": {"algo.expectile": 0.9}},
+        },
+        "seeds": 2,
+        "settings": {key: value for key, value in SHORT.items() if not key.startswith("data.")},
+    }
+
+
 def run_content(run: Path) -> dict[str, str]:
     """sha256 of what two equal runs have in common: final state, logs, policies, result."""
     newest = f"checkpoints/{list_checkpoints(run / 'checkpoints')[-1]:09d}"

@@ -114,7 +114,7 @@ class Experiment:
             raise ConfigError(where, what, do="Choose tasks that all of them are for: --tasks.")
         if seeds != set(range(len(seeds))):
             raise ConfigError("seeds", "come in groups here", got=sorted(seeds), expected="a number: the first group's")
-        return Design(group=len(seeds))
+        return Design(group=len(seeds), by_spread=not self.one_scale)
 
     def _look(self, design: Design) -> Decisions:
         scores = self.scores()
@@ -164,15 +164,19 @@ class Experiment:
         config = self.plan.runs[0].config
         return config.best_lowest if self.plan.metric == config.best_metric else self.plan.metric.endswith("_error")
 
+    @property
+    def one_scale(self) -> bool:
+        """Scores and rates are; returns of different tasks are not."""
+        return len(self.plan.tasks) == 1 or self.plan.metric.endswith(("score", "_rate"))
+
     def table(self) -> Table:
         """Mean, interval and number of seeds, method by method and task by task."""
-        return Table(self.plan.metric, self.scores())
+        return Table(self.plan.metric, self.scores(), together=self.one_scale)
 
     def verdict(self) -> str:
         """Who is better, in a sentence that claims no more than the seeds bear out."""
-        return verdict(
-            self.scores(), lowest_is_best=self.lowest_is_best, decisions=self.decisions, forecasts=self.forecasts
-        )
+        scores, lowest = self.scores(), self.lowest_is_best
+        return verdict(scores, lowest_is_best=lowest, decisions=self.decisions, forecasts=self.forecasts)
 
 
 def _suite_of(

@@ -160,10 +160,22 @@ def _said(settings: Mapping[str, Any], group: str, name: str) -> str:
 
 
 def _named(wanted: Sequence[str], known: Mapping[str, Any], where: str) -> dict[str, Any]:
-    for name in wanted:
+    names = [name for words in wanted for name in _parted(words, known)]
+    for name in names:
         if name not in known:
             raise ConfigError(where, f"there is no '{name}'", do=did_you_mean(name, known))
-    return {name: known[name] for name in wanted or known}
+    return {name: known[name] for name in names or known}
+
+
+def _parted(words: str, known: Iterable[str]) -> list[str]:
+    """Names with commas between them; some have commas of their own."""
+    if words in known:
+        return [words]
+    for end, letter in reversed(list(enumerate(words))):
+        if letter == "," and words[:end].strip() in known:
+            return [words[:end].strip(), *_parted(words[end + 1 :].strip(), known)]
+    first, comma, rest = words.partition(",")
+    return [first.strip(), *_parted(rest.strip(), known)] if comma else [words]
 
 
 def _gives_data(narrowing: Narrowing, tasks: Sequence[Task]) -> bool:
@@ -217,9 +229,10 @@ def _check_cells(suite: Suite, cells: Sequence[PlannedRun]) -> None:
                 got=f"{cell.directory.parent}",
                 do="Give methods and tasks names that differ in letters or numbers.",
             )
-    known: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, ...], str] = {}
     for cell in cells:
-        before = known.setdefault((cell.task, cell.experiment), cell.method)
+        paths = (data.path for data in cell.config.data_by_role.values())
+        before = known.setdefault((cell.task, cell.experiment, *paths), cell.method)
         if before != cell.method:
             raise ConfigError(
                 f"suite '{suite.name}'",

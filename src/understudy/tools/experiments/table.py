@@ -22,6 +22,8 @@ class Table:
 
     metric: str
     scores: Scores
+    together: bool = True
+    """Tasks are on one scale, so that a mean over them says something."""
 
     @property
     def tasks(self) -> list[str]:
@@ -34,7 +36,7 @@ class Table:
     def rows(self) -> list[list[str]]:
         """Heads, then a row for each method; the mean over tasks is of methods that have all of them."""
         tasks = self.tasks
-        several = [OVERALL] if len(tasks) > 1 else []
+        several = [OVERALL] if len(tasks) > 1 and self.together else []
         rows = [[self.metric, *tasks, *several]]
         for method, known in self.scores.items():
             cells = [told_estimate([known[task]]) if task in known else NOTHING for task in tasks]
@@ -46,20 +48,20 @@ class Table:
     def lines(self, width: int) -> Iterator[str]:
         """In columns where they fit, else a line for each cell."""
         rows = self.rows()
-        table = list(_aligned(rows))
+        table = list(aligned(rows))
         if all(len(line) <= width for line in table):
             yield from table
             return
         heads, *methods = rows
         long = [[row[0], head, cell] for row in methods for head, cell in zip(heads[1:], row[1:], strict=True)]
-        yield from _aligned([["method", "task", self.metric], *long])
+        yield from aligned([["method", "task", self.metric], *long])
 
     def markdown(self) -> str:
         heads, *methods = self.rows()
         return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *methods))
 
     def __str__(self) -> str:
-        return "\n".join(_aligned(self.rows()))
+        return "\n".join(aligned(self.rows()))
 
 
 def told_estimate(tasks: Sequence[NDArray[np.float64]]) -> str:
@@ -80,7 +82,8 @@ def told_number(number: float) -> str:
     return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """In columns."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -1,5 +1,6 @@
 """Where the data of a suite's tasks lies, how it is made if that can be done here, and how to get what is not here."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,8 +118,9 @@ def _parted(places: Sequence[str], tasks: Sequence[Task]) -> tuple[dict[str, str
 
 
 def _in_folders(task: Task, folders: Sequence[Path]) -> str:
-    """A file or folder of the task's name, of the name D4RL gave it, or of its Minari id."""
-    names = [f"{task.id}{ending}" for ending in ENDINGS]
+    """A file or folder of the task's name, with its version or without, of the name D4RL gave it, or its Minari id."""
+    called = dict.fromkeys((task.id, re.sub(r"-v\d+$", "", task.id)))
+    names = [f"{name}{ending}" for name in called for ending in ENDINGS]
     names += [name for name in (task.d4rl, Path(task.d4rl).name, task.minari) if name]
     return next((str(folder / name) for folder in folders for name in names if (folder / name).exists()), "")
 
