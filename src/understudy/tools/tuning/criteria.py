@@ -103,6 +103,7 @@ def criterion_of(metric: str, config: RunConfig, last: int) -> Criterion:
         return CRITERIA[metric]()
     if metric and not metric.startswith("eval/"):
         known = [*CRITERIA, *([ACTION_ERROR] if config.env is None else evaluated_numbers(config))]
-        do = did_you_mean(metric if metric in CRITERIA else f"eval/{metric}", known)
+        means = [name for name in known if name == f"eval/{metric}_mean"]
+        do = did_you_mean(means[0] if means else f"eval/{metric}", known)
         raise ConfigError("--metric", "no such metric", got=f"'{metric}'", do=do)
     return LastEvaluations(config.best_metric, config.best_lowest, last)
