@@ -3,7 +3,7 @@
     python benchmarks/ope_speed.py [--updates 300] [--hidden 256 256]
 
 Windows of both take turns, so that whatever else the machine does hits both; processor time is compared, and what
-20,000 updates would take is told from it. Random data of 17 numbers and 6 actions: what is learned does not matter here.
+20,000 updates would take is told from it. Random data of 17 numbers and 6 actions: what is learned does not matter.
 """
 
 import argparse

@@ -41,7 +41,7 @@ def judged(given: object, data: us.Dataset, **words: Any) -> Ranking:
 
 def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     """Rewards are −(a − 1)² in episodes of five steps: (1 + γ + … + γ⁴)·r of what is always done."""
-    ranking = judged(folders[::-1], boxes(120))
+    ranking = judged(folders[::-1], boxes(120), updates=200)
     assert [one.name for one in ranking.judged] == folders
     assert ranking.rivals == []
     for one, reward in zip(ranking.judged, (0.0, -1.0, -4.0), strict=True):
@@ -55,7 +55,7 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     told = json.loads(json.dumps(ranking.to_json()))
     assert [one["name"] for one in told["candidates"]] == folders
     assert list(ranking.lines())[1].startswith(folders[0])
-    alone = us.offline_value(folders[0], data, **QUICK)
+    alone = us.offline_value(folders[0], data, **{**QUICK, "updates": 200})
     assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
 
 
@@ -118,7 +118,7 @@ def test_importance_weights_find_the_value_where_chances_were_logged() -> None:
 
 def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Path) -> None:
     us.save_policy(favouring(choices().spec, (0.01, 0.01, 0.98)), tmp_path / "rare")
-    cloned = judged(tmp_path / "rare", choices(12, logged=False), method="wis", stochastic=True)
+    cloned = judged(tmp_path / "rare", choices(12, logged=False), method="wis", stochastic=True, updates=50)
     assert "nobody recorded how likely actions were" in cloned.warnings[0]
     assert any("fewer than ten effective episodes" in warning for warning in cloned.warnings)
     narrow = boxes()
@@ -158,6 +158,7 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
             us.evaluate_offline(given, data, **{**QUICK, "reporter": SILENT, **words})
 
 
+@pytest.mark.usefixtures("no_plots")
 def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Path) -> None:
     """All kept checkpoints, by name; a clone has no critics, and says so."""
     words = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
