@@ -158,6 +158,18 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
             us.evaluate_offline(given, data, **{**QUICK, "reporter": SILENT, **words})
 
 
+def test_an_exported_policy_is_judged_as_the_live_one(tmp_path: Path) -> None:
+    """Greedily; it does not draw, and is refused where it should."""
+    pytest.importorskip("onnxruntime")
+    live = actor(boxes().spec)
+    us.export_policy(live, "onnx", out=str(tmp_path / "exported"))
+    words = {**SHORT, "progress": False}
+    values = [us.offline_value(one, boxes(), **words).value for one in (live, tmp_path / "exported")]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    with pytest.raises(ConfigError, match="an exported file does not sample"):
+        us.evaluate_offline(tmp_path / "exported", boxes(), stochastic=True, **words)
+
+
 @pytest.mark.usefixtures("no_plots")
 def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Path) -> None:
     """All kept checkpoints, by name; a clone has no critics, and says so."""
