@@ -196,7 +196,8 @@ def test_explain(algorithm: str) -> None:
     spoken = understudy("explain", algorithm)
     assert spoken.code == 0
     assert "Settings (change one with key=value):" in spoken.out
-    assert "  algo.actor.hidden=[" in spoken.out
+    network = "critic" if judges_only(algorithm) else "actor"
+    assert f"  algo.{network}.hidden=[" in spoken.out
 
 
 @pytest.mark.parametrize("name", [name for name in config_names() if "/" in name and not suites_of(name)])
