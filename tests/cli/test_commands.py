@@ -23,6 +23,7 @@ from skill_cases import zones_set
 from understudy.algorithms import algorithm_names
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites_of
+from worlds import judges_only
 
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
