@@ -36,7 +36,7 @@ def data() -> LoggedExperience:
         )
         for _ in range(ROWS // 1000)
     ]
-    dataset = us.Dataset.from_episodes(episodes, us.Box([-1.0] * 6, [1.0] * 6))
+    dataset = us.Dataset.from_episodes(episodes, us.Box((-1.0,) * 6, (1.0,) * 6))
     return LoggedExperience.of(dataset, Transforms(normalize_observations=True))
 
 

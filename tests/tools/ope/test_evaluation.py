@@ -11,7 +11,7 @@ from judged_policies import actor, boxes, choices, constant, favouring
 import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.run.progress import SILENT
-from understudy.tools.ope import judge
+from understudy.tools.ope import judge, stacked
 from understudy.tools.ope.ranking import Ranking
 
 QUICK: dict[str, Any] = {
@@ -72,7 +72,7 @@ def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
 def test_what_is_done_is_kept(folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the second seed, the first is not trained again; a further candidate is trained alone."""
     out, data, trained = tmp_path / "out", boxes(), []
-    train = judge.train_stack
+    train = stacked.train_stack
 
     def killed(config: Any, logged: Any, policy: Any, asked: Any, seed: int, *words: Any, **more: Any) -> Any:
         trained.append((seed, asked.after.shape[1]))
@@ -137,7 +137,7 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
     monkeypatch.setattr(judge, "train_stack", None)
     remembering = actor(boxes().spec, memory={"kind": "gru", "units": 4})
     stuck = boxes(steps=1, terminated=False)
-    wrong: list[tuple[object, object, dict[str, Any], str]] = [
+    wrong: list[tuple[object, Any, dict[str, Any], str]] = [
         ([], boxes(), {}, "candidates: nobody is to be judged"),
         (3, boxes(), {}, "candidates: not a policy: got"),
         (str(tmp_path / "nowhere"), boxes(), {}, "no such directory"),
@@ -173,7 +173,7 @@ def test_an_exported_policy_is_judged_as_the_live_one(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_plots")
 def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Path) -> None:
     """All kept checkpoints, by name; a clone has no critics, and says so."""
-    words = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
+    words: dict[str, Any] = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
     data = boxes(20)
     run = us.train("iql", data=data, out=str(tmp_path / "iql"), **words)
     clone = us.train("bc", data=data, out=str(tmp_path / "bc"), **words)
