@@ -52,6 +52,7 @@ pictures: $(READY)
 	@echo "skills_zones.png: python benchmarks/skill_curves.py (a few minutes);"
 	@echo "hopper_ladder.png: understudy collect ladder hopper --steps 18000 --replay-steps 27000 (hours), its returns.png;"
 	@echo "ppo_go1_terms.png: understudy train ppo/go1-joystick (40 minutes), its plots/reward_terms.png"
+	@echo "report.png: docs/report.md says of which runs, the top of their page in a browser;"
 	@echo "tracking_humanoid.png: understudy train ppo/humanoid-track (half an hour), understudy video: frames 20, 23 … 53"
 
 # torch first, at its pinned version, so that nothing else pulls another build of it.

@@ -31,6 +31,7 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
     "cql": ("loss/td", "penalty/*", "loss/actor", "policy/entropy", "policy/temperature", *CRITIC),
     "discrete_cql": ("loss/td", "loss/penalty", "value/q_best_gap", "loss/actor", *CRITIC),
     "discrete_sac": (*ACTOR_CRITIC, "policy/entropy_missing"),
+    "fqe": ("estimate/*", "loss/critic", "value/target", *CRITIC[1:]),
     "iact": (*BRANCHES, "importance/*", *CRITIC[2:]),
     "iql": ("loss/value", "loss/critic", "loss/actor", "value/advantage", "weight/*", *CRITIC[1:]),
     "ppo": ("rollout/return_last_100", "policy/kl", "value/explained", "loss/*", "policy/*", "value/*"),

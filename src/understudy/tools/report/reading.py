@@ -78,7 +78,7 @@ class Entry:
         """How long it took so far."""
         return as_float(self.clock.get("seconds"))
 
-    @property
+    @cached_property
     def updates(self) -> int:
         """How far it is."""
         lines = (last_line(self.path / "metrics.jsonl"), *self.result.evaluations[-1:])
