@@ -9,9 +9,11 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
+	@sh tests/browser/install.sh
 	$(BIN)/python -m pytest -n 2
 
 test-all: $(READY)
+	@sh tests/browser/install.sh
 	$(BIN)/python -m pytest -n 2 -m ""
 
 check: $(READY)
@@ -33,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/dataset_memory.py
 	$(BIN)/python benchmarks/convert_memory.py
 	$(BIN)/python benchmarks/replay_memory.py
+	$(BIN)/python benchmarks/report_speed.py
 
 # Draws docs/pictures again from the numbers that are kept; says what is kept of none, and how long it takes to make.
 pictures: $(READY)

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 from nobody import Nobody
 from understudy import Dataset, Transitions
 from understudy.algorithms import find_algorithm
-from understudy.core.protocols import MAIN, BuildContext, Demand, Metrics
+from understudy.core.protocols import MAIN, BuildContext, Demand, Metrics, Policy
+from understudy.core.rng import stream
 from understudy.core.settings import Settings
 from understudy.core.spec import Spec
 from understudy.core.state import State
 from understudy.data.experience import LoggedExperience
 from understudy.data.transforms import Transforms
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.nn.mlp import NetworkSettings
 from understudy.sources import SourceInputs, find_source
 from understudy.sources.offline import OfflineSource
@@ -67,9 +69,17 @@ def start(
     """A fresh algorithm on a dataset, as `build_learner` would make it."""
     name = config.model_dump()["name"]
     data = dataset or (random_dataset() if takes_boxes(name) else random_choices())
-    context = BuildContext(data.spec, updates, seed, CPU, data={MAIN: LoggedExperience.of(data, NORMALIZED)})
+    logged = {MAIN: LoggedExperience.of(data, NORMALIZED)}
+    context = BuildContext(data.spec, updates, seed, CPU, data=logged, policies=frozen(config, data.spec, seed))
     algorithm: Any = find_algorithm(name).build(config, context)
     return Learning(algorithm, offline_source(data, algorithm.demand, batch_size, seed))
+
+
+def frozen(config: Settings, spec: Spec, seed: int = 0) -> dict[str, Policy]:
+    """A small policy of this seed for every role in which the algorithm asks one."""
+    roles = find_algorithm(config.model_dump()["name"]).needs(config).policies
+    shape = ActorSettings(hidden=(16, 16))
+    return {role: Actor(spec, shape, stream(seed, f"frozen/{role}")).train(False) for role in roles}
 
 
 def source_of(kind: str, dataset: Dataset, demand: Demand | None = None, seed: int = 0, **settings: Any) -> Any:
@@ -91,7 +101,7 @@ def offline_source(
 def outlined(config: Settings, spec: Spec, num_envs: int = 0) -> Any:
     """An algorithm on torch's `meta` device, where tensors have shapes and no numbers."""
     with META:
-        context = BuildContext(spec, 100, 0, META, num_envs=num_envs)
+        context = BuildContext(spec, 100, 0, META, num_envs=num_envs, policies=frozen(config, spec))
         return find_algorithm(config.model_dump()["name"]).build(config, context)
 
 

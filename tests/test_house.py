@@ -42,6 +42,7 @@ OPTIONAL = {
     "ray",
     "onnx",
     "onnxruntime",
+    "vl_convert",
 }
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "misc", "helpers", "helper"}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "hasattr"}

@@ -1,6 +1,10 @@
 """Small real things that many tests share: datasets, recipes, run settings."""
 
+import atexit
 import os
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,12 @@ import pytest
 from understudy import Box, Dataset, Discrete, Episode, Recipe, RunConfig
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.protocols import Needs
+from understudy.core.rng import stream
+from understudy.nn.actor import Actor, ActorSettings
 from understudy.run.config import parse_config
+from understudy.run.env_settings import EnvSettings
+from understudy.run.environments import spec_of
+from understudy.run.policy_file import save_policy
 
 SHARED_DATA = Path(os.environ.get("UNDERSTUDY_DATA", Path(__file__).parents[2] / "shared" / "data"))
 """Real recordings that tests may read where they are present; they are never copied into the project."""
@@ -95,6 +104,11 @@ def usual_needs(algorithm: str) -> Needs:
     return module.needs(module.Config())
 
 
+def judges_only(algorithm: str) -> bool:
+    """Whether it judges a policy that stays what it is, and learns none."""
+    return "target" in usual_needs(algorithm).policies
+
+
 def learning_from(kind: str) -> list[str]:
     """Algorithms that can learn from a source of this kind."""
     return [name for name in sorted(algorithm_names()) if kind in usual_needs(name).sources]
@@ -104,7 +118,21 @@ def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     """A run of a few seconds at most, as plain data."""
     run = _tiny_rollouts(algorithm) if algorithm in learning_from("rollout") else _tiny_offline(algorithm)
     intervals = {"updates": 60, "log_every": 10, "eval_every": 30, "eval_episodes": 2, "save_every": 20}
-    return {**run, **intervals, "tensorboard": False, "out": str(out), **changes}
+    settings = {**run, **intervals, "tensorboard": False, "out": str(out), **changes}
+    roles = usual_needs(algorithm).policies
+    if roles and "policies" not in settings:
+        settings["policies"] = {role: {"path": str(saved_policy(settings["env"]["id"]))} for role in roles}
+    return settings
+
+
+@cache
+def saved_policy(env_id: str) -> Path:
+    """The folder of a small policy that could act there, and has not learned anything."""
+    spec = spec_of(EnvSettings(id=env_id))
+    folder = Path(tempfile.mkdtemp(prefix="understudy-policy-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    save_policy(Actor(spec, ActorSettings(hidden=(16, 16)), stream(0, "saved")), folder / "policy", {"env": env_id})
+    return folder / "policy"
 
 
 def _tiny_rollouts(algorithm: str) -> dict[str, Any]:
@@ -118,7 +146,9 @@ def _tiny_rollouts(algorithm: str) -> dict[str, Any]:
 
 def _tiny_offline(algorithm: str) -> dict[str, Any]:
     network = {"hidden": [16, 16]}
-    algo: dict[str, Any] = {"name": algorithm, "actor": network}
+    algo: dict[str, Any] = {"name": algorithm}
+    if not judges_only(algorithm):
+        algo["actor"] = network
     if algorithm != "bc":
         algo["critic"] = network
     recipe = PENDULUM_RECIPE if takes_boxes(algorithm) else CARTPOLE_RECIPE

@@ -3,6 +3,7 @@
 TYPE_CHECKING = False  # as in `typing`, which takes its time to be imported
 if TYPE_CHECKING:
     from understudy import ratios as ratios
+    from understudy import statistics as statistics
     from understudy.core.batch import Transitions
     from understudy.core.errors import UnderstudyError
     from understudy.core.spec import Box, Discrete, Group, MultiDiscrete, Spec
@@ -38,9 +39,13 @@ if TYPE_CHECKING:
     from understudy.run.skill_sets import skill_set
     from understudy.tools.checkpoint_edits import edit_checkpoint
     from understudy.tools.collect import collect
+    from understudy.tools.experiments.experiment import Experiment
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
+    from understudy.tools.ope.evaluation import evaluate_offline, offline_value
+    from understudy.tools.report.writing import Report, report
     from understudy.tools.trials import train_trial
+    from understudy.tools.tuning.search import tune
 
 __version__ = "0.1.0"
 
@@ -80,9 +85,13 @@ HOMES = {
     "understudy.run.skill_sets": "skill_set",
     "understudy.tools.checkpoint_edits": "edit_checkpoint",
     "understudy.tools.collect": "collect",
+    "understudy.tools.experiments.experiment": "Experiment",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
+    "understudy.tools.ope.evaluation": "evaluate_offline offline_value",
+    "understudy.tools.report.writing": "Report report",
     "understudy.tools.trials": "train_trial",
+    "understudy.tools.tuning.search": "tune",
 }
 """Where each public name lives. They are imported when they are first used: torch alone takes seconds, in which a
 command could neither answer `--help` nor Ctrl-C."""
@@ -96,12 +105,14 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Experiment",
     "Group",
     "Logger",
     "MotionSettings",
     "MultiDiscrete",
     "Recipe",
     "Recorder",
+    "Report",
     "Run",
     "RunConfig",
     "RunningMeanStd",
@@ -118,6 +129,7 @@ __all__ = [
     "collect_ladder",
     "corrupt",
     "edit_checkpoint",
+    "evaluate_offline",
     "evaluate_policy",
     "export_policy",
     "load_config",
@@ -126,15 +138,19 @@ __all__ = [
     "load_policy",
     "make_dataset",
     "normalized_score",
+    "offline_value",
     "plot",
     "predict",
     "ratios",
     "register_network",
+    "report",
     "resume",
     "save_policy",
     "skill_set",
+    "statistics",
     "train",
     "train_trial",
+    "tune",
     "video",
     "write_store",
 ]
@@ -143,8 +159,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "ratios":
-        return import_module("understudy.ratios")
+    if name in ("ratios", "statistics"):
+        return import_module(f"understudy.{name}")
     for home, names in HOMES.items():
         if name in names.split():
             found = globals()[name] = getattr(import_module(home), name)

@@ -46,6 +46,7 @@ from understudy.data.stores.store import open_store, write_store
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.config import read_resolved
 from understudy.run.policies import load_policy
+from understudy.tools.tuning.plan import Plan
 from worlds import random_dataset, random_episodes, tiny_config
 
 BOX = Box((-1.0, -1.0), (1.0, 1.0))
@@ -692,6 +693,37 @@ def read_config(path: Path) -> str:
     return digest_of(read_resolved(path).model_dump_json())
 
 
+def make_plan(folder: Path) -> Path:
+    """What a search is, beside nothing else."""
+    space = {"algo.learning_rate": {"low": 1e-4, "high": 1e-2}}
+    Plan.make(tiny_config("bc", folder / "run"), space, {}).write(folder)
+    return folder
+
+
+def read_plan(path: Path) -> str:
+    plan = Plan.read(path)
+    return digest_of(plan.base.model_dump_json(), sorted(plan.dimensions), plan.search_seeds())
+
+
+def told_plan(**facts: object) -> Spoil:
+    def spoil(path: Path) -> None:
+        content = read_sealed(path / "plan.json")
+        content.pop("seal", None)
+        (path / "plan.json").write_bytes(seal({**content, **facts}))
+
+    return spoil
+
+
+PLAN_CLAIMS: dict[str, Spoil] = {
+    "runs without end": told_plan(seeds=1 << 40),
+    "no run at all": told_plan(seeds=0),
+    "evaluations that nobody makes": told_plan(last=1 << 40),
+    "a range without numbers": told_plan(space={"algo.learning_rate": {"low": "x", "high": "y"}}),
+    "a setting that is none": told_plan(space={"algo.nothing": ["1", "2"]}),
+    "words that are none": told_plan(words=["algo"]),
+}
+
+
 def aliases(path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
@@ -956,6 +988,17 @@ FORMATS: dict[str, Format] = {
         numbers=motion_numbers,
         claims=MOTION_CLAIMS,
         without={"path_names": NO_NAMES},
+    ),
+    "plan of a search": Format(
+        make_plan,
+        read_plan,
+        cards=("plan.json",),
+        sealed=True,
+        claims=PLAN_CLAIMS,
+        without={
+            "path_names": "every path in it is a person's own",
+            "numbers_not_finite": "a setting that must be finite says so itself",
+        },
     ),
     "config": Format(
         lambda folder: run_of("bc", folder) / "config.yaml",

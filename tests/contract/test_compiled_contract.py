@@ -13,7 +13,7 @@ from understudy.core.protocols import Update
 from understudy.core.state import State, capture
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.compiler import COMPILERS, compile_update
-from worlds import learning_from, random_choices, tiny_config
+from worlds import learning_from, random_choices, tiny_config, usual_needs
 
 pytestmark = pytest.mark.skipif(
     not any(shutil.which(name) for name in COMPILERS), reason="torch.compile needs a C++ compiler, and there is none"
@@ -43,13 +43,12 @@ LIMITED["cql"] |= {"critic_warmup": 10, "calibrate": True}
 LIMITED["td3bc"] = {"critic_warmup": 11}
 
 
+COMPILED = [name for name in learning_from("offline") if usual_needs(name).compiles]
 LONG = ("ciql", "iact", "rebrac", "redq", "discrete_sac")
 """Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in learning_from("offline")]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in COMPILED])
 def test_compiled_equals_eager(name: str) -> None:
     check_close(*(state_after(name, 30, compiled=how, **LIMITED.get(name, {})) for how in (False, True)))
 
@@ -85,7 +84,7 @@ def test_compiled_code_belongs_to_one_run() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", learning_from("offline"))
+@pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_run_resumes_to_the_bit(name: str, tmp_path: Path) -> None:
     whole = us.train(tiny_config(name, tmp_path / "whole", compile=True))
     half = us.train(tiny_config(name, tmp_path / "half", compile=True))

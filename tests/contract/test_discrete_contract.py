@@ -13,7 +13,7 @@ from understudy.core.errors import DataError
 from understudy.core.spec import ACTION_MASK
 from understudy.core.state import capture, nonfinite, restore
 from understudy.run.policy_file import save_policy
-from worlds import learning_from, pendulum_recipe, takes_choices
+from worlds import judges_only, learning_from, pendulum_recipe, takes_choices
 
 DISCRETE = [name for name in learning_from("offline") if takes_choices(name)]
 ACTIONS = 5
@@ -56,7 +56,8 @@ def test_updates_are_finite_and_move_the_policy(name: str, masked: bool) -> None
     metrics = learner.update(20)
     assert all(bool(torch.isfinite(value)) for value in metrics.values())
     assert nonfinite(capture(learner)) == []
-    learned = {f"algorithm.policy.{path}" for path, _ in learner.algorithm.policy.named_parameters()}
+    role = "critic" if judges_only(name) else "policy"
+    learned = {f"algorithm.{role}.{path}" for path, _ in learner.algorithm.networks()[role].named_parameters()}
     assert learned & set(differences(before, capture(learner)))
 
 

@@ -103,7 +103,8 @@ def updated(name: str, n_step: int, critics: int) -> tuple[dict[str, Tensor], Da
 
 
 def test_nobody_who_bootstraps_is_without() -> None:
-    assert {*learning_from("offline")} - {*LEARNERS} == {"bc"}
+    """But who clones, and who judges: n rewards of those who made the data are not the candidate's."""
+    assert {*learning_from("offline")} - {*LEARNERS} == {"bc", "fqe"}
 
 
 @pytest.mark.parametrize("name", LEARNERS)

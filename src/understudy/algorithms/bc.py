@@ -98,7 +98,7 @@ class BC:
 def needs(config: Config) -> Needs:
     if config.actor.memory.kind != "none":
         return Needs(Sequences, actions=(Box, Discrete), sources=("sequences", "interactive"), compiles=False)
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "interactive"))
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "interactive"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> BC:

@@ -220,7 +220,8 @@ class CIQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"))
+    slices = config.awr_norm != "softmax" and config.penalty != "relu_mean"
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"), slices=slices)
 
 
 def build(config: Config, context: BuildContext) -> CIQL:

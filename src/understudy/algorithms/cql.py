@@ -209,7 +209,7 @@ class CQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> CQL:

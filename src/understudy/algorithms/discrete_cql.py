@@ -216,7 +216,7 @@ class DiscreteCQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Discrete,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Discrete,), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> DiscreteCQL:

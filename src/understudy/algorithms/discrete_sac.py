@@ -148,7 +148,7 @@ class DiscreteSAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Discrete,), sources=("replay", "offline"))
+    return Needs(Transitions, actions=(Discrete,), sources=("replay", "offline"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> DiscreteSAC:

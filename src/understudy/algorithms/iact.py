@@ -196,7 +196,8 @@ class IACT:
 
 def needs(config: Config) -> Needs:
     spaces: dict[str, tuple[type[ActionSpace], ...]] = {"auto": (Box, Discrete), "discrete_cql": (Discrete,)}
-    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"))
+    slices = config.cloning.confidence == 0  # z(log π) is of the rows that this process has
+    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"), slices=slices)
 
 
 def build(config: Config, context: BuildContext) -> IACT:

@@ -129,7 +129,8 @@ class IQL:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"))
+    slices = config.awr_norm != "softmax"
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"), slices=slices)
 
 
 def build(config: Config, context: BuildContext) -> IQL:

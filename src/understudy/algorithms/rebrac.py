@@ -194,7 +194,7 @@ class ReBRAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> ReBRAC:

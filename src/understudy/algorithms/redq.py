@@ -143,7 +143,7 @@ class REDQ:
         if self.config.target_subset == self.config.critics:
             q: Tensor = critics(state, action)
         else:
-            lots = self.subset_noise.uniform(self.config.critics).to(state)
+            lots = self.subset_noise.uniform(self.config.critics, rows=None).to(state)
             q = critics.frozen(state, action, drawn_members(lots, self.config.target_subset))
         return soft_value(q.amin(0), log_prob, alpha)
 
@@ -169,7 +169,7 @@ class REDQ:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"))
+    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> REDQ:

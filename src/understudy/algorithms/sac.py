@@ -115,7 +115,7 @@ class SAC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"))
+    return Needs(Transitions, actions=(Box,), sources=("replay", "offline"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> SAC:

@@ -139,7 +139,7 @@ class TD3BC:
 
 
 def needs(config: Config) -> Needs:
-    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"))
+    return Needs(Transitions, actions=(Box,), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> TD3BC:

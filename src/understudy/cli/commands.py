@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli import checkpoint, collect, dataset, describe, explain, learn, looking, motion, skills
+from understudy.cli import (
+    bench,
+    checkpoint,
+    collect,
+    dataset,
+    describe,
+    explain,
+    learn,
+    looking,
+    motion,
+    ope,
+    report,
+    skills,
+    tune,
+)
 
 app = typer.Typer(
     name="understudy",
@@ -18,12 +32,16 @@ app = typer.Typer(
 learn.register(app)
 collect.register(app)
 looking.register(app)
+report.register(app)
+ope.register(app)
 checkpoint.register(app)
 describe.register(app)
 explain.register(app)
 dataset.register(app)
 motion.register(app)
 skills.register(app)
+tune.register(app)
+bench.register(app)
 
 
 def tell_version(wanted: bool) -> None:

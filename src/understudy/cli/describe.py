@@ -21,6 +21,7 @@ class Kind(StrEnum):
     envs = "envs"
     datasets = "datasets"
     skills = "skills"
+    spaces = "spaces"
     suites = "suites"
     tasks = "tasks"
 
@@ -34,7 +35,8 @@ def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     suite: Annotated[str, typer.Argument(help="Of tasks: one suite only, by name or by path to a .yaml file.")] = "",
 ) -> None:
-    """List algorithms, objectives, configs, skill sets, environments, dataset references, suites, or their tasks."""
+    """List algorithms, objectives, configs, skill sets, search spaces, environments, dataset references, suites, or
+    their tasks."""
     if suite and kind is not Kind.tasks:
         raise ConfigError(f"list {kind}", "takes no more words", got=f"'{suite}'")
     for line in _tasks(suite) if kind is Kind.tasks else _names(kind):
@@ -79,6 +81,10 @@ def _names(kind: Kind) -> list[str]:
         from understudy.run.packaged import config_summary, skill_set_names
 
         return [f"skills/{name}  {config_summary(f'skills/{name}')}" for name in skill_set_names()]
+    if kind is Kind.spaces:
+        from understudy.run.packaged import SPACES, config_summary, space_names
+
+        return [f"{name:<12}  {config_summary(f'{SPACES}/{name}')}" for name in space_names()]
     if kind is Kind.suites:
         return _suites()
     if kind is Kind.envs:
@@ -109,8 +115,8 @@ def _tasks(name: str) -> list[str]:
     for suite in chosen:
         for task in suite.tasks:
             scored = "yes" if task.reference is not None and not suite.difference(task) else "no"
-            data = task.data_hint() or ("a recipe" if task.recipe is not None else "")
-            lines.append(f"{task.id:<32} {task.env:<30} {task.episode_cap:>4}  {scored:<6}  {data}".rstrip())
+            data = task.data_hint() or task.data or ("a recipe" if task.recipe is not None else "")
+            lines.append(f"{task.id:<32} {task.env:<30} {task.episode_cap or '':>4}  {scored:<6}  {data}".rstrip())
     return lines
 
 

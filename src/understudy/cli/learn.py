@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -42,11 +42,14 @@ def train(
 ) -> None:
     """Train a policy. Examples: understudy train iql/pendulum algo.expectile=0.8 seed=3, or from logs alone:
     understudy train iql data.path=logs --columns obs=t,h,action=a,reward=r"""
+    from understudy.core.ranks import process_share
     from understudy.run.config import load_config
     from understudy.run.progress import Reporter
     from understudy.run.session import in_free_place, names_place
     from understudy.run.session import train as start
 
+    if process_share().rank:
+        _follow()
     reporter = Reporter(quiet=quiet)
     words = with_data_options(overrides, columns, action_low, action_high)
     resolved = load_config(config, words)
@@ -73,9 +76,12 @@ def resume(
     ] = False,
 ) -> None:
     """Go on with an unfinished run, to the bit. updates=N or env_steps=N extends a finished one."""
+    from understudy.core.ranks import process_share
     from understudy.run.progress import Reporter
     from understudy.run.session import resume as go_on
 
+    if process_share().rank:
+        _follow()
     (updates, env_steps), reporter = _budget(overrides or []), Reporter(quiet=quiet)
     with stoppable(f"run '{run}'", lambda: _way_on(run)):
         done = go_on(run, updates=updates, env_steps=env_steps, reporter=reporter, accept_versions=accept_versions)
@@ -198,6 +204,15 @@ def export(
         worst, rows = exported.parity.difference, exported.parity.rows
         print(f"{ins} → {outs}; largest difference from the live policy {worst:.1e} over {rows} rows")
         print(f"written to {exported.path}  card: {exported.path.with_name('card.md')}")
+
+
+def _follow() -> NoReturn:
+    """One of several processes of a run, and not the first, which says and writes everything."""
+    from understudy.run.following import follow
+
+    with stoppable("torchrun", "What was saved before is whole."):
+        ended = follow()
+    raise typer.Exit(ended.code)
 
 
 def _way_on(run: Path) -> str:

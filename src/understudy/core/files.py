@@ -74,10 +74,15 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def _fill(handle: int, content: bytes) -> None:
+    write_all(handle, content)
+    os.fsync(handle)
+
+
+def write_all(handle: int, content: bytes) -> None:
+    """Every byte of it: the system may take fewer at a time."""
     view = memoryview(content)
     while view:
         view = view[os.write(handle, view[:CHUNK]) :]
-    os.fsync(handle)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -143,6 +143,9 @@ class Experience(Protocol):
     def hidden(self) -> Mapping[str, tuple[int, ...]]:
         """Columns of vector groups that no network of the run sees, by number."""
 
+    def starts(self) -> Tensor:
+        """The first step of every episode [E], by number."""
+
     def rows(self, index: Tensor, demand: Demand) -> Transitions:
         """The steps `index` [B], actions in policy space, rewards as they are learned from."""
 
@@ -188,6 +191,8 @@ class Needs:
     """Whether torch.compile can make one graph of an update."""
     motions: bool = False
     """It imitates reference motions."""
+    slices: bool = False
+    """Whether its update, each process having a slice of the batch, is that of the whole batch: see core.ranks."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,8 @@ class SourceNeeds:
     """They come in groups of so many, each after all of its steps."""
     compiles: bool = True
     """Updates from it may be compiled: batches are alike, and statistics of observations stand still."""
+    slices: bool = False
+    """Of several processes it gives each a slice of the same batch: see core.ranks."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +325,13 @@ class Alarming(Protocol):
 
     def warning(self, values: Mapping[str, float]) -> str:
         """What is wrong with them, and what to do; empty where nothing is."""
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """An algorithm that knows more than what an update says; it is asked when a line of a log is written."""
+
+    def measure(self) -> Metrics: ...
 
 
 @runtime_checkable

@@ -67,6 +67,9 @@ class LoggedExperience:
         rows = self.rows(torch.minimum(wished, end - 1).flatten(), demand)
         return Sequences.folded(rows, (wished < end).to(self.device), (wished == begin).to(self.device))
 
+    def starts(self) -> Tensor:
+        return torch.from_numpy(self.dataset.index.starts)
+
     def moments(self) -> dict[str, Moments]:
         """What normalisers are made of; nothing where the run asks for none."""
         return self._moments if self.transforms.normalize_observations else {}

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across
 
 SMALLEST_VALUE = 1e-8
 """Below this, mean|Q| does not scale any more: critics that say 0 everywhere must not give an infinite step."""
@@ -35,7 +36,7 @@ def summed_squared_distance(left: Tensor, right: Tensor) -> Tensor:
 
 def value_scale(value: Tensor) -> Tensor:
     """λ [] = 1/mean|Q|, a constant: what makes the weight of Q against a penalty independent of rewards' units."""
-    return 1.0 / value.detach().abs().mean().clamp(min=SMALLEST_VALUE)
+    return 1.0 / across(value.detach().abs().mean()).clamp(min=SMALLEST_VALUE)
 
 
 def penalised_climb(value: Tensor, weight: float | Tensor, distance: Tensor, penalty: float | Tensor) -> Tensor:

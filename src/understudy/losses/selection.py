@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across, whole
 
 ROUNDING = 1e-9
 """0.29·100 is 28.999… in floating point, and means 29 rows."""
@@ -76,14 +77,15 @@ def row_factors(chosen: Tensor | None, importance: Tensor | None, valid: Tensor 
     check_same_shape(**given)
     mass = torch.ones_like(next(iter(given.values())), dtype=torch.float32)
     if importance is not None:
-        mass = importance.float() / importance.amax().clamp(min=torch.finfo(torch.float32).tiny)  # equal ones become 1
+        largest = whole(importance).amax().clamp(min=torch.finfo(torch.float32).tiny)
+        mass = importance.float() / largest  # equal ones become 1
     if chosen is not None:
         mass = mass * chosen
     if valid is None:
-        mean = mass.mean()
+        mean = across(mass.mean())
     else:
         mass = torch.where(valid, mass, 0.0)
-        mean = mass.sum() / valid.sum().clamp(min=1)
+        mean = across(mass.sum()) / across(valid.sum()).clamp(min=torch.finfo(mass.dtype).tiny)
     return mass / mean.clamp(min=torch.finfo(mass.dtype).tiny)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across
 
 
 def bootstrap_target(reward: Tensor, discount: float | Tensor, terminated: Tensor, bootstrap: Tensor) -> Tensor:
@@ -38,6 +39,13 @@ def squared_error(predictions: Tensor, target: Tensor) -> Tensor:
     return (predictions - target).square()
 
 
+def own_squared_error(predictions: Tensor, targets: Tensor) -> Tensor:
+    """(Q_j − y_j)² [K, B] of every ensemble member against a target of its own [K, B]."""
+    check_no_gradient(targets=targets)
+    check_same_shape(predictions=predictions, targets=targets)
+    return (predictions - targets).square()
+
+
 def huber_error(predictions: Tensor, target: Tensor, threshold: float) -> Tensor:
     """x² [K, B] where |x| ≤ κ and κ·(2|x| − κ) beyond, x = Q_j − y: twice Huber's loss, near y the squared error."""
     check_no_gradient(target=target)
@@ -56,4 +64,4 @@ def absolute_error(predictions: Tensor, target: Tensor, valid: Tensor) -> Tensor
 def mean_over(values: Tensor, valid: Tensor) -> Tensor:
     """Mean over the last axis of the rows that are valid [B]; 0 where none is."""
     check_same_shape(value=values[..., 0, :] if values.ndim > 1 else values, valid=valid)
-    return torch.where(valid, values, 0.0).sum(-1) / valid.sum().clamp(min=1)
+    return torch.where(valid, values, 0.0).sum(-1) / across(valid.sum()).clamp(min=torch.finfo(values.dtype).tiny)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
+from understudy.core.ranks import across
 
 AwrNorm = Literal["none", "batch_mean", "softmax"]
 
@@ -25,12 +26,13 @@ def awr_weights(
     if norm == "softmax":
         return len(exponent) * torch.softmax(exponent, dim=0)
     weights = torch.exp(exponent.clamp(max=math.log(ceiling)))
-    return weights if norm == "none" else weights / weights.mean().clamp(min=torch.finfo(weights.dtype).tiny)
+    return weights if norm == "none" else weights / across(weights.mean()).clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def effective_sample_size(weights: Tensor) -> Tensor:
     """(Σω)²/Σω² []: how many equally weighted rows would carry as much information."""
-    return weights.sum().square() / torch.dot(weights, weights).clamp(min=torch.finfo(weights.dtype).tiny)
+    squares = across(torch.dot(weights, weights))
+    return across(weights.sum()).square() / squares.clamp(min=torch.finfo(weights.dtype).tiny)
 
 
 def clipped_share(advantage: Tensor, beta: float, ceiling: float) -> Tensor:
@@ -47,4 +49,4 @@ def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """Σ wᵢ·Lᵢ / Σ wᵢ [] over a batch; a batch without any weight gives 0, not NaN."""
     check_no_gradient(weights=weights)
     check_same_shape(losses=losses, weights=weights)
-    return (weights * losses).sum() / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+    return (weights * losses).sum() / across(weights.sum()).clamp(min=torch.finfo(weights.dtype).tiny)

@@ -19,7 +19,8 @@ class CriticSettings(RoleSettings):
 
 
 class QEnsemble(nn.Module):
-    """K critics in one: what its perception gave [B, S] and actions [B, A] → [K, B]."""
+    """K critics in one: what its perception gave [B, S] and actions [B, A], or actions of each critic's own [K, B, A] →
+    [K, B]."""
 
     def __init__(
         self,
@@ -37,7 +38,9 @@ class QEnsemble(nn.Module):
         self.trunk = MLP(self.perception.size + spec.box.size, 1, settings, rng, members=members)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        values: Tensor = self.trunk(torch.cat([state, action], dim=1))
+        if action.dim() == 3:
+            state = state.expand(len(action), *state.shape)
+        values: Tensor = self.trunk(torch.cat([state, action], dim=-1))
         return values.squeeze(-1)
 
     def frozen(self, state: Tensor, action: Tensor, member: int | Tensor | None = None) -> Tensor:

@@ -67,7 +67,8 @@ class GradientRoom(NamedTuple):
 
 
 class MLP(nn.Module):
-    """[..., inputs] → [..., outputs], or [B, inputs] → [K, B, outputs] with K members; nothing after the last layer.
+    """[..., inputs] → [..., outputs], or [B, inputs] → [K, B, outputs] with K members, each of which may have rows of
+    its own [K, B, inputs]; nothing after the last layer.
 
     All weights and biases lie in one parameter `flat`, so that an optimiser or a target takes one step, not twelve.
     """
@@ -167,7 +168,7 @@ class MLP(nn.Module):
     def _layer_by_layer(self, values: Tensor, layers: list[Layer], member: int | Tensor | None = None) -> Tensor:
         *hidden, output = layers
         stack = None if self.members is None or isinstance(member, int) else len(output.weight)
-        units = values if stack is None else values.expand(stack, *values.shape)
+        units = values if stack is None or values.dim() == 3 else values.expand(stack, *values.shape)
         for number, layer in enumerate(hidden):
             units = units @ layer.weight + layer.bias
             if self.norms:

@@ -65,7 +65,8 @@ class Layout:
 
 
 def plain_mlp(values: Tensor, flat: Tensor, layout: Layout, layers: Sequence[Layer]) -> Tensor:
-    """[B, inputs] → [B, outputs] or [K, B, outputs]; `layers` are the layout's views of `flat`."""
+    """[B, inputs] → [B, outputs], or [B, inputs] or [K, B, inputs] → [K, B, outputs]; `layers` are the layout's views
+    of `flat`."""
     if torch.is_grad_enabled():
         result: Tensor = _PlainMLP.apply(values, flat, layout, layers)  # type: ignore[no-untyped-call]
         return result
@@ -104,7 +105,7 @@ class _PlainMLP(torch.autograd.Function):
         input_gradient = None
         if ctx.needs_input_grad[0]:
             input_gradient = product(delta, ctx.layers[0].weight.mT)
-            input_gradient = input_gradient.sum(0) if stacked else input_gradient
+            input_gradient = input_gradient.sum(0) if stacked and values.dim() == 2 else input_gradient
         return input_gradient, gradient, None, None
 
 
@@ -129,5 +130,6 @@ def _affine(units: Tensor, layer: Layer) -> Tensor:
 
 
 def _stacked(values: Tensor, layers: Sequence[Layer]) -> Tensor:
+    """Rows [B, inputs] for every member of a stack, which may have rows of its own [K, B, inputs] instead."""
     first = layers[0].weight
-    return values if first.dim() == 2 else values.expand(len(first), *values.shape)
+    return values if first.dim() == values.dim() else values.expand(len(first), *values.shape)

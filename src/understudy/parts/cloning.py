@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import Metrics
+from understudy.core.ranks import across
 from understudy.core.schedule import Schedule
 from understudy.core.settings import Settings
 from understudy.core.state import Static
@@ -130,7 +131,7 @@ class CloningWeight:
         """Dual ascent, if asked for, from the mean distance []."""
         adaptive = self.settings.adaptive
         if adaptive is not None:
-            self.log_weight.add_(adaptive.rate * (distance.detach() - adaptive.target))
+            self.log_weight.add_(adaptive.rate * (across(distance.detach()) - adaptive.target))
             self.log_weight.clamp_(math.log(adaptive.smallest), math.log(adaptive.largest))
 
 

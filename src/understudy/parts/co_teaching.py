@@ -26,6 +26,7 @@ from torch import Tensor
 
 from understudy.core.batch import IMPORTANCE, Transitions
 from understudy.core.protocols import Metrics
+from understudy.core.ranks import across, own, whole
 from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
 from understudy.losses.policy import squared_distance, summed_squared_distance
@@ -150,7 +151,7 @@ class Lesson:
     def score(self, name: ScoreName, seen: Seen, action: Tensor, weight: Tensor | None, valid: Tensor) -> Tensor:
         """What it thinks of each row [B]; `weight` [B] are importance weights, `valid` [B] says where y is known."""
         if name == "random":
-            return self.branch.coin.uniform(len(valid)).to(self.target)
+            return self.branch.coin.uniform(len(valid), rows=0).to(self.target)
         if name == "td":
             return -td_size(self.q.detach(), self.target, valid)
         if name == "adv":
@@ -189,7 +190,7 @@ def prepare(branches: dict[str, Branch], data: Transitions, *, actors: bool) -> 
 def td_size(q: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     """Σ_j |Q_j − y| [B]; their mean where the target is unknown."""
     size = (q - target).abs().sum(0)
-    return torch.where(valid, size, mean_over(size, valid))
+    return torch.where(valid, size, across(mean_over(size, valid)))
 
 
 def mean_error(lessons: dict[str, Lesson], valid: Tensor) -> Tensor:
@@ -199,8 +200,10 @@ def mean_error(lessons: dict[str, Lesson], valid: Tensor) -> Tensor:
 
 def log_product(log_prob: Tensor, weight: Tensor | None) -> Tensor:
     """z(log w) + z(log π) [B]; or of whatever else stands in the place of log π."""
-    by_action = standard_score(log_prob)
-    return by_action if weight is None else by_action + standard_score(weight.clamp(min=SMALLEST_WEIGHT).log())
+    by_action = standard_score(whole(log_prob))
+    if weight is not None:
+        by_action = by_action + standard_score(whole(weight).clamp(min=SMALLEST_WEIGHT).log())
+    return own(by_action)
 
 
 @torch.no_grad()
@@ -230,6 +233,7 @@ def choose(
     `actions` [B, A], the greedy ones of both or the probabilities of choices, are asked for where disagreement matters.
     """
     first, second = scores
+    scores, actions = ({name: whole(rows) for name, rows in each.items()} for each in (scores, actions))
     rows = len(scores[first])
     rate = settings.keep.value(updates)
     if settings.disagreement == 1.0:
@@ -240,6 +244,7 @@ def choose(
         eligible = best_rows(summed_squared_distance(actions[first], actions[second]), disputed)
         count = keep_count(rate, disputed, settings.smallest)
         best = {name: best_among(score, eligible, count) for name, score in scores.items()}
+    best = {name: own(chosen) for name, chosen in best.items()}
     return {first: best[second], second: best[first]} if settings.exchange else best
 
 
@@ -247,9 +252,9 @@ def comparison(lessons: dict[str, Lesson], chosen: dict[str, Tensor], weight: Te
     """How differently the two act, what was kept of the batch, and how evenly its rows weigh."""
     proposals = [lesson.proposal for lesson in lessons.values() if lesson.proposal is not None]
     first, second = (proposal.stance.detach() for proposal in proposals)
-    metrics = {"policy/disagreement": squared_distance(first, second).mean().sqrt()}
+    metrics = {"policy/disagreement": across(squared_distance(first, second).mean()).sqrt()}
     if chosen:
-        left, right = chosen.values()
+        left, right = map(whole, chosen.values())
         kept = left.sum()
         metrics["selection/rows"] = kept.float()
         metrics["selection/rate"] = kept / len(left)

@@ -10,6 +10,7 @@ from typing import final
 import torch
 from torch import Tensor
 
+from understudy.core.ranks import slice_of_draw
 from understudy.core.rng import stream
 
 
@@ -26,19 +27,20 @@ class Noise:
         return cls(stream(seed, name).get_state())
 
     def normal(self, *shape: int) -> Tensor:
-        """Unit normal numbers of this shape."""
-        return _draw(self.state, shape, True)
+        """Unit normal numbers of this shape [..., B, A]."""
+        return slice_of_draw(shape, -2, lambda whole: _draw(self.state, whole, True))
 
-    def uniform(self, *shape: int) -> Tensor:
-        """Numbers between -1 and 1 of this shape."""
-        return _draw(self.state, shape, False)
+    def uniform(self, *shape: int, rows: int | None = -2) -> Tensor:
+        """Numbers between -1 and 1 of this shape; `rows` is the dimension of a batch's rows, None where there is
+        none."""
+        return slice_of_draw(shape, rows, lambda whole: _draw(self.state, whole, False))
 
 
-def _draw(state: Tensor, shape: tuple[int, ...], normal: bool) -> Tensor:
+def _draw(state: Tensor, shape: list[int], normal: bool) -> Tensor:
     if torch.compiler.is_compiling():
-        drawn: Tensor = _draw_operator(state, list(shape), normal)
+        drawn: Tensor = _draw_operator(state, shape, normal)
         return drawn
-    return _draw_now(state, list(shape), normal)
+    return _draw_now(state, shape, normal)
 
 
 def _draw_now(state: Tensor, shape: list[int], normal: bool) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from understudy.core.ranks import averaged
 from understudy.core.settings import Settings
 from understudy.core.state import Static
 
@@ -109,6 +110,7 @@ class Adam:
         """The same from the gradient of each parameter."""
         max_norm = self.settings.max_grad_norm if max_norm is None else max_norm
         learning_rate = self._scheduled(learning_rate)
+        gradients = averaged(gradients)
         norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
         self.norm.copy_(norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms)))
         if max_norm is not None:

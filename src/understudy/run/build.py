@@ -23,6 +23,7 @@ from understudy.core.protocols import (
     Recording,
     Shifting,
 )
+from understudy.core.ranks import ALL, Share
 from understudy.core.spec import Segments, Spec
 from understudy.core.state import State, capture
 from understudy.core.wording import counted
@@ -42,6 +43,7 @@ from understudy.run.allocator import keep_freed_memory
 from understudy.run.checkpoint import Checkpoint
 from understudy.run.compiler import compile_update
 from understudy.run.config import DataSettings, RunConfig
+from understudy.run.crew import check_shared
 from understudy.run.dataset_tiers import resolve_recipe
 from understudy.run.environments import MakeEnvs, check_actions, check_fits, make_vector_env, spec_of
 from understudy.run.evaluation import evaluated_numbers
@@ -70,12 +72,14 @@ def build_learner(
     make_envs: MakeEnvs | None = None,
     checkpoint: Checkpoint | None = None,
     teacher: Act | None = None,
+    share: Share = ALL,
 ) -> Learner:
     """All that a run moves. `ready`: datasets by role that are in memory already. `make_envs`: one's own simulator;
-    `teacher`: one's own function that labels.
+    `teacher`: one's own function that labels; `share`: what this process has of each batch.
 
     `checkpoint` is what will be restored into it: compared here, before there is memory for it.
     """
+    check_shared(config, share)
     motions = tracked_motions(config)
     device, seen = check_config(config, make_envs, motions)
     keep_freed_memory()
@@ -84,7 +88,7 @@ def build_learner(
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
     envs = _open_envs(config, make_envs, motions)
     try:
-        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher, motions)
+        return _joined(config, data, policies, envs, device, reporter, checkpoint, teacher, motions, share)
     except BaseException:
         for group in envs:
             group.close()
@@ -152,6 +156,7 @@ def _joined(
     checkpoint: Checkpoint | None,
     teacher: Act | None,
     motions: tuple[Motions, ...],
+    share: Share,
 ) -> Learner:
     """Algorithm and source, each given what it may know."""
     spec, count = data[MAIN].spec if MAIN in data else envs[0].spec, sum(group.count for group in envs)
@@ -191,6 +196,7 @@ def _joined(
         policies=policies,
         env_id="" if config.env is None or config.env.simulator == "custom" else config.env.id,
         teacher=teacher,
+        share=share,
     )
     source = build_source(config, inputs)
     if isinstance(algorithm, Concerned) and MAIN in data:
@@ -201,7 +207,7 @@ def _joined(
             reporter.say(warning)
     learn = compile_update(algorithm, device, reporter.say) if config.compile is True else algorithm.update
     probes, shared = _probes(config, algorithm, data), envs if config.env is not None and config.env.shared else ()
-    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config), motions=motions)
+    learner = Learner(algorithm, source, learn, probes, data, shared, strangers_of(config), motions, share)
     if MAIN in data:
         _check_rewards(config, algorithm, data[MAIN], reporter)
     _check_judged(config, learner, reporter)

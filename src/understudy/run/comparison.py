@@ -164,7 +164,7 @@ def grouped(found: Sequence[Logged]) -> dict[str, list[Logged]]:
     groups: list[list[Logged]] = []
     settings: list[dict[str, Any]] = []
     for logged in found:
-        mine = _flat(deciding_settings(logged.config))
+        mine = flat_settings(deciding_settings(logged.config))
         if mine in settings:
             groups[settings.index(mine)].append(logged)
         else:
@@ -179,12 +179,13 @@ def _size(group: Sequence[Logged]) -> str:
     return "" if len(group) == 1 else f" ({seeds} seeds)" if seeds == len(group) else f" ({len(group)} runs)"
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat_settings(settings: Mapping[str, Any], without: Sequence[str] = SETTLED, prefix: str = "") -> dict[str, Any]:
+    """Settings by their dotted names."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        elif key not in SETTLED:
+            flat |= flat_settings(value, without, f"{prefix}{key}.")
+        elif key not in without:
             flat[f"{prefix}{key}"] = value
     return flat
 

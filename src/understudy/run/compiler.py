@@ -35,10 +35,12 @@ cores) takes 5.8 ms and an eager one a third more, 0.65 against 0.87 of JAX's sp
 repaid after 16,000 updates. Those of smaller networks save less each, and it takes a few times as many."""
 
 
-def settle_compile(config: RunConfig, say: Callable[[str], None]) -> RunConfig:
+def settle_compile(config: RunConfig, say: Callable[[str], None], processes: int = 1) -> RunConfig:
     """The config with `auto` decided, for the run and for its stages; what is worth knowing of the run's is said."""
-    stages = tuple(settle_compile(stage, lambda line: None) for stage in config.stages)
+    stages = tuple(settle_compile(stage, lambda line: None, processes) for stage in config.stages)
     chosen = config.compile
+    if chosen == "auto" and processes > 1:
+        chosen = False
     if chosen == "auto":
         chosen, line = decide_compile(config.updates, _obstacle(config), found=find_compiler())
         if line:
@@ -65,18 +67,18 @@ def _obstacle(config: RunConfig) -> str | None:
         return None
     if config.device != "cpu":
         return f"it is tested on cpu, not on {config.device} (compile=true: on)"
-    if _drops(config.algo.model_dump()):
+    if drops(config.algo.model_dump()):
         return "dropout cannot be compiled"
     if not algorithm_names()[config.algorithm].startswith("understudy."):
         return f"{config.algorithm} is of another package (compile=true: on)"
     return ""
 
 
-def _drops(settings: Any) -> bool:
+def drops(settings: Any) -> bool:
     """Whether dropout is asked for anywhere in an algorithm's settings."""
     if isinstance(settings, dict):
-        return bool(settings.get("dropout")) or any(map(_drops, settings.values()))
-    return isinstance(settings, (list, tuple)) and any(map(_drops, settings))
+        return bool(settings.get("dropout")) or any(map(drops, settings.values()))
+    return isinstance(settings, (list, tuple)) and any(map(drops, settings))
 
 
 def find_compiler() -> bool:

@@ -29,7 +29,7 @@ from understudy.run.parts import Parts, asked_roles, check_roles, parse_parts, p
 from understudy.run.places import place_of
 from understudy.run.removals import overridden, without_removed
 from understudy.run.stages import InitRoles, stage_data, told_of_stage
-from understudy.run.suites import TASK_PATTERN, Task, find_task
+from understudy.run.suites import TASK_PATTERN, Suite, Task, find_task
 from understudy.run.task_metrics import MetricName, TaskMetric, tracking_metrics
 from understudy.run.tasks import check_complete, check_same_world, filled_from_task, with_task_changes
 from understudy.run.yaml_text import dump_yaml, parse_yaml, read_yaml
@@ -302,15 +302,18 @@ ConfigLike = str | Path | Mapping[str, Any] | RunConfig
 """What a run can be made from: a config's name, a YAML file, plain data, or a RunConfig."""
 
 
-def load_config(config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: bool = False) -> RunConfig:
+def load_config(
+    config: ConfigLike, overrides: Iterable[str] = (), *, own_envs: bool = False, suite: Suite | None = None
+) -> RunConfig:
     """A config by name (`iql`, `iql/pendulum`), by path to a YAML file, as plain data or a RunConfig, with `key=value`
     changes.
 
-    `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said.
+    `own_envs`: environments of the caller's own are given, so env.simulator=custom need not be said. `suite`: where its
+    task is looked up.
     """
     given, label = read_config(config)
     words = _words(overrides)
-    resolved = parse_config(_settled(given, words, label, own_envs=own_envs))
+    resolved = parse_config(_settled(given, words, label, own_envs=own_envs, place=suite))
     if resolved.out:
         return resolved
     place = resolved.task or place_of(given, resolved)
@@ -323,19 +326,21 @@ def _words(overrides: Iterable[str]) -> list[str]:
     return [as_text(word, "overrides") for word in overrides]
 
 
-def _settled(given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False) -> dict[str, Any]:
+def _settled(
+    given: dict[str, Any], overrides: list[str], label: str, *, own_envs: bool = False, place: Suite | None = None
+) -> dict[str, Any]:
     """A config's data after its task and the overrides have had their say; `tasks` and `suite` are gone."""
     given = without_removed(given, {}, RunConfig)
     wished = with_overrides(given, overrides)
     name, suite = wished.get("task"), wished.pop("suite", "")
     if not isinstance(suite, str):
         raise ConfigError("suite", "wrong value", got=repr(suite), expected="a suite's name, or a path to a .yaml file")
-    changed = without_removed(with_task_changes(given, name, suite), given, RunConfig)
+    changed = without_removed(with_task_changes(given, name, place or suite), given, RunConfig)
     data = overridden(changed, overrides, RunConfig)
     data.pop("suite", None)
     chosen: Task | None = None
     if isinstance(name, str) and name and (name != given.get("task") or not _is_resolved(given)):
-        place, chosen = find_task(name, suite)
+        place, chosen = find_task(name, place or suite)
         if name != given.get("task"):
             check_same_world(given, wished, chosen)
         data = filled_from_task(data, place, chosen)

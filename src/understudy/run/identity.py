@@ -93,12 +93,9 @@ class Record:
         there = self.facts.get("settings")
         if not isinstance(there, dict):
             self._refuse()
-        here = json.loads(json_bytes({**deciding_settings(config), "updates": config.updates}))
-        now, then = dict(_leaves(here)), dict(_leaves({**there, "updates": self.updates}))
+        changed = _differences(_agreed(config), {**there, "updates": self.updates})
         return {
-            key: f"{key} is {now.get(key, ABSENT)} in config.yaml and {then.get(key, ABSENT)} in {self.holder}"
-            for key in sorted(now.keys() | then.keys())
-            if now.get(key) != then.get(key)
+            key: f"{key} is {now} in config.yaml and {then} in {self.holder}" for key, (now, then) in changed.items()
         }
 
     def check_settings(self, config: RunConfig) -> None:
@@ -134,6 +131,22 @@ class Record:
         kept = self.facts.get(fact)
         then = kept if isinstance(kept, dict) else {}
         return [(name, str(then.get(name)), value) for name, value in now.items() if then.get(name) != value]
+
+
+def differing_settings(one: RunConfig, other: RunConfig) -> dict[str, tuple[str, str]]:
+    """Each setting that decides a run's bytes, or how far it goes, and is not the same in both: its values as JSON."""
+    return _differences(_agreed(one), _agreed(other))
+
+
+def _agreed(config: RunConfig) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(json_bytes({**deciding_settings(config), "updates": config.updates}))
+    return content
+
+
+def _differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    ours, theirs = dict(_leaves(one)), dict(_leaves(other))
+    values = {key: (ours.get(key, ABSENT), theirs.get(key, ABSENT)) for key in sorted(ours.keys() | theirs.keys())}
+    return {key: (value, given) for key, (value, given) in values.items() if value != given}
 
 
 def _leaves(content: object, key: str = "") -> Iterator[tuple[str, str]]:

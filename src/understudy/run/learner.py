@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 from understudy.core.motion import Motions
-from understudy.core.protocols import MAIN, Alarming, Algorithm, Metrics, Source, Update
+from understudy.core.protocols import MAIN, Alarming, Algorithm, Measuring, Metrics, Source, Update
+from understudy.core.ranks import ALL, Share, shared
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.envs.vector.contract import VectorEnv
@@ -64,6 +65,8 @@ class Learner:
     """Other packages that take part; none where everything is ours."""
     motions: Static[tuple[Motions, ...]] = ()
     """Reference motions: one set of clips, or none."""
+    share: Static[Share] = ALL
+    """Which part of a batch is this process's."""
     stopwatch: Static[Stopwatch] = field(default_factory=Stopwatch)
 
     @property
@@ -85,7 +88,8 @@ class Learner:
             between()
         gathered = time.perf_counter()
         with working(self.strangers):
-            update = self.learn(data)
+            with shared(self.share):
+                update = self.learn(data)
             for stranger in self.strangers:
                 stranger.check_update(update)
             self.source.feedback(update.feedback)
@@ -105,7 +109,8 @@ class Learner:
     def metrics(self) -> dict[str, Any]:
         """What else is worth a line in a log, measured when it is written."""
         seen = [probe.metrics(self.algorithm) for probe in self.probes]
-        told = (self.source.counters(), *seen, self.source.metrics())
+        own = self.algorithm.measure() if isinstance(self.algorithm, Measuring) else {}
+        told = (self.source.counters(), *seen, own, self.source.metrics())
         return {name: value for part in told for name, value in part.items()}
 
     def eval_metrics(self) -> dict[str, float]:

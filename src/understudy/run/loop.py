@@ -10,7 +10,7 @@ what an evaluation takes hours for, or fails in, is safe. A checkpoint is then t
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, final
@@ -30,6 +30,7 @@ from understudy.run.checkpoint import (
     save_checkpoint,
 )
 from understudy.run.config import RunConfig
+from understudy.run.crew import ALONE, Crew
 from understudy.run.environments import MakeEnvs
 from understudy.run.evaluate import Evaluator
 from understudy.run.evaluation import Evaluation, headline
@@ -104,6 +105,7 @@ class Loop:
         callbacks: Callbacks = NOBODY,
         loggers: Iterable[Logger] = (),
         history: History | None = None,
+        crew: Crew = ALONE,
     ) -> None:
         self.config = config
         self.run = run
@@ -112,6 +114,7 @@ class Loop:
         self.reporter = reporter
         self.evaluator = Evaluator(config, make_envs, learner.motions)
         self.callbacks = callbacks
+        self.crew = crew
         before = history or History()
         evaluated = HELD_OUT if config.env is None else EVALUATION
         told = config.model_dump(mode="json")
@@ -173,11 +176,12 @@ class Loop:
         task = self.reporter.task(
             "training", config.updates, "updates", self.updates, env_steps=self.learner.env_steps()
         )
-        with stop_signals() as stop, task as advance:
+        with stop_signals() as stop, task as advance, ExitStack() as led:
             self.stop = stop
             shown = time.monotonic()
             if self._evaluation_comes_again():
                 self._report(self._evaluate(metrics), metrics)
+            led.enter_context(self.crew.led(config, self.learner, self._heed))
             while self.updates < config.updates and not self.ended and not self._gave_up():
                 metrics = self._update(metrics)
                 self.updates += 1
@@ -205,7 +209,8 @@ class Loop:
         Where the world fails for other reasons, what was learned until `before` is saved.
         """
         try:
-            return self.learner.update(lambda: self._stop_if_asked(before))
+            with self.crew.update(self.stop):
+                return self.learner.update(lambda: self._stop_if_asked(before))
         except StoppedError as stopped:  # while it was compiled: nothing moved, and nothing is to be saved
             raise InterruptedRunError(self.run.path, self.saved, stopped.number) from None
         except UnderstudyError as error:
@@ -227,7 +232,8 @@ class Loop:
         final_update = updates == config.updates
         if updates % config.log_every == 0 or final_update:
             self._verify(metrics)
-            values = self._log(metrics)
+            values = self._log(self.crew.agreed(metrics, self.learner))
+            self.crew.pause()
             with self._saved_first(metrics):
                 self.callbacks.log(updates, values)
         if updates % config.save_every == 0 or final_update:
@@ -263,7 +269,7 @@ class Loop:
 
     def _rewind(self, bad: list[str]) -> NoReturn:
         """Keep the last state that was right, and say when and where it went wrong."""
-        again = self.learner.update if self.learner.exact else None
+        again = self.learner.update if self.learner.exact and self.crew is ALONE else None
         self.updates, error = self.guard.rewind(again, self.updates, bad)
         self.sinks.sync()
         self._write_checkpoint()
@@ -285,6 +291,7 @@ class Loop:
             self.reporter.say(f"update {self.updates:,}: {concern}")
 
     def _evaluate(self, metrics: Metrics) -> Evaluation:
+        self.crew.pause()
         try:
             evaluation = replace(self._play(), metrics=self.learner.eval_metrics())
         except UnderstudyError:  # stopped, or the environment failed
@@ -359,6 +366,7 @@ class Loop:
             raise
 
     def _save(self, metrics: Metrics) -> None:
+        self.crew.pause()
         self._verify(metrics)
         if self.saved < self.updates:
             self.sinks.sync()

@@ -51,6 +51,7 @@ def sources(*modules: str) -> dict[str, str]:
     return {package: _digest(package) for package in sorted({OURS, *(name.partition(".")[0] for name in modules)})}
 
 
+@cache
 def _digest(package: str) -> str:
     digest = hashlib.sha256()
     for name, path in _files(package):

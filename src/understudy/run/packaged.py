@@ -1,10 +1,10 @@
-"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites and skill
-sets, by name."""
+"""The YAML files that come with the library: run configs by `<algorithm>` or `<algorithm>/<name>`; suites, skill
+sets, ablations and search spaces, by name."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-SUITES, SKILLS = "suites", "skills"
+SUITES, SKILLS, ABLATIONS, SPACES = "suites", "skills", "ablations", "spaces"
 SUMMARY = "# In short: "
 """How the line of a config begins that says what it does, what it needs and how long that takes."""
 
@@ -16,9 +16,8 @@ def config_root() -> Traversable:
 def config_names() -> list[str]:
     """Names of the run configs."""
     folders = [folder for folder in config_root().iterdir() if folder.is_dir() and not folder.name.startswith("_")]
-    own = (
-        f"{folder.name}/{name}" for folder in folders if folder.name not in (SUITES, SKILLS) for name in _names(folder)
-    )
+    algorithms = [folder for folder in folders if folder.name not in (SUITES, SKILLS, ABLATIONS, SPACES)]
+    own = (f"{folder.name}/{name}" for folder in algorithms for name in _names(folder))
     return sorted((*_names(config_root()), *own))
 
 
@@ -27,9 +26,19 @@ def suite_names() -> list[str]:
     return sorted(_names(config_root().joinpath(SUITES)))
 
 
+def ablation_names() -> list[str]:
+    """Algorithms of which it is declared what can be changed."""
+    return sorted(_names(config_root().joinpath(ABLATIONS)))
+
+
 def skill_set_names() -> list[str]:
     """Names of the skill sets."""
     return sorted(_names(config_root().joinpath(SKILLS)))
+
+
+def space_names() -> list[str]:
+    """Names of the search spaces, which are those of their algorithms."""
+    return sorted(_names(config_root().joinpath(SPACES)))
 
 
 def read_packaged(name: str) -> str:

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from understudy.core.errors import told_with
+from understudy.core.ranks import ALL, Share
 from understudy.run.build import build_learner
 from understudy.run.config import RunConfig
 from understudy.run.environments import MakeEnvs
@@ -28,6 +29,7 @@ def preflight(
     ready: Mapping[str, Prepared],
     make_envs: MakeEnvs | None = None,
     teacher: Act | None = None,
+    share: Share = ALL,
 ) -> tuple[RunConfig, Learner]:
     """The config with fingerprints of its data and its ancestor and the form of its normalisers written in, and the
     learner.
@@ -36,10 +38,10 @@ def preflight(
     """
     check_repositories(config.git_repositories, "git_repositories")
     config = with_handed_normalizers(config, reporter.say)
-    learner = build_learner(config, reporter, ready, make_envs, teacher=teacher)
+    learner = build_learner(config, reporter, ready, make_envs, teacher=teacher, share=share)
     try:
         _try_environment(config, learner, make_envs)
-        return _with_stages(config, learner, reporter, make_envs, teacher), learner
+        return _with_stages(config, learner, reporter, make_envs, teacher, share), learner
     except BaseException:
         learner.close()
         raise
@@ -57,7 +59,12 @@ def _try_environment(config: RunConfig, learner: Learner, make_envs: MakeEnvs | 
 
 
 def _with_stages(
-    config: RunConfig, learner: Learner, reporter: Reporter, make_envs: MakeEnvs | None, teacher: Act | None
+    config: RunConfig,
+    learner: Learner,
+    reporter: Reporter,
+    make_envs: MakeEnvs | None,
+    teacher: Act | None,
+    share: Share,
 ) -> RunConfig:
     """The sealed config, once every stage has been built and found to fit the one before."""
     first = config.stages[0] if config.stages else config
@@ -70,7 +77,7 @@ def _with_stages(
     for number, stage in enumerate(config.stages):
         shared = shared_data(learner, stage, config)
         with told_of_stage(number, RunConfig):
-            built = build_learner(stage, reporter, shared, make_envs, teacher=teacher)
+            built = build_learner(stage, reporter, shared, make_envs, teacher=teacher, share=share)
         with closing(built) as begun:
             if ancestor is not None:
                 ancestor.check(begun.algorithm, stage, where)

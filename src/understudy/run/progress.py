@@ -32,6 +32,9 @@ class Advance(Protocol):
     def __call__(self, done: int, *notes: str, env_steps: int = 0) -> None: ...
 
 
+Show = Callable[[], None]
+
+
 def told_seconds(seconds: float) -> str:
     """A duration as people say it, in two units: 42 s, 3 min 20 s, 5 h 3 min, 2 days 7 h."""
     if seconds < 9.95:
@@ -150,6 +153,32 @@ class Reporter:
                 yield lambda done, *notes, env_steps=0: pace.advance(time.monotonic(), done, notes, env_steps)
         else:
             yield _shown(pace, lambda: self.say(pace.sentence(time.monotonic())), LINE_SECONDS)
+
+    @contextmanager
+    def board(self, draw: Callable[[int, int], Sequence[str]], sentence: Callable[[], str]) -> Iterator[Show]:
+        """Yields what shows lines that are drawn anew each time, for so many letters and lines; where nothing can be
+        drawn anew, a sentence now and then, and at the end."""
+        if self.quiet:
+            yield lambda: None
+        elif self._console.is_terminal and not self._console.is_dumb_terminal and not self._notebook:
+
+            def drawn() -> Text:
+                text = "\n".join(draw(self._console.width, self._console.height - 1))
+                return Text(text, no_wrap=True, overflow="crop")
+
+            with Live(drawn(), console=self._console, auto_refresh=False) as live:
+                yield lambda: live.update(drawn(), refresh=True)
+        else:
+            shown = time.monotonic()
+
+            def show() -> None:
+                nonlocal shown
+                if time.monotonic() - shown >= LINE_SECONDS:
+                    shown = time.monotonic()
+                    self.say(sentence())
+
+            yield show
+            self.say(sentence())
 
     def _live(self, pace: Pace) -> Live:
         def line() -> Text:

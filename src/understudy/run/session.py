@@ -21,8 +21,10 @@ from understudy.run.callbacks import Callbacks
 from understudy.run.checkpoint import MANIFEST, newest_checkpoint, point_latest
 from understudy.run.compiler import settle_compile
 from understudy.run.config import ConfigLike, RunConfig, load_config
+from understudy.run.crew import ALONE, Crew, crew_of_process
 from understudy.run.environments import MakeEnvs, spec_of
 from understudy.run.evaluation import headline
+from understudy.run.following import follow, follows
 from understudy.run.given_data import data_words, found_again, is_held, keep_data
 from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_worlds, worlds_of
 from understudy.run.given_teacher import own_teacher, teacher_of, with_teacher
@@ -55,6 +57,7 @@ class Surroundings:
     teacher: Act | None = None
     callbacks: Callbacks = NOBODY
     loggers: tuple[Logger, ...] = ()
+    crew: Crew = ALONE
 
     def of_a_stage(self) -> "Surroundings":
         """Its updates are counted from the start again: nobody hears of them."""
@@ -90,6 +93,8 @@ def train(
     environments of your own, as many as it is asked for: `make_envs(count)`.
     """
     overwrite, worlds = as_truth(overwrite, "overwrite"), own_worlds(env, make_envs)
+    if follows():
+        return follow(worlds).of_python(env, make_envs)
     heard = Callbacks(callbacks), check_loggers(loggers)
     around = Surroundings(reporter_for(progress, reporter), worlds, own_teacher(teacher), *heard)
     settings = {**({"data.columns": columns} if columns else {}), **settings}
@@ -99,7 +104,9 @@ def train(
         resolved = in_given_envs(resolved, worlds)
     if not overwrite and not names_place(config, settings):
         resolved = in_free_place(resolved, around.reporter.say)
-    done = begin(resolved, around, overwrite=overwrite, held=data if is_held(data) else None)
+    with crew_of_process() as crew:
+        done = begin(resolved, replace(around, crew=crew), overwrite=overwrite, held=data if is_held(data) else None)
+        crew.run = str(done.path)
     return Run(done.path, env=None if worlds is None else env, make_envs=make_envs, teacher=around.teacher)
 
 
@@ -181,8 +188,10 @@ def begin(
             config = keep_data(config, run, held, _action_space(config, around.make_envs), around.reporter)
             if (kept := Path(config.logged.path)).parent == run.path:
                 undo.callback(discard, kept)
-        config = settle_compile(settled_data(config), around.reporter.say)
-        config, learner = preflight(config, around.reporter, ready or {}, around.make_envs, around.teacher)
+        config = settle_compile(settled_data(config), around.reporter.say, around.crew.share.size)
+        config, learner = preflight(
+            config, around.reporter, ready or {}, around.make_envs, around.teacher, around.crew.share
+        )
         with closing(learner):
             if overwrite:
                 run.clear(keep=() if held is None else (Path(config.logged.path).name,))
@@ -192,7 +201,15 @@ def begin(
             with _forgotten_if_unbegun(run):
                 _inherit(config, run, learner, around, accept_versions=False)
                 loop = Loop(
-                    config, run, learner, 0, around.reporter, around.make_envs, around.callbacks, around.loggers
+                    config,
+                    run,
+                    learner,
+                    0,
+                    around.reporter,
+                    around.make_envs,
+                    around.callbacks,
+                    around.loggers,
+                    crew=around.crew,
                 )
                 loop.train()
     return Run(run.path)
@@ -281,6 +298,8 @@ def resume(
     `loggers`, as in `train`, hear of what is still to come.
     """
     run = RunDir.open(as_path(path, "resume"))
+    if follows():
+        return follow(worlds_of(run.config, env, make_envs)).of_python(env, make_envs)
     if updates is not None and env_steps is not None:
         raise ConfigError("env_steps", "is another word for updates", do="Give one of the two.")
     updates = None if updates is None else as_count(updates, "updates")
@@ -293,7 +312,9 @@ def resume(
         teacher = path.teacher
     worlds, act = worlds_of(run.config, env, make_envs), teacher_of(run.config, teacher)
     around = Surroundings(reporter_for(progress, reporter), worlds, act, Callbacks(callbacks), check_loggers(loggers))
-    done = go_on(run, around, updates=updates, accept_versions=accept_versions)
+    with crew_of_process() as crew:
+        done = go_on(run, replace(around, crew=crew), updates=updates, accept_versions=accept_versions)
+        crew.run = str(done.path)
     return Run(done.path, env=None if worlds is None else env, make_envs=make_envs, teacher=act)
 
 
@@ -331,7 +352,12 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
         config = with_updates(config, updates, record, done, reporter)
         history = recall(checkpoint)
         learner = build_learner(
-            config, reporter, make_envs=around.make_envs, checkpoint=checkpoint, teacher=around.teacher
+            config,
+            reporter,
+            make_envs=around.make_envs,
+            checkpoint=checkpoint,
+            teacher=around.teacher,
+            share=around.crew.share,
         )
         with closing(learner):
             run.clear_leftovers()
@@ -349,5 +375,5 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
             if not learner.exact:
                 reporter.say("these simulators cannot be put back where they stood: new episodes begin")
             heard = (around.callbacks, around.loggers)
-            Loop(config, run, learner, done, reporter, around.make_envs, *heard, history).train()
+            Loop(config, run, learner, done, reporter, around.make_envs, *heard, history, around.crew).train()
     return Run(path)

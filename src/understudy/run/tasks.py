@@ -14,14 +14,15 @@ ORIGINS = ("path", "recipe")
 """Settings of `data`, one of which says where data comes from."""
 
 
-def with_task_changes(data: Mapping[str, Any], task: object, suite: str) -> dict[str, Any]:
+def with_task_changes(data: Mapping[str, Any], task: object, suite: str | Suite) -> dict[str, Any]:
     """A config's data with its `tasks` for this task merged in, by exact id, and without the rest of them."""
     changes = data.get("tasks", {})
     if not isinstance(changes, dict) or not all(isinstance(change, dict) for change in changes.values()):
         raise ConfigError("tasks", "wrong value", expected="task: {algo: {…}, data: {…}, …}")
     for name in changes:
-        with told_with(f"tasks.{name}", instead_of="task"):
-            find_task(str(name), suite)
+        if not isinstance(suite, Suite) or all(task.id != name for task in suite.tasks):
+            with told_with(f"tasks.{name}", instead_of="task"):
+                find_task(str(name), "" if isinstance(suite, Suite) else suite)
     plain = {key: value for key, value in data.items() if key != "tasks"}
     return laid_over(plain, changes.get(task, {})) if isinstance(task, str) else plain
 
@@ -29,8 +30,8 @@ def with_task_changes(data: Mapping[str, Any], task: object, suite: str) -> dict
 def filled_from_task(data: Mapping[str, Any], suite: Suite, task: Task) -> dict[str, Any]:
     """A config's data with environment, reference, evaluation and recipe of a task, where it had none."""
     env, origin = _group(data, "env"), _group(data, "data")
-    filled = {**data, "env": {"id": task.env, **env}}
-    if filled["env"]["id"] == task.env and "reference" not in env and not suite.difference(task):
+    filled = {**data, "env": {"id": task.env, **env}} if task.env else dict(data)
+    if task.env and filled["env"]["id"] == task.env and "reference" not in env and not suite.difference(task):
         filled["env"]["reference"] = task.reference
     if suite.eval_episodes is not None:
         filled.setdefault("eval_episodes", suite.eval_episodes)

@@ -14,6 +14,7 @@ import torch
 from understudy.core.batch import Rollout, Sequences, Transitions
 from understudy.core.plugins import Plugins
 from understudy.core.protocols import MAIN, Algorithm, Demand, Policy, Recorder, Source, SourceNeeds
+from understudy.core.ranks import ALL, Share
 from understudy.core.settings import Settings
 from understudy.core.spec import Spec
 from understudy.data.experience import LoggedExperience
@@ -43,6 +44,8 @@ class SourceInputs:
     """The registered id of the environments; empty for a caller's own."""
     teacher: "Act | None" = None
     """Whoever was handed over as an object to label what is seen."""
+    share: Share = ALL
+    """Which rows of a batch are this process's."""
 
     @classmethod
     def over(cls, data: LoggedExperience, algorithm: Algorithm[Any], seed: int = 0) -> "SourceInputs":

@@ -12,6 +12,7 @@ from understudy.core.batch import IMPORTANCE, Transitions
 from understudy.core.errors import ConfigError
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Demand, Metrics, Policy, SourceNeeds
+from understudy.core.ranks import ALL, Share
 from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
@@ -76,7 +77,7 @@ class OfflineSource:
     def feedback(self, rows: Mapping[str, Tensor]) -> None:
         """Rows may be drawn by what is thought of them."""
         if isinstance(self.sampler, PrioritySampler):
-            self.sampler.priorities.learn(rows)
+            self.sampler.learn(rows)
 
     def envs_moved(self) -> None:
         """There are none."""
@@ -98,7 +99,7 @@ class OfflineSource:
 
 
 def needs(config: Config) -> SourceNeeds:
-    return SourceNeeds(data=(MAIN,))
+    return SourceNeeds(data=(MAIN,), slices=True)
 
 
 def build(config: Config, inputs: SourceInputs) -> OfflineSource:
@@ -107,7 +108,7 @@ def build(config: Config, inputs: SourceInputs) -> OfflineSource:
     check_weights(data, demand)
     check_told(config.priority, demand)
     if importance.provider == "none":
-        return OfflineSource(data, choose_sampler(config, data, demand, inputs.seed), ())
+        return OfflineSource(data, choose_sampler(config, data, demand, inputs.seed, inputs.share), ())
     if not demand.weighed:
         raise ConfigError(
             "source.importance.provider",
@@ -118,28 +119,31 @@ def build(config: Config, inputs: SourceInputs) -> OfflineSource:
     columns = tuple(name for name in demand.columns if name not in (IMPORTANCE, "row"))
     asked = replace(demand, columns=(*columns, "row"))
     weights = row_weights(data, demand, importance, config.batch_size, inputs.seed)
-    return OfflineSource(data, choose_sampler(config, data, asked, inputs.seed), (weights,))
+    return OfflineSource(data, choose_sampler(config, data, asked, inputs.seed, inputs.share), (weights,))
 
 
 def choose_sampler(
-    config: Config, data: LoggedExperience, demand: Demand, seed: int
+    config: Config, data: LoggedExperience, demand: Demand, seed: int, share: Share = ALL
 ) -> BlockSampler[Transitions] | PrioritySampler:
     """Batches of `data` as the settings say."""
     if config.priority.exponent:
         priorities = Priorities.over(config.priority, data.steps)
         priorities.admit(np.arange(data.steps), np.ones(data.steps, bool))
-        return PrioritySampler(lambda rows: data.rows(rows, demand), config.batch_size, seed, priorities)
-    return transition_sampler(config, data, demand, seed)
+        return PrioritySampler(lambda rows: data.rows(rows, demand), config.batch_size, seed, priorities, share)
+    return transition_sampler(config, data, demand, seed, share)
 
 
-def transition_sampler(config: Config, data: LoggedExperience, demand: Demand, seed: int) -> BlockSampler[Transitions]:
-    """Batches whose rows nobody's opinion decides."""
+def transition_sampler(
+    config: Config, data: LoggedExperience, demand: Demand, seed: int, share: Share = ALL
+) -> BlockSampler[Transitions]:
+    """Batches, or this process's share of them, whose rows nobody's opinion decides."""
     batches = batches_at_once(config.batch_size * data.dataset.row_bytes)
     size = batches * config.batch_size
     draw = choose_draw(data.dataset, size, seed, weights=config.weights, replacement=config.replacement)
 
     def gather(number: int) -> list[Transitions]:
-        return data.rows(draw.indices(number), demand).split(config.batch_size)
+        rows = share.of(draw.indices(number).view(batches, -1), 1)
+        return data.rows(rows.flatten(), demand).split(rows.shape[1])
 
     return BlockSampler(gather, batches)
 

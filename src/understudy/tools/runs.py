@@ -93,14 +93,14 @@ def describe_run_folder(path: Path, now: float | None = None) -> RunRow:
         config = read_yaml(run.config_file)
     except (UnderstudyError, OSError, ValueError, RecursionError) as error:
         return RunRow(path, DAMAGED, "?", "?", 0, 0, {}, age, _cut(str(error).partition("\n")[0], 200))
-    state, note = _state(run)
+    state, note = state_of(run)
     last = last_line(run.eval_file)
     done = max(_whole(line.get("updates")) for line in (last, last_line(run.metrics_file)))
     planned = _whole(config.get("updates"))
     return RunRow(path, state, _algorithm(config), _task(config), done, planned, _numbers(last), age, note)
 
 
-def _state(run: RunDir) -> tuple[str, str]:
+def state_of(run: RunDir) -> tuple[str, str]:
     """How it stands, and if something went wrong, what."""
     if (state := run.state) != "stopped":
         return state, ""

@@ -1,8 +1,8 @@
 """A run as a trial of an Optuna study: every evaluation is reported, and a trial that falls behind is pruned."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from understudy.core.errors import ConfigError, MissingPackageError
 from understudy.run.config import ConfigLike, RunConfig
@@ -29,6 +29,24 @@ class Trial(Protocol):
     def set_user_attr(self, key: str, value: Any) -> None: ...
 
 
+@final
+class Watch:
+    """A callback that reports the number a run is judged by to a trial, and ends the run of one that is pruned."""
+
+    def __init__(self, trial: Trial, config: RunConfig) -> None:
+        self.pruned = False
+        self._trial, self._config = trial, config
+
+    def __call__(self, updates: int, evaluation: Evaluation) -> bool:
+        return self.hear(updates, evaluation.to_json())
+
+    def hear(self, updates: int, record: Mapping[str, Any]) -> bool:
+        """The same of an evaluation as a log tells it."""
+        self._trial.report(measured(record, self._config), updates)
+        self.pruned = self._trial.should_prune()
+        return self.pruned
+
+
 def train_trial(
     config: ConfigLike,
     trial: Trial,
@@ -49,33 +67,26 @@ def train_trial(
     A pruned trial is saved and raises `optuna.TrialPruned`; `understudy resume` can take it up again. The run lies in
     `<out>-trial-<number>` unless `out` is among the settings; the trial keeps the place as its attribute `run`.
     """
-    optuna = _import_optuna()
+    optuna = import_optuna("train_trial")
     resolved = resolve_given(config, data, env, own_worlds(env, make_envs), settings)
     _check_direction(optuna, trial, resolved)
     out = resolved.out if "out" in settings else f"{resolved.out}-trial-{trial.number}"
     trial.set_user_attr("run", out)
 
-    pruned = False
-
-    def report(updates: int, evaluation: Evaluation) -> bool:
-        nonlocal pruned
-        trial.report(measured(evaluation.to_json(), resolved), updates)
-        pruned = trial.should_prune()
-        return pruned
-
+    watch = Watch(trial, resolved)
     placed = resolved.model_copy(update={"out": out})
     run = train(
         placed,
         data=data,
         env=env,
-        callbacks=[report, *callbacks],
+        callbacks=[watch, *callbacks],
         loggers=loggers,
         progress=progress,
         overwrite=overwrite,
         reporter=reporter,
         make_envs=make_envs,
     )
-    if pruned:
+    if watch.pruned:
         raise optuna.TrialPruned(f"pruned at update {run.result['updates']:,}; go on with: understudy resume {out}")
     return run
 
@@ -96,10 +107,10 @@ def _check_direction(optuna: Any, trial: Trial, config: RunConfig) -> None:
         )
 
 
-def _import_optuna() -> Any:
+def import_optuna(where: str) -> Any:
     try:
         return import_module("optuna")
     except ImportError as error:
         raise MissingPackageError(
-            "train_trial", f"needs optuna ({error})", do="Run: pip install 'understudy-rl[tune]'"
+            where, f"needs optuna ({error})", do="Run: pip install 'understudy-rl[tune]'"
         ) from error

@@ -6,7 +6,6 @@ for it: this process saves, and then ends it. Nothing is pickled; a message is a
 code prints comes out on stderr.
 """
 
-import ctypes
 import gc
 import json
 import os
@@ -26,17 +25,12 @@ import torch
 
 from understudy.core import errors
 from understudy.core.errors import ConfigError, RunError, UnderstudyError
+from understudy.core.processes import HINTS, die_with, end_with, ending
 
 DONE, FAILED, QUIT = b"d", b"f", b"q"
 """Letters of answers, and the one that ends a process; others mean what the servant makes of them."""
 HEADER = struct.Struct("<cQ")
 STOPS = (signal.SIGINT, signal.SIGTERM)
-HINTS = {
-    "SIGKILL": "Was there too little memory?",
-    "SIGALRM": "An environment has set an alarm (signal.alarm, setitimer) that nobody waited for.",
-}
-"""What may have ended a process."""
-PR_SET_PDEATHSIG = 1
 CLOSING, SILENT = 10.0, 1.0
 """Seconds a process has for closing what it holds, and if it owes an answer."""
 SOON = 5e-5
@@ -170,8 +164,7 @@ class WorkerProcess:
                 time.sleep(0.001)
         except ChildProcessError:  # somebody else waits for all children of this process
             return "nobody knows how"
-        code = os.waitstatus_to_exitcode(found[1])
-        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        return ending(os.waitstatus_to_exitcode(found[1]))
 
 
 def end_all(workers: Sequence[WorkerProcess], owner: int) -> None:
@@ -211,7 +204,7 @@ def _become(serve: Callable[[], None], parent: int) -> NoReturn:
     code = 1
     try:
         if parent:
-            _die_with(parent)
+            die_with(parent)
         gc.freeze()
         signal.set_wakeup_fd(-1)
         for number in STOPS:
@@ -230,18 +223,8 @@ def _become(serve: Callable[[], None], parent: int) -> NoReturn:
         os._exit(code)
 
 
-def _die_with(parent: int) -> None:
-    """Have the kernel kill this process with the thread that forked it, which must be the last one of `parent`."""
-    if sys.platform != "linux":
-        return
-    with suppress(OSError, AttributeError):  # a C library without it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before that
-        os._exit(1)
-
-
 def _serve(start: Callable[[], Servant], line: Line, where: str) -> None:
-    threading.Thread(target=_end_with, args=(line.end,), daemon=True).start()
+    threading.Thread(target=end_with, args=(line.end.fileno(),), daemon=True).start()
     with suppress(EOFError, ConnectionError):
         try:
             servant = start()
@@ -257,14 +240,6 @@ def _serve(start: Callable[[], Servant], line: Line, where: str) -> None:
             else:
                 line.send(DONE, answer)
         servant.close()
-
-
-def _end_with(end: socket.socket) -> None:
-    """End this process when the other end hangs up, whatever the main thread does."""
-    watch = select.poll()
-    watch.register(end, 0)
-    watch.poll()
-    os._exit(1)
 
 
 def _told(error: BaseException, where: str) -> bytes:

@@ -23,6 +23,7 @@ from torch import Tensor
 from understudy.core.batch import SAMPLE_WEIGHT, Transitions
 from understudy.core.errors import ConfigError
 from understudy.core.protocols import PRIORITY, Demand, Metrics
+from understudy.core.ranks import ALL, Share
 from understudy.core.rng import stream
 from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
@@ -126,11 +127,14 @@ class Priorities:
         self.last, self.weights = torch.from_numpy(rows), torch.from_numpy(weights)
         return self.last
 
-    def weigh(self, batch: Transitions) -> Transitions:
-        """The batch that begins with the rows drawn last, and what its rows count; any beside them are drawn alike."""
-        beside = torch.ones(len(batch.reward) - len(self.weights), dtype=torch.float64)
+    def weigh(self, batch: Transitions, share: Share = ALL) -> Transitions:
+        """The batch that begins with the rows drawn last, and what its rows count; any beside them are drawn alike.
+
+        Of a share, the batch is only that.
+        """
+        beside = torch.ones(share.size * len(batch.reward) - len(self.weights), dtype=torch.float64)
         weights = torch.cat([self.weights, beside])
-        column = (weights / weights.amax()).to(batch.reward.device, torch.float32)
+        column = share.of(weights / weights.amax()).to(batch.reward.device, torch.float32)
         return replace(batch, extra={**batch.extra, SAMPLE_WEIGHT: column})
 
     def learn(self, feedback: Mapping[str, Tensor]) -> None:
@@ -166,13 +170,19 @@ class PrioritySampler:
     batch_size: Static[int]
     seed: Static[int]
     priorities: Priorities
+    share: Static[Share] = ALL
+    """Which rows of a batch are given to this process; all processes know all priorities."""
     drawn: int = 0
     """Batches handed out so far."""
 
     def next(self) -> Transitions:
         rows = self.priorities.draw(self.batch_size, self.drawn, stream(self.seed, f"sample/{self.drawn}"))
         self.drawn += 1
-        return self.priorities.weigh(self.gather(rows))
+        return self.priorities.weigh(self.gather(self.share.of(rows)), self.share)
+
+    def learn(self, feedback: Mapping[str, Tensor]) -> None:
+        """How wrong the learner was about the rows of the last batch."""
+        self.priorities.learn({PRIORITY: self.share.gathered(feedback[PRIORITY])})
 
 
 def check_told(settings: PrioritySettings, demand: Demand) -> None:

@@ -134,6 +134,11 @@ def experiment_digest(config: RunConfig) -> str:
 
 def read_results(folders: Iterable[Path | str]) -> Results:
     """Every run below these folders, each once. A folder without any is an error."""
+    return Results([read_result(path) for path in run_paths(folders)])
+
+
+def run_paths(folders: Iterable[Path | str]) -> list[Path]:
+    """Where the runs below these folders lie, each once. A folder without any is an error."""
     paths: dict[Path, None] = {}
     for folder in map(Path, folders):
         found = find_runs(folder)
@@ -141,7 +146,7 @@ def read_results(folders: Iterable[Path | str]) -> Results:
             what = "holds no run" if folder.is_dir() else "no such folder"
             raise RunError(f"'{folder}'", what, do="Name a run directory, or a folder of some.")
         paths.update(dict.fromkeys(path.resolve() for path in found))
-    return Results([read_result(path) for path in paths])
+    return list(paths)
 
 
 def read_result(path: Path) -> Result:

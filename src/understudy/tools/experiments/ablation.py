@@ -1,0 +1,150 @@
+"""What each part of a method is worth: a config, and the same with one thing changed at a time, many seeds of each.
+
+What is changed is declared by algorithm in configs/ablations, or in a file of one's own: `arms` are changes by name,
+`grids` lists of values whose combinations are arms. What is the base itself is left out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, final
+
+from pydantic import Field
+
+from understudy.core.errors import ConfigError, did_you_mean, told_with
+from understudy.core.settings import Settings
+from understudy.run.config import RunConfig, load_config, read_config
+from understudy.run.overrides import override_words
+from understudy.run.packaged import ablation_names, read_packaged
+from understudy.run.places import place_of
+from understudy.run.suites import Label, Suite, Task, find_task
+from understudy.run.yaml_text import parse_yaml, read_yaml
+from understudy.tools.experiments.plan import folder_name
+from understudy.tools.experiments.results import experiment_digest
+from understudy.tools.experiments.sequential import BETTER, WORSE, Decisions, Design, decide
+from understudy.tools.experiments.statistics import (
+    difference,
+    mean,
+    paired_interval,
+    probability_of_improvement,
+)
+from understudy.tools.experiments.table import Scores, aligned, told_estimate, told_interval
+
+BASE = "base"
+
+
+class Ablation(Settings):
+    """What is changed about an algorithm, one thing at a time."""
+
+    about: str
+    """One sentence for a list."""
+    arms: dict[Label, dict[str, Any]] = Field({})
+    """Changes by what tables call them: {nothing left out: {algo.teaching.keep: 1}}."""
+    grids: dict[str, dict[str, list[Any]]] = Field({})
+    """Values by setting, all combinations of which are arms: {τ×β: {algo.expectile: [0.7, 0.9], algo.beta: [1, 3]}}."""
+
+    def changes(self) -> dict[str, dict[str, Any]]:
+        """Every arm's settings by its name."""
+        arms = {name: dict(settings) for name, settings in self.arms.items()}
+        for name, grid in self.grids.items():
+            for values in product(*grid.values()):
+                names = [name] if len(grid) == 1 else [key.rpartition(".")[2] for key in grid]
+                told = " × ".join(f"{which} {value}" for which, value in zip(names, values, strict=True))
+                arms[told] = dict(zip(grid, values, strict=True))
+        return arms
+
+
+def load_ablation(name_or_path: str) -> Ablation:
+    """What is declared for an algorithm, or in a file."""
+    if name_or_path.endswith((".yaml", ".yml")):
+        return Ablation.parse(read_yaml(Path(name_or_path)), name_or_path)
+    known = ablation_names()
+    if name_or_path not in known:
+        do = f"{did_you_mean(name_or_path, known)} Or declare one: --changes FILE.yaml"
+        raise ConfigError(f"ablation of '{name_or_path}'", "nothing is declared to be changed about it", do=do)
+    return Ablation.parse(parse_yaml(read_packaged(f"ablations/{name_or_path}"), name_or_path), name_or_path)
+
+
+def ablation_suite(config: str, overrides: Sequence[str] = (), changes: str = "") -> tuple[Suite, list[str]]:
+    """A suite of the config and its arms on the config's own task, and the overrides that are left for the plan."""
+    base = load_config(config, overrides)
+    ablation = load_ablation(changes or base.algorithm)
+    task = _task_of(config, base)
+    called = Path(config).stem if config.endswith((".yaml", ".yml")) else config
+    facts = {"name": folder_name(f"ablate-{called}").replace(".", "-"), "about": ablation.about}
+    methods = {BASE: {"config": config}, **_arms(config, overrides, base, ablation)}
+    suite = Suite.parse({**facts, "tasks": [task.model_dump()], "methods": methods}, "ablation")
+    return suite, [word for word in overrides if not word.startswith("task=")]
+
+
+def _task_of(config: str, base: RunConfig) -> Task:
+    """The one it is of; or its environment, with the data that is played for it."""
+    if base.task:
+        return find_task(base.task)[1]
+    given = read_config(config)[0]
+    name = place_of(given, base) or (base.env.id if base.env is not None else "data")
+    facts: dict[str, Any] = {"id": folder_name(name)}
+    if base.env is not None:
+        facts |= {"env": base.env.id, "reference": base.env.reference}
+    if base.data is not None and base.data.recipe is not None:
+        facts["recipe"] = base.data.recipe.model_dump(mode="json")
+    return Task.parse(facts, "task")
+
+
+def _arms(config: str, overrides: Sequence[str], base: RunConfig, ablation: Ablation) -> dict[str, dict[str, Any]]:
+    """All that are not the base, and not the same as one before."""
+    known, arms = {experiment_digest(base)}, {}
+    for name, settings in ablation.changes().items():
+        with told_with(f"'{name}'"):
+            digest = experiment_digest(load_config(config, [*override_words(settings), *overrides]))
+        if digest not in known:
+            known.add(digest)
+            arms[name] = {"config": config, "settings": settings}
+    return arms
+
+
+@final
+@dataclass(frozen=True)
+class Differences:
+    """What each change made of the base: arm − base, with intervals."""
+
+    metric: str
+    scores: Scores
+    lowest_is_best: bool = False
+
+    @property
+    def arms(self) -> list[str]:
+        return [name for name in self.scores if name != BASE]
+
+    def rows(self) -> Iterator[list[str]]:
+        yield [self.metric, "mean", "difference to base", "P(better)"]
+        base = list(self.scores[BASE].values())
+        yield [BASE, told_estimate(base), "", ""]
+        for name in self.arms:
+            tasks = list(self.scores[name].values())
+            if not all(map(len, [*tasks, *base])):
+                yield [name, told_estimate(tasks), "", ""]
+                continue
+            pair = (base, tasks) if self.lowest_is_best else (tasks, base)
+            chance = paired_interval(probability_of_improvement, *pair)
+            apart = paired_interval(difference(mean), tasks, base)
+            yield [name, told_estimate(tasks), told_interval(apart), told_interval(chance)]
+
+    def lines(self) -> Iterator[str]:
+        yield from aligned(list(self.rows()))
+
+    def verdict(self, decisions: Decisions | None = None) -> str:
+        """Which changes matter, every arm being held against the base and none against another."""
+        seeds = min((len(known) for row in self.scores.values() for known in row.values()), default=0)
+        if seeds < 2:
+            return "One seed each, or none: nothing can be said of any change."
+        pairs = [(name, BASE) for name in self.arms]
+        cut = {name: {task: known[:seeds] for task, known in row.items()} for name, row in self.scores.items()}
+        design = Design(group=seeds, looks=1)
+        found = decisions or decide(cut, design, pairs=pairs, lowest_is_best=self.lowest_is_best)
+        told = {kind: [pair[0] for pair in pairs if found.of(*pair).verdict == kind] for kind in (BETTER, WORSE)}
+        sentences = [f"{kind.capitalize()} than the base: {'; '.join(names)}." for kind, names in told.items() if names]
+        rest = len(pairs) - sum(map(len, told.values()))
+        unsure = f"{rest} of {len(pairs)} changes cannot be told from the base with {seeds} seeds."
+        return " ".join([*sentences, *([unsure] if rest else [])])

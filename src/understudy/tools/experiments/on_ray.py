@@ -1,0 +1,140 @@
+"""Runs on a Ray cluster: an existing one by its address, or one of this machine that ends with its owner.
+
+A task is the work of `work.train_or_resume` and nothing else: three strings go there (the folder to be in, the run's
+directory, its config), one comes back. Ray itself retries nothing; what dies is the manager's to begin again, on
+whichever machine, from the last checkpoint. So all machines need the same file system, and the same installation.
+"""
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, final
+
+from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.core.stopping import SIGNALS, listen
+from understudy.run.yaml_text import parse_yaml
+from understudy.tools.experiments.work import FAILED, STOPPED, Outcome, train_or_resume
+
+HERE = "local"
+STORE_BYTES = 80 << 20
+"""Of Ray's object store: what it holds are a few sentences."""
+ANSWER_SECONDS = 10.0
+"""How long a cluster may take to answer."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_LOG_TO_DRIVER_EVENT_LEVEL": "FATAL"}
+"""Ray tells nobody of its use, and not every death of a worker: the manager does that."""
+
+
+@final
+class RayLauncher:
+    """Tasks of Ray, each with as many cores as its run has threads, and a GPU where it runs on one."""
+
+    def __init__(self, address: str = HERE, cores: int | None = None) -> None:
+        self._where = address, cores
+        self._ray = connected(*self._where)
+        self._handles = 0
+        self._running: dict[Any, int] = {}
+        self._cancelled: set[int] = set()
+
+    def submit(self, directory: str, config: str) -> int:
+        if not self._ray.is_initialized():  # closed, and used again
+            self._ray = connected(*self._where)
+        self._handles += 1
+        task = self._ray.remote(max_retries=0, **resources(config))(work)
+        self._running[task.remote(str(Path.cwd()), directory, config)] = self._handles
+        return self._handles
+
+    def room(self, threads: int) -> int:
+        """How many runs of so many threads the cluster has cores for."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // threads)
+
+    def poll(self, seconds: float) -> Mapping[int, Outcome]:
+        running = list(self._running)
+        if not running:
+            return {}
+        ended, _ = self._ray.wait(running, num_returns=1, timeout=seconds)
+        if ended:
+            ended, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
+        return dict(self._ended(task) for task in ended)
+
+    def cancel(self, handle: int) -> None:
+        """As Ctrl-C would, in the process that works on it."""
+        for task, number in self._running.items():
+            if number == handle:
+                self._cancelled.add(handle)
+                self._ray.cancel(task)
+
+    def close(self) -> None:
+        for task in self._running:
+            with suppress(self._ray.exceptions.RayError):
+                self._ray.cancel(task, force=True)
+        self._running.clear()
+        self._ray.shutdown()
+
+    def _ended(self, task: Any) -> tuple[int, Outcome]:
+        handle = self._running.pop(task)
+        try:
+            return handle, Outcome.from_json(self._ray.get(task))
+        except self._ray.exceptions.RayError as error:
+            reason = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+            return handle, Outcome(STOPPED if handle in self._cancelled else FAILED, reason, retry=True)
+
+
+def work(folder: str, directory: str, config: str) -> str:
+    """What a worker of Ray does: paths mean what they do to whoever asked."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        reason = f"'{folder}' is not on {socket.gethostname()} ({error.strerror}): all machines need one file system"
+        return Outcome(FAILED, reason).to_json()
+    return train_or_resume(directory, config)
+
+
+def resources(config: str) -> dict[str, float]:
+    """What a run asks of a machine."""
+    settings = parse_yaml(config, "config")
+    assert isinstance(settings, dict)
+    gpu = str(settings.get("device", "cpu")).startswith("cuda")
+    return {"num_cpus": int(settings.get("threads", 1)), "num_gpus": int(gpu)}
+
+
+def connected(address: str, cores: int | None) -> Any:
+    """Ray, connected with the cluster at `address` (host:port, ray://host:port or auto), or with one of our own."""
+    os.environ.update(QUIET)
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingPackageError("--on ray", "needs ray", do="pip install 'understudy-rl[ray]'.") from error
+    if address != HERE:
+        check_answers(address)
+    mine = {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    where = mine if address == HERE else {"address": address}
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        ray.init(**where, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        what = "no cluster could be started" if address == HERE else f"no cluster answers at '{address}'"
+        reason = str(error).strip().split("\n")[0]
+        raise RunError("--on ray", f"{what} ({reason})", do="Start one with `ray start --head`.") from error
+    finally:
+        listen(handlers)  # Ray has its own, which would end us before anything is saved
+    return ray
+
+
+def check_answers(address: str) -> None:
+    """Somebody listens there: Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError("--on ray", "no address of a cluster", got=f"'{address}'", expected="host:port or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(
+            "--on ray",
+            f"no cluster answers at '{address}' ({error})",
+            do="Start one with `ray start --head --port=6379`, or leave the address out.",
+        ) from error

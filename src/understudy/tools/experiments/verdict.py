@@ -1,0 +1,214 @@
+"""What may be said of a comparison, in one sentence that claims no more than the seeds bear out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.tools.experiments.forecast import Forecast, more_seeds
+from understudy.tools.experiments.sequential import ALIKE, BETTER, UNDECIDED, WORSE, Decision, Decisions, Design, decide
+from understudy.tools.experiments.statistics import (
+    Estimate,
+    interval,
+    iqm,
+    mean,
+    median,
+    optimality_gap,
+    paired_interval,
+    probability_of_improvement,
+)
+
+Array = NDArray[np.float64]
+Scores = Mapping[str, Mapping[str, ArrayLike]]
+"""Method → task → one number per seed."""
+Table = dict[str, dict[str, Array]]
+MANY = 200
+"""More seeds than anybody would wait for."""
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """A method in a summary."""
+
+    method: str
+    seeds: tuple[int, int]
+    """Fewest and most per task that is compared."""
+    estimates: Mapping[str, Estimate]
+    """`IQM`, `mean`, `median`, and `optimality gap` if there is a target; over the compared tasks, and none if there
+    are none."""
+    lacking: tuple[str, ...]
+    """Tasks others have and it does not: they are left out for all."""
+
+
+def summary(scores: Scores, *, target: float = math.nan) -> list[Row]:
+    """A row per method, over the tasks that every method has; methods without a single seed hold up nobody."""
+    table = _arrays(scores)
+    common, every = _common(table), _known_tasks(table)
+    rows = []
+    for method, row in table.items():
+        tasks = [row[task] for task in common if len(row.get(task, ()))]
+        compared = bool(tasks)
+        seeds = [len(scores) for scores in tasks] or [0]
+        lacking = tuple(task for task in every if not len(row.get(task, ())))
+        estimates = _estimates(tasks, target) if compared else {}
+        rows.append(Row(method, (min(seeds), max(seeds)), estimates, lacking))
+    return rows
+
+
+def _estimates(tasks: Sequence[Array], target: float) -> dict[str, Estimate]:
+    found = {"IQM": interval(iqm, tasks), "mean": interval(mean, tasks), "median": interval(median, tasks)}
+    if not math.isnan(target):
+        found["optimality gap"] = interval(partial(optimality_gap, target=target), tasks)
+    return found
+
+
+def verdict(
+    scores: Scores,
+    *,
+    lowest_is_best: bool = False,
+    decisions: Decisions | None = None,
+    forecasts: Sequence[Forecast] = (),
+) -> str:
+    """Who is better, as far as the seeds can tell.
+
+    `decisions` of the sequential test decide where seeds were added until it was decided; otherwise one permutation
+    test of all pairs does, of as many seeds as every method has on every task. That is no test for those who looked
+    before and went on.
+    """
+    table = {method: row for method, row in _arrays(scores).items() if any(map(len, row.values()))}
+    common = _common(table)
+    if not table:
+        return "There are no results yet."
+    if not common:
+        return f"Nothing can be compared: no task has results of all of {_listed(list(table))}."
+    cells = {method: [row[task] for task in common] for method, row in table.items()}
+    fewest, most = _seeds(cells)
+    if len(cells) == 1:
+        (method, tasks), *_ = cells.items()
+        return f"{method} on {_tasks(common)}: IQM {_number(interval(iqm, tasks))}, {_seed_words(cells)}."
+    if most == 1:
+        return f"One seed each: nothing can be said of {_listed(list(cells))}."
+    if fewest == 1:
+        single = [method for method, tasks in cells.items() if min(map(len, tasks)) == 1]
+        return f"One seed of {_listed(single)} on some task: nothing can be said yet; every cell needs two or more."
+    if decisions is None:
+        design = Design(group=fewest, looks=1)
+        decisions = decide({m: {t: table[m][t] for t in common} for m in table}, design, lowest_is_best=lowest_is_best)
+    return _sentence(cells, common, decisions, forecasts, lowest_is_best)
+
+
+def _sentence(
+    cells: Mapping[str, list[Array]],
+    common: Sequence[str],
+    decisions: Decisions,
+    forecasts: Sequence[Forecast],
+    lowest_is_best: bool,
+) -> str:
+    pairs = [pair for pair in decisions.pairs if pair.a in cells and pair.b in cells]
+    if not pairs:
+        return f"Nothing can be compared yet: there are results of {_listed(list(cells))} alone."
+    leader = _leader(cells, pairs, lowest_is_best)
+    rivals = [pair.b if pair.a == leader else pair.a for pair in pairs if leader in (pair.a, pair.b)]
+    beaten = [other for other in rivals if decisions.of(leader, other).verdict == BETTER]
+    unsure = [other for other in rivals if decisions.of(leader, other).verdict in (UNDECIDED, ALIKE)]
+    where = f"on {_tasks(common)}"
+    if not unsure:
+        numbers = _against(cells, leader, beaten, lowest_is_best)
+        return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
+    iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *unsure))
+    more = _more(cells, leader, unsure, forecasts)
+    first = f"Cannot tell {leader} from {_listed(unsure, 'or')} {where} with {_seed_words(cells)}"
+    also = f"; {leader} is better than {_listed(beaten)}" if beaten else ""
+    return f"{first} (IQM {iqms}){more}{also}."
+
+
+def _leader(cells: Mapping[str, list[Array]], pairs: Sequence[Decision], lowest_is_best: bool) -> str:
+    """Of those who are compared, who has most decisions for itself, and among those the best IQM."""
+    won = {name: 0 for pair in pairs for name in (pair.a, pair.b)}
+    for pair in pairs:
+        gain = {BETTER: 1, WORSE: -1}.get(pair.verdict, 0)
+        won[pair.a] += gain
+        won[pair.b] -= gain
+    sign = -1 if lowest_is_best else 1
+    return max(won, key=lambda method: (won[method], sign * iqm(cells[method])))
+
+
+def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str], lowest_is_best: bool) -> str:
+    sign = -1 if lowest_is_best else 1
+    second = max(beaten, key=lambda method: sign * iqm(cells[method]))
+    pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
+    chance = paired_interval(probability_of_improvement, *pair)
+    whose = f" of {second}" if len(beaten) > 1 else ""
+    ours, theirs = (_number(interval(iqm, cells[method])) for method in (leader, second))
+    return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
+
+
+def _more(cells: Mapping[str, list[Array]], leader: str, unsure: Sequence[str], forecasts: Sequence[Forecast]) -> str:
+    """How many more seeds it would take to tell the leader from all of them."""
+    told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
+    counts = [
+        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[leader], cells[other])
+        for other, pair in ((other, frozenset((leader, other))) for other in unsure)
+    ]
+    if max(counts) > MANY:
+        return "; more seeds will hardly help"
+    return f"; about {max(counts):.0f} more would"
+
+
+def _arrays(scores: Scores) -> Table:
+    return {
+        method: {task: np.asarray(seeds, np.float64) for task, seeds in row.items()} for method, row in scores.items()
+    }
+
+
+def _known_tasks(table: Table) -> list[str]:
+    return list(dict.fromkeys(task for row in table.values() for task, seeds in row.items() if len(seeds)))
+
+
+def _common(table: Table) -> list[str]:
+    """Tasks of which every method that has anything has a seed."""
+    rows = [row for row in table.values() if any(map(len, row.values()))]
+    return [task for task in _known_tasks(table) if all(len(row.get(task, ())) for row in rows)]
+
+
+def _seeds(cells: Mapping[str, Sequence[Array]]) -> tuple[int, int]:
+    counts = [len(scores) for tasks in cells.values() for scores in tasks]
+    return min(counts), max(counts)
+
+
+def _seed_words(cells: Mapping[str, Sequence[Array]]) -> str:
+    fewest, most = _seeds(cells)
+    plural = "" if most == 1 else "s"
+    return f"{most} seed{plural}" if fewest == most else f"{fewest} to {most} seeds"
+
+
+def _tasks(common: Sequence[str]) -> str:
+    return common[0] if len(common) == 1 else f"{len(common)} tasks"
+
+
+def _all_of(beaten: Sequence[str], cells: Mapping[str, Sequence[Array]]) -> str:
+    return f"all {len(beaten)} others" if len(beaten) == len(cells) - 1 > 3 else _listed(beaten)
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def _number(estimate: Estimate) -> str:
+    """`75.2 [70.1, 79.8]`; without an interval where none is known."""
+    shown = [f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}" for value in _three(estimate)]
+    return shown[0] if math.isnan(estimate.low) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+
+
+def _chance(estimate: Estimate) -> str:
+    value, low, high = (f"{value:.2f}" for value in _three(estimate))
+    return f"{value} [{low}, {high}]"
+
+
+def _three(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high

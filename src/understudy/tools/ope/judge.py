@@ -1,0 +1,242 @@
+"""One judgement of all candidates: their critics or their importance weights, and what it is worth."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from understudy.core.protocols import Demand
+from understudy.core.rng import stream
+from understudy.data.dataset import Dataset
+from understudy.data.experience import LoggedExperience
+from understudy.data.transforms import Transforms
+from understudy.parts.frozen_choices import frozen_choices
+from understudy.run.monitor import evenly_spread
+from understudy.run.progress import Reporter
+from understudy.tools.experiments.statistics import Estimate
+from understudy.tools.ope import estimators
+from understudy.tools.ope.candidates import Candidate, policies_of
+from understudy.tools.ope.estimators import Judgements, Steps, Terms
+from understudy.tools.ope.intervals import Resampling, around
+from understudy.tools.ope.kept import Kept, place
+from understudy.tools.ope.likelihoods import cloned_log_probs, log_probs, logged_log_probs
+from understudy.tools.ope.own_critics import own_values
+from understudy.tools.ope.ranking import Judgement, Ranking, about_cuts, judgement, ranked
+from understudy.tools.ope.settings import ROBUST, Settings
+from understudy.tools.ope.stacked import Judged, ask, train_stack
+from understudy.tools.ope.support import THIN, Neighbourhood
+
+Array = NDArray[np.float64]
+PLAIN: Mapping[str, Callable[[Steps, float], Terms]] = {
+    "is": estimators.importance_sampling,
+    "wis": estimators.weighted_importance_sampling,
+    "pdis": estimators.per_decision,
+    "wpdis": estimators.weighted_per_decision,
+}
+DOUBLY: Mapping[str, Callable[[Steps, Judgements, float], Terms]] = {
+    "dr": estimators.doubly_robust,
+    "wdr": estimators.weighted_doubly_robust,
+}
+FEW = 10.0
+"""Fewer effective episodes than these deserve a warning."""
+MISSING = 0.1
+"""A larger share of values that targets cannot have reached yet does, too."""
+MEASURED = 1 << 20
+"""Steps of which returns say what the unit of rewards is."""
+
+
+@final
+class Judge:
+    """One call: candidates that fit, and data that serves."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        candidates: Sequence[Candidate],
+        dataset: Dataset,
+        out: Path | None,
+        reporter: Reporter,
+    ) -> None:
+        self.settings, self.candidates, self.dataset = settings, candidates, dataset
+        self.out, self.reporter = out, reporter
+        self.data = LoggedExperience.of(dataset, _in_units(dataset, settings.gamma))
+        self.inside = np.arange(dataset.index.lengths.max()) < dataset.index.lengths[:, None]
+        self.rewards = dataset.rewards.cpu().double().numpy()
+        self.warnings: list[str] = []
+
+    def rank(self) -> Ranking:
+        settings, dataset = self.settings, self.dataset
+        returns = estimators.unfold(self.rewards, self.inside)
+        facts = self._supports()
+        terms, diverged = self._terms(facts)
+        resampling = Resampling(dataset.episodes, len(terms[0]))
+        judged = []
+        for number, (candidate, own) in enumerate(zip(self.candidates, terms, strict=True)):
+            values = [estimators.estimate(one) for one in own]
+            draws = resampling.of(own)
+            judged.append(judgement(candidate.name, values, draws, facts[number], diverged[number]))
+        self._warn(judged)
+        discounted = estimators.discounted_returns(returns, settings.gamma)
+        return Ranking(
+            settings.method,
+            settings.gamma,
+            dataset.name,
+            ranked(judged),
+            _behaviour(discounted),
+            _behaviour(dataset.returns()),
+            self.warnings,
+        )
+
+    def _supports(self) -> list[dict[str, float]]:
+        """The share of each candidate's actions that are far from the data."""
+        settings, near = self.settings, Neighbourhood.of(self.data)
+        rows = self.data.rows(near.rows, Demand(("mask",) if self.data.spec.masked else ()))
+        asked = (self.data.spec, rows.obs, rows.extra.get("mask"), settings.draws)
+        shares = []
+        for candidate in self.candidates:
+            chosen = frozen_choices(candidate.policy, *asked, stream(0, "ope/near"))
+            shares.append({"far": near.far_share(chosen.cpu())})
+        return shares
+
+    def _terms(self, facts: list[dict[str, float]]) -> tuple[list[list[Terms]], list[bool]]:
+        """Of every candidate those of every seed, and whether its critics diverged."""
+        settings = self.settings
+        if settings.method == "initial":
+            found = [own_values(candidate, self.dataset) for candidate in self.candidates]
+            for known, (_, error) in zip(facts, found, strict=True):
+                known["td_error"] = error
+            return [[estimators.initial_values(values)] for values, _ in found], [False] * len(found)
+        steps = self._weighed(facts) if settings.weighs else []
+        if settings.method in PLAIN:
+            plain = PLAIN[settings.method]
+            return [[plain(one, settings.gamma)] for one in steps], [False] * len(steps)
+        seeds = self._trained()
+        diverged = [any(bool(seed.diverged[number]) for seed in seeds) for number in range(len(self.candidates))]
+        if settings.method == "fqe":
+            columns = [[seed.starts[number].numpy() for seed in seeds] for number in range(len(self.candidates))]
+            return [[estimators.initial_values(values) for values in own] for own in columns], diverged
+        robust = DOUBLY[settings.method]
+        return [
+            [robust(one, self._judgements(seed, number), settings.gamma) for seed in seeds]
+            for number, one in enumerate(steps)
+        ], diverged
+
+    def _weighed(self, facts: list[dict[str, float]]) -> list[Steps]:
+        """Episodes with each candidate's ratios."""
+        logged = logged_log_probs(self.data)
+        if logged is None:
+            logged = cloned_log_probs(self.data, 0)
+            self.warnings.append(
+                "nobody recorded how likely actions were (column behaviour_log_prob): a policy cloned from the data "
+                "stands for who made it, and its errors multiply along an episode."
+            )
+        found = []
+        for candidate, known in zip(self.candidates, facts, strict=True):
+            own = log_probs(candidate.policy, self.data, candidate.name, greedy=not self.settings.stochastic)
+            steps = Steps.of(self.rewards, own - logged, self.dataset.index.lengths)
+            known["effective"] = estimators.effective_samples(estimators.weights(steps)[:, -1])
+            found.append(steps)
+        return found
+
+    def _judgements(self, seed: Judged, number: int) -> Judgements:
+        """What critics of one seed say of one candidate, along episodes."""
+        (said,) = seed.steps
+        q, after = (part[number].numpy() for part in (said.q, said.after))
+        index = self.dataset.index
+        value = np.concatenate([[0.0], after[:-1]])
+        value[index.starts] = seed.starts[number].numpy()
+        goes_on = ~index.terminated & index.final_known
+        beyond = np.where(goes_on, after[index.ends - 1], 0.0)
+        return Judgements(estimators.unfold(q, self.inside), estimators.unfold(value, self.inside), beyond)
+
+    def _trained(self) -> list[Judged]:
+        """FQE of every seed, of all candidates that are not done yet at once."""
+        settings = self.settings
+        with self.reporter.task("ope", settings.seeds * settings.updates, "updates") as advance:
+            return [
+                self._seed(seed, lambda done, seed=seed: advance(seed * settings.updates + done, f"seed {seed}"))  # type: ignore[misc]
+                for seed in range(settings.seeds)
+            ]
+
+    def _seed(self, seed: int, advance: Callable[[int], None]) -> Judged:
+        settings = self.settings
+        kept = [self._found(candidate, seed) for candidate in self.candidates]
+        left = [number for number, one in enumerate(kept) if one is None]
+        if left:
+            policies = policies_of([self.candidates[number] for number in left])
+            choices = ask(policies, self.data, settings.draws, seed)
+            words = (policies[0], choices, seed, settings.updates, settings.batch_size, advance)
+            judged = train_stack(settings.fqe(), self.data, *words, every_step=settings.method in ROBUST)
+            self._keep(judged, left, seed)
+            if len(left) == len(kept):
+                return judged
+            for place, number in enumerate(left):
+                kept[number] = _kept(judged, place)
+        advance(settings.updates)
+        known = [one for one in kept if one is not None]
+        starts = torch.tensor([one.starts for one in known], dtype=torch.float64)
+        return Judged(starts, torch.tensor([one.largest for one in known], dtype=torch.float64), known[0].bound)
+
+    def _place(self, candidate: Candidate, seed: int) -> Path | None:
+        """Where the answer for one candidate and seed lies; what critics say of every step is not kept."""
+        settings = self.settings
+        if self.out is None or settings.method in ROBUST:
+            return None
+        words = {name: value for name, value in vars(settings).items() if name not in ("seeds", "method")}
+        about = {"candidate": candidate.fingerprint, "data": self.dataset.fingerprint, "seed": seed}
+        return place(self.out, {**words, **about})
+
+    def _found(self, candidate: Candidate, seed: int) -> Kept | None:
+        path = self._place(candidate, seed)
+        found = None if path is None else Kept.found(path)
+        return found if found is not None and len(found.starts) == self.dataset.episodes else None
+
+    def _keep(self, judged: Judged, numbers: Sequence[int], seed: int) -> None:
+        for number, candidate in enumerate(numbers):
+            path = self._place(self.candidates[candidate], seed)
+            if path is not None:
+                _kept(judged, number).write(path)
+
+    def _warn(self, judged: Sequence[Judgement]) -> None:
+        settings, index = self.settings, self.dataset.index
+        if settings.trains and settings.missing > MISSING:
+            self.warnings.append(
+                f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {settings.missing:.0%} of "
+                "what is far ahead out of every value: use more updates, a larger polyak or a smaller gamma."
+            )
+        if settings.trains and settings.seeds == 1:
+            self.warnings.append("one seed says nothing of others: intervals are of episodes alone.")
+        if far := [one.name for one in judged if one.facts["far"] > THIN]:
+            self.warnings.append(
+                f"thin support: much of what {', '.join(far)} would do is far from what the data did; what critics say "
+                "of it is a guess, and no interval shows how wrong."
+            )
+        if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
+            told = "fewer than ten effective episodes"
+            self.warnings.append(f"importance weights leave {told} for {', '.join(few)}.")
+        if lost := [one.name for one in judged if one.diverged]:
+            self.warnings.append(f"|Q| of {', '.join(lost)} is beyond any return: these estimates are worth nothing.")
+        if cut := int((~index.terminated).sum()):
+            self.warnings.append(about_cuts(cut, self.dataset.episodes))
+
+
+def _kept(judged: Judged, number: int) -> Kept:
+    starts, largest = judged.starts[number].tolist(), float(judged.largest[number])
+    return Kept(starts=starts, largest=largest, bound=judged.bound)
+
+
+def _in_units(dataset: Dataset, gamma: float) -> Transforms:
+    """Rewards are learned from in such units that returns differ by about 1: networks begin there."""
+    some = evenly_spread(min(MEASURED, dataset.steps), dataset.steps)
+    rows = dataset.rows(some, Demand(("return_to_go",), gamma=gamma))
+    spread = float(rows.extra["return_to_go"].double().std(correction=0))
+    return Transforms(normalize_observations=True, scale_rewards=1.0 / spread if spread > 0 else 1.0)
+
+
+def _behaviour(returns: Array) -> Estimate:
+    """Of episodes [E]."""
+    return around(float(returns.mean()), Resampling(len(returns), 1).of([estimators.initial_values(returns)]))

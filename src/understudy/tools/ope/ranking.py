@@ -1,0 +1,146 @@
+"""A ranking of candidates by what is left of their value if one is cautious, and what it does not tell."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.wording import counted
+from understudy.tools.experiments.statistics import Estimate
+from understudy.tools.ope.intervals import around, distinct
+
+Array = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Judgement:
+    """What is known of one candidate."""
+
+    name: str
+    estimate: Estimate
+    """Its value, discounted, in units of the recorded rewards, with a 95 % interval."""
+    draws: Array
+    """Of the bootstrap [D], the same for all."""
+    facts: Mapping[str, float]
+    """`far`: share of its actions that are far from the data. `effective`: episodes that count, of importance weights.
+    `seeds_std`: how far seeds are apart."""
+    diverged: bool = False
+    """Its critics believe in more than any return can be."""
+
+
+@final
+@dataclass(frozen=True)
+class Ranking:
+    """Candidates, the best lower bound first."""
+
+    method: str
+    gamma: float
+    data: str
+    judged: Sequence[Judgement]
+    behaviour: Estimate
+    """The discounted return of the data's own episodes."""
+    behaviour_return: Estimate
+    """Undiscounted."""
+    warnings: Sequence[str]
+
+    @property
+    def best(self) -> Judgement:
+        return self.judged[0]
+
+    @property
+    def rivals(self) -> list[Judgement]:
+        """Those that cannot be told apart from the best."""
+        return [one for one in self.judged[1:] if not distinct(self.best.draws, one.draws)]
+
+    def values(self) -> dict[str, float]:
+        """Estimates by name."""
+        return {one.name: one.estimate.value for one in self.judged}
+
+    def verdict(self) -> str:
+        """One sentence."""
+        if len(self.judged) == 1:
+            estimate = self.best.estimate
+            return f"{self.best.name} is worth {estimate.value:.4g} ({estimate.low:.4g} to {estimate.high:.4g})."
+        if not self.rivals:
+            return f"{self.best.name} is best; its value is above all others' in 95 of 100 resamplings or more."
+        others = ", ".join(one.name for one in self.rivals)
+        return f"{self.best.name} has the highest lower bound, but cannot be told apart from {others}."
+
+    def to_json(self) -> dict[str, Any]:
+        rivals = {id(one) for one in self.rivals}
+        return {
+            "method": self.method,
+            "gamma": self.gamma,
+            "data": self.data,
+            "behaviour": _interval(self.behaviour),
+            "behaviour_return": _interval(self.behaviour_return),
+            "candidates": [
+                {
+                    "name": one.name,
+                    **_interval(one.estimate),
+                    **one.facts,
+                    "diverged": one.diverged,
+                    "tied_with_best": id(one) in rivals,
+                }
+                for one in self.judged
+            ],
+            "verdict": self.verdict(),
+            "warnings": list(self.warnings),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """A table for people."""
+        facts = [name for name in ("far", "effective", "seeds_std") if any(name in one.facts for one in self.judged)]
+        heads = ["candidate", "value", "lower", "upper", *(HEADS[name] for name in facts), ""]
+        rows = [heads]
+        tied = {id(one) for one in self.rivals}
+        for one in self.judged:
+            estimate = one.estimate
+            cells = [one.name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high))]
+            cells += [_told(name, one.facts) for name in facts]
+            rows.append([*cells, " ".join(["diverged"] * one.diverged + ["cannot be told apart"] * (id(one) in tied))])
+        behaviour = self.behaviour
+        numbers = (f"{number:.4g}" for number in (behaviour.value, behaviour.low, behaviour.high))
+        rows.append(["the data's own episodes", *numbers, *[""] * len(facts), ""])
+        widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+        for row in rows:
+            first, *rest = zip(row, widths, strict=True)
+            cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest[:-1]), row[-1]]
+            yield "  ".join(cells).rstrip()
+        own = self.behaviour_return
+        yield f"undiscounted, the data's episodes earn {own.value:.4g} ({own.low:.4g} to {own.high:.4g})"
+
+
+HEADS = {"far": "far from data", "effective": "effective episodes", "seeds_std": "seeds' std"}
+
+
+def _told(name: str, facts: Mapping[str, float]) -> str:
+    if name not in facts:
+        return ""
+    return f"{facts[name]:.0%}" if name == "far" else f"{facts[name]:.4g}"
+
+
+def _interval(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def ranked(judged: Sequence[Judgement]) -> list[Judgement]:
+    """By lower bound; those that diverged last."""
+    return sorted(judged, key=lambda one: (one.diverged, -one.estimate.low))
+
+
+def judgement(
+    name: str, values: Sequence[float], draws: Array, facts: Mapping[str, float], diverged: bool
+) -> Judgement:
+    """Of the estimates of each seed, and their bootstrap."""
+    spread = {"seeds_std": float(np.std(values, ddof=1))} if len(values) > 1 else {}
+    return Judgement(name, around(float(np.mean(values)), draws), draws, {**facts, **spread}, diverged)
+
+
+def about_cuts(cut: int, episodes: int) -> str:
+    """Returns of episodes that were cut are shorter than values are."""
+    told = f"{cut} of {counted(episodes, 'episode')}"
+    return f"{told} of the data were cut: what came after is in no return, and in every value that a critic expects."

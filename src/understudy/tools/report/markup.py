@@ -1,0 +1,70 @@
+"""HTML of pieces that cannot break out: whatever is not made here is text, and is written as text."""
+
+import html
+import json
+import math
+from typing import final
+
+VOID = ("br", "meta", "img", "input", "link", "col")
+LONGEST = 2000
+"""Characters of a text: what a stranger's file says of itself may have millions."""
+
+
+@final
+class Markup(str):
+    """HTML that was made here."""
+
+    __slots__ = ()
+
+
+def escaped(content: object) -> Markup:
+    """Text as HTML; what is HTML already stays so."""
+    if isinstance(content, Markup):
+        return content
+    return Markup(html.escape(shortened(str(content)), quote=True))
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Printable, and no longer than it may be."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[: longest + 1])
+    return plain if len(plain) <= longest else f"{plain[:longest]}…"
+
+
+def joined(*parts: object) -> Markup:
+    return Markup("".join(map(escaped, parts)))
+
+
+def element(tag: str, /, *children: object, **attributes: object) -> Markup:
+    """`<tag attributes>children</tag>`; `class_` is class, `data_x` is data-x, None and False leave one out."""
+    told = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(value)}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if tag in VOID:
+        return Markup(f"<{tag}{told}>")
+    return Markup(f"<{tag}{told}>{joined(*children)}</{tag}>")
+
+
+def data_block(content: object, name: str) -> Markup:
+    """JSON that a script of the page reads; nothing in it can end the block it stands in."""
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(f'<script type="application/json" id="{name}">{text}</script>')
+
+
+def number(value: float, digits: int = 4) -> str:
+    """As people read it: −142.3, 1,234, 3.2e−05; a dash for what was not measured."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size >= 10 ** (digits + 3) or 0 < size < 1e-3:
+        told = f"{value:.{digits - 2}e}"
+    elif size >= 10 ** (digits - 1):
+        told = f"{value:,.0f}"
+    else:
+        told = f"{value:#.{digits}g}".rstrip(".")
+    return told.replace("-", "−")

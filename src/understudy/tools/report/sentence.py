@@ -1,0 +1,45 @@
+"""The first sentence of a report: who is better, as far as the seeds can tell."""
+
+import math
+
+from understudy.run.plots import HIGH, LOW, RETURN, as_float
+from understudy.tools.experiments.verdict import verdict
+from understudy.tools.report.curves import metric_label
+from understudy.tools.report.markup import number
+from understudy.tools.report.reading import Entry
+from understudy.tools.report.study import Study
+
+MOST_TASKS = 4
+"""On different scales, each with a sentence of its own."""
+
+
+def sentence(study: Study) -> str:
+    """No more than the seeds bear out; of a single run what it reached."""
+    if len(study.entries) == 1:
+        return _of_one(study.entries[0], study.metric)
+    if study.comparable:
+        return verdict(study.last, lowest_is_best=study.lowest_is_best)
+    if len(study.tasks) > MOST_TASKS:
+        return f"{len(study.tasks)} tasks on different scales: nothing is said of all of them together."
+    return " ".join(_of_task(study, task) for task in study.tasks)
+
+
+def _of_task(study: Study, task: str) -> str:
+    scores = {method: {task: cells[task]} for method, cells in study.last.items() if len(cells[task])}
+    return verdict(scores, lowest_is_best=study.lowest_is_best) if scores else f"{task}: no result yet."
+
+
+def _of_one(entry: Entry, metric: str) -> str:
+    run = entry.result
+    who = f"{run.method} on {run.task}, seed {run.seed}, {entry.state}"
+    updates, values = run.curve(metric)
+    if not len(values):
+        return f"{who}: not evaluated yet."
+    last = run.evaluations[-1]
+    low, high = (as_float(last.get(name)) for name in (LOW, HIGH))
+    told = "" if metric != RETURN or math.isnan(low) else f" [{number(low)}, {number(high)} over episodes]"
+    best = f", at best {number(run.best(metric))}" if len(values) > 1 else ""
+    return (
+        f"{who}: {metric_label(metric).partition(' (')[0]} {number(float(values[-1]))}{told} after {updates[-1]:,} "
+        f"updates{best}. One seed says nothing of others."
+    )

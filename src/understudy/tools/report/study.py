@@ -1,0 +1,257 @@
+"""What is compared with what: runs by method and task, each seed once, and never two experiments under one name."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.core.errors import ConfigError, RunError, did_you_mean
+from understudy.core.wording import counted
+from understudy.run.comparison import SHORT, flat_settings
+from understudy.run.config import RunConfig
+from understudy.run.identity import deciding_settings
+from understudy.run.suites import suites
+from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results
+from understudy.tools.experiments.statistics import Estimate, interval, mean
+from understudy.tools.report.markup import shortened
+from understudy.tools.report.panels import LARGEST
+from understudy.tools.report.reading import Damaged, Entry, Gathered
+
+MOST_NAMED = 2
+"""Settings that fit into a name."""
+LISTED = 4
+Table = dict[str, dict[str, NDArray[np.float64]]]
+"""Method → task → one number per seed."""
+
+
+@final
+@dataclass(frozen=True)
+class Published:
+    """What a preset's source reached on a task: mean and standard deviation over its seeds."""
+
+    config: str
+    algorithm: str
+    source: str
+    mean: float
+    deviation: float
+
+
+@final
+@dataclass(frozen=True)
+class Study:
+    """Everything a page is made from."""
+
+    entries: list[Entry]
+    damaged: list[Damaged]
+    metric: str
+    notes: list[str]
+    """What a reader has to know before any number."""
+
+    @cached_property
+    def results(self) -> Results:
+        return Results([entry.result for entry in self.entries])
+
+    @cached_property
+    def methods(self) -> list[str]:
+        return self.results.methods
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        return self.results.tasks
+
+    def color(self, method: str) -> int:
+        """The number of a method, which is its colour in every chart."""
+        return self.methods.index(method)
+
+    def of(self, method: str, task: str) -> list[Entry]:
+        """The seeds of one cell."""
+        found = [entry for entry in self.entries if (entry.result.method, entry.result.task) == (method, task)]
+        return sorted(found, key=lambda entry: entry.result.seed)
+
+    @cached_property
+    def lowest_is_best(self) -> bool:
+        return any(run.config.best_lowest and run.config.best_metric == self.metric for run in self.results.runs)
+
+    @cached_property
+    def preliminary(self) -> bool:
+        """Whether some cell has nothing that is finished: then numbers are of whatever was measured so far."""
+        cells = {(run.method, run.task) for run in self.results.runs}
+        return cells != {(run.method, run.task) for run in self.results.runs if run.state == "finished"}
+
+    @cached_property
+    def last(self) -> Table:
+        """Of the last evaluation."""
+        return _finite(self.results.scores(self.metric, finished=not self.preliminary))
+
+    @cached_property
+    def best(self) -> Table:
+        """Of the best of all evaluations."""
+        return _finite(self.results.scores(self.metric, Result.best, finished=not self.preliminary))
+
+    @cached_property
+    def estimates(self) -> dict[tuple[str, str], Estimate]:
+        """Mean over seeds with its interval, of every cell with a number."""
+        cells = ((method, task, self.last[method][task]) for method in self.methods for task in self.tasks)
+        return {(method, task): interval(mean, [seeds]) for method, task, seeds in cells if len(seeds)}
+
+    @cached_property
+    def shared_tasks(self) -> list[str]:
+        """Tasks on which every method has a number: what can be summed up over."""
+        return [task for task in self.tasks if all(len(self.last[method][task]) for method in self.methods)]
+
+    @property
+    def comparable(self) -> bool:
+        """Whether numbers of different tasks are on one scale."""
+        return len(self.tasks) == 1 or self.metric == SCORE or self.metric.endswith("_rate")
+
+    def shared(self, method: str) -> list[NDArray[np.float64]]:
+        """A method's scores on the shared tasks, higher being better."""
+        sign = -1.0 if self.lowest_is_best else 1.0
+        return [sign * self.last[method][task] for task in self.shared_tasks]
+
+    @cached_property
+    def published(self) -> dict[str, list[Published]]:
+        """By task, for the algorithms that are here; scores only."""
+        named = {run.config.task for run in self.results.runs if run.config.task}
+        algorithms = {run.config.algorithm for run in self.results.runs}
+        found: dict[str, list[Published]] = defaultdict(list)
+        for suite in suites() if named and self.metric == SCORE else ():
+            for algorithm, presets in suite.presets.items():
+                for config in presets if algorithm in algorithms else ():
+                    for task, numbers in suite.published.get(config, {}).items():
+                        if task in named:
+                            found[task].append(Published(config, algorithm, presets[config], *numbers))
+        return dict(found)
+
+
+def study(gathered: Gathered, metric: str = "") -> Study:
+    """Runs as they are compared; `metric` is what they are judged by, their own if none is named."""
+    if not gathered.entries:
+        told = "; ".join(f"'{one.shown}': {one.reason}" for one in gathered.damaged[:LISTED])
+        raise RunError("report", f"no run here can be read: {told}")
+    entries, notes = _told_apart(gathered.entries)
+    entries, repeated = _each_seed_once(entries)
+    notes += repeated
+    chosen = _metric([entry.result for entry in entries], metric)
+    found = Study(entries, gathered.damaged, chosen, notes)
+    found.notes.extend(_standing(found))
+    return found
+
+
+def _metric(runs: Sequence[Result], metric: str) -> str:
+    if not metric:
+        return Results(runs).common_metric()
+    known = {name for run in runs for line in run.evaluations[-1:] for name in line if name.startswith("eval/")}
+    for name in (metric, SHORT.get(metric, metric), f"eval/{metric}"):
+        if name in known:
+            return name
+    short = {short for short, name in SHORT.items() if name in known}
+    raise ConfigError("metric", f"no run has '{shortened(metric)}'", do=did_you_mean(metric, known | short))
+
+
+def experiment_settings(config: RunConfig) -> dict[str, Any]:
+    """What makes an experiment, dotted: all but seed, place and name."""
+    own = {key: value for key, value in deciding_settings(config).items() if key not in SEED_OWN}
+    return flat_settings({**own, "updates": config.updates}, ())
+
+
+def _told_apart(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Runs of one method and task with different settings get names that say in what they differ."""
+    cells: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
+    for entry in entries:
+        cells[entry.result.method, entry.result.task].setdefault(entry.result.experiment, entry)
+    differing: dict[str, list[str]] = {}
+    for (method, _), experiments in cells.items():
+        settings = [experiment_settings(entry.result.config) for entry in experiments.values()]
+        keys = differing.setdefault(method, [])
+        keys += [key for key in differing_keys(settings) if key not in keys]
+    names: dict[tuple[str, str], str] = {}
+    numbered: dict[str, count[int]] = defaultdict(lambda: count(1))
+    for entry in entries if any(differing.values()) else ():
+        method, keys = entry.result.method, differing[entry.result.method]
+        told = variant(entry.result.config, keys)
+        if keys and (method, told) not in names:
+            fits = len(keys) <= MOST_NAMED and len(told) <= 60
+            names[method, told] = f"{method} ({told})" if fits else f"{method} (variant {next(numbered[method])})"
+    notes = [
+        f"Runs called '{shortened(method, 60)}' differ in more than their seeds ({_listed(keys)}); "
+        "they are shown as different methods."
+        for method, keys in differing.items()
+        if keys
+    ]
+    return [_renamed(entry, _name(entry, differing, names)) for entry in entries], notes
+
+
+def _name(entry: Entry, differing: dict[str, list[str]], names: dict[tuple[str, str], str]) -> str:
+    method = entry.result.method
+    return names.get((method, variant(entry.result.config, differing[method])), method) if names else method
+
+
+def variant(config: RunConfig, keys: Iterable[str]) -> str:
+    """The settings of these names: `expectile=0.9, updates=3000`."""
+    settings = experiment_settings(config)
+    return ", ".join(f"{key.rpartition('.')[2]}={shortened(str(settings.get(key)), 24)}" for key in keys)
+
+
+def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of settings that are not the same in all."""
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return sorted(key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings))
+
+
+def _renamed(entry: Entry, name: str) -> Entry:
+    name = shortened(name, 80)
+    if name == entry.result.method:
+        return entry
+    config = entry.result.config.model_copy(update={"method": name})
+    return replace(entry, result=replace(entry.result, config=config))
+
+
+def _each_seed_once(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """Of copies of a run the one that is furthest: counted twice, a seed would make intervals too narrow."""
+    kept: dict[tuple[str, str, int], Entry] = {}
+    dropped: list[str] = []
+    for entry in sorted(entries, key=lambda one: (one.state != "finished", -len(one.result.evaluations))):
+        key = (entry.result.method, entry.result.task, entry.result.seed)
+        if kept.setdefault(key, entry) is not entry:
+            dropped.append(entry.shown)
+    told = f"{counted(len(dropped), 'run')} of a seed that is here already: {_listed(dropped)}; not counted."
+    return [entry for entry in entries if entry in kept.values()], [told] if dropped else []
+
+
+def _standing(found: Study) -> list[str]:
+    """How far everything is, where not everything is finished."""
+    unfinished = [entry for entry in found.entries if entry.state != "finished"]
+    notes = []
+    if unfinished:
+        states = [entry.state for entry in unfinished]
+        told = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+        rest = (
+            "Preliminary: numbers are of the last evaluation so far, also of runs that are not finished."
+            if found.preliminary
+            else "Tables and statistics are of those that are finished; curves are of all."
+        )
+        notes.append(f"Of {counted(len(found.entries), 'run')} {len(unfinished)} have not finished ({told}). {rest}")
+    if found.damaged:
+        notes.append(f"{counted(len(found.damaged), 'run')} cannot be read, and so counts nowhere: see Runs.")
+    missing = [run for run in found.results.runs if run.evaluations and np.isnan(run.last(found.metric))]
+    if missing:
+        notes.append(f"{counted(len(missing), 'run')} ended without a number for {found.metric}, or with NaN.")
+    return notes
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(shortened(name, 80) for name in names[:LISTED]) + more
+
+
+def _finite(table: Table) -> Table:
+    return {
+        method: {task: seeds[np.abs(seeds) <= LARGEST] for task, seeds in cells.items()}
+        for method, cells in table.items()
+    }

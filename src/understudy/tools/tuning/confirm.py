@@ -1,0 +1,223 @@
+"""The second step: the best of a search again, on seeds that it never saw, beside the config as it was given.
+
+A search takes the largest of many noisy numbers, so its best looks better than it is. Fresh seeds know nothing of the
+choice: their mean is what the settings are worth, and they decide who wins.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from understudy.core.lock import hold, release
+from understudy.core.wording import counted
+from understudy.run.rundir import RunDir
+from understudy.tools.experiments.statistics import Estimate, difference, interval, mean, paired_interval
+from understudy.tools.tuning.plan import GIVEN
+from understudy.tools.tuning.study import Study, TrialRow, hold_folder
+from understudy.tools.tuning.trial import STOPPED, Work, finish, told
+
+CONFIRMED = "confirmed"
+FAILED_RUNS = "failed_runs"
+"""Of the study: attempts that failed, by their place."""
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """Settings that are tried on fresh seeds."""
+
+    name: str
+    """The trial's number, or what the config itself is called."""
+    words: tuple[str, ...]
+    search_value: float | None
+    """What the search said of it."""
+
+    @property
+    def title(self) -> str:
+        return "as given" if self.name == GIVEN else f"trial {self.name}"
+
+
+@final
+@dataclass(frozen=True)
+class Confirmed:
+    """What came of it."""
+
+    candidate: Candidate
+    values: Mapping[str, float]
+    """One number per fresh seed."""
+    failures: Mapping[str, str]
+    """Seeds that gave none, and why."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """Mean over seeds with its interval; NaN of one that failed on any of them: what it is worth nobody knows."""
+        if self.failures or not self.values:
+            return Estimate(math.nan, math.nan, math.nan)
+        return interval(mean, [self.scores()])
+
+    def scores(self) -> Any:
+        return np.array(list(self.values.values()), np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        estimate = self.estimate
+        numbers = {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
+        known = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        told = {"name": self.candidate.name, "settings": list(self.candidate.words), "seeds": dict(self.values)}
+        return {**told, "search_value": self.candidate.search_value, **known, "failures": dict(self.failures)}
+
+
+@final
+@dataclass(frozen=True)
+class FreshRun:
+    """One run of a candidate."""
+
+    candidate: Candidate
+    seed: int
+    place: Path
+
+
+def candidates(study: Study, top: int) -> list[Candidate]:
+    """The best of a search and, to compare with, the config as it is."""
+    complete, own = study.complete(), study.own_settings() is not None
+    others = [row for row in complete if not (own and row.number == 0)]
+    given = next((row.value for row in complete if own and row.number == 0), None)
+    best = [Candidate(str(row.number), row.words, row.value) for row in distinct(others)[:top]]
+    return [*best, Candidate(GIVEN, (), given)] if top else []
+
+
+def distinct(rows: Sequence[TrialRow]) -> list[TrialRow]:
+    """Without those that tried the same again."""
+    return list({row.words: row for row in reversed(rows)}.values())[::-1]
+
+
+def fresh_runs(study: Study, chosen: Sequence[Candidate], fresh: int) -> list[FreshRun]:
+    """All there is to do, seed by seed, so that the first numbers of all are there early."""
+    folder = study.folder / CONFIRMED
+    seeds = study.plan.fresh_seeds(fresh)
+    return [FreshRun(one, seed, folder / one.name / str(seed)) for seed in seeds for one in chosen]
+
+
+def work_off_fresh(study: Study, runs: Sequence[FreshRun], work: Work) -> None:
+    """Every run that nobody works on, to its end."""
+    while (claimed := _claim(study, runs, work.retries)) is not None:
+        run, handle = claimed
+        try:
+            finish(study.plan.run_config(run.candidate.words, run.seed, run.place, run.candidate.title), work)
+        except STOPPED:
+            raise
+        except Exception as error:
+            _add_failure(study, run, told(error))
+        finally:
+            release(handle)
+
+
+def _claim(study: Study, runs: Sequence[FreshRun], retries: int) -> tuple[FreshRun, int] | None:
+    with hold_folder(study.folder):
+        failed = failed_runs(study)
+        for run in runs:
+            if RunDir(run.place).finished or len(failed.get(_key(run), ())) > retries:
+                continue
+            run.place.mkdir(parents=True, exist_ok=True)
+            try:
+                return run, hold(run.place)
+            except BlockingIOError:
+                continue
+    return None
+
+
+def unfinished(study: Study, runs: Sequence[FreshRun], retries: int) -> list[FreshRun]:
+    failed = failed_runs(study)
+    return [run for run in runs if not RunDir(run.place).finished and len(failed.get(_key(run), ())) <= retries]
+
+
+def failed_runs(study: Study) -> dict[str, list[str]]:
+    return dict(study.optuna.user_attrs.get(FAILED_RUNS, {}))
+
+
+def _add_failure(study: Study, run: FreshRun, reason: str) -> None:
+    with hold_folder(study.folder):
+        failed = failed_runs(study)
+        study.optuna.set_user_attr(FAILED_RUNS, {**failed, _key(run): [*failed.get(_key(run), []), reason]})
+
+
+def _key(run: FreshRun) -> str:
+    return f"{run.candidate.name}/{run.seed}"
+
+
+def confirmed(study: Study, runs: Sequence[FreshRun]) -> list[Confirmed]:
+    """What fresh seeds said, the best first; those that failed on one come last."""
+    failed, criterion = failed_runs(study), study.plan.criterion
+    found: dict[str, Confirmed] = {}
+    for run in runs:
+        known = found.get(run.candidate.name, Confirmed(run.candidate, {}, {}))
+        values, failures = dict(known.values), dict(known.failures)
+        if RunDir(run.place).finished and math.isfinite(value := _value(study, run)):
+            values[str(run.seed)] = value
+        else:
+            failures[str(run.seed)] = next(reversed(failed.get(_key(run), [])), f"{criterion.name} gave no number")
+        found[run.candidate.name] = Confirmed(run.candidate, values, failures)
+    sign = 1.0 if criterion.lowest else -1.0
+    return sorted(found.values(), key=lambda one: (bool(one.failures), sign * _known(one.estimate.value)))
+
+
+def _value(study: Study, run: FreshRun) -> float:
+    from understudy.run.run import Run
+
+    return study.plan.criterion.value(Run(run.place))
+
+
+def _known(value: float) -> float:
+    return value if math.isfinite(value) else 0.0
+
+
+def verdict(found: Sequence[Confirmed], *, lowest: bool, seeds: int) -> list[str]:
+    """What a search has come to, in sentences: how its best shrank, who wins on fresh seeds, and whether that is more
+    than the config was worth anyway."""
+    return list(_sentences(found, lowest=lowest, seeds=seeds))
+
+
+def _sentences(found: Sequence[Confirmed], *, lowest: bool, seeds: int) -> Iterator[str]:
+    sign = 1.0 if lowest else -1.0
+    tried = [one for one in found if one.candidate.search_value is not None]
+    if tried:
+        best = min(tried, key=lambda one: sign * (one.candidate.search_value or 0.0))
+        now = "failed" if best.failures else f"became {shown(best.estimate)}"
+        value = number(best.candidate.search_value or 0.0)
+        yield f"The search's {value} ({best.candidate.title}) {now} on {counted(seeds, 'fresh seed')}."
+    winner = found[0]
+    if winner.failures:
+        yield "Every one of the best failed on a fresh seed: nothing is confirmed."
+        return
+    if tried and winner is not best:
+        yield f"On these, {winner.candidate.title} is the best: {shown(winner.estimate)}."
+    given = next((one for one in found if one.candidate.name == GIVEN), None)
+    if given is winner:
+        yield "Nothing that was searched does better than the config as it was given."
+    elif given is not None and not given.failures:
+        yield _gain(winner, given, sign)
+
+
+def _gain(winner: Confirmed, given: Confirmed, sign: float) -> str:
+    gain = paired_interval(difference(mean), [winner.scores()], [given.scores()])
+    least, most = sorted((-sign * gain.low, -sign * gain.high)) if math.isfinite(gain.low) else (math.nan, math.nan)
+    told = f"The config as it was given: {shown(given.estimate)}; {winner.candidate.title} is better by "
+    told += shown(Estimate(-sign * gain.value, least, most))
+    if not math.isfinite(gain.low):
+        return f"{told}, and one seed each cannot say whether by chance."
+    return f"{told}." if least > 0 else f"{told}, which may be chance: these seeds do not tell them apart."
+
+
+def number(value: float) -> str:
+    """With as many digits as its size deserves."""
+    size = abs(value)
+    return f"{value:,.0f}" if size >= 1000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
+
+
+def shown(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.low):
+        return number(estimate.value)
+    return f"{number(estimate.value)} (95 % {number(estimate.low)} to {number(estimate.high)})"

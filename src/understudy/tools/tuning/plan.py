@@ -1,0 +1,152 @@
+"""What a search is: a config, a space, how trials are judged. It lies in the folder as plan.json, and the same command
+goes on; another one is told in what it differs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+from understudy.core.errors import ConfigError, RunError, UnderstudyError
+from understudy.core.facts import SealedFacts, Whole
+from understudy.core.files import seal, write_bytes
+from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
+from understudy.run.identity import differing_settings
+from understudy.run.overrides import override_words
+from understudy.tools.tuning.criteria import CRITERIA, Criterion, criterion_of
+from understudy.tools.tuning.space import Space, as_word, check_space, read_space
+
+PLAN = "plan.json"
+GIVEN = "given"
+"""What the config itself is called among its trials."""
+LARGEST_SEED, MOST_SEEDS = 2**63 - 1, 1000
+
+
+class PlanFacts(SealedFacts):
+    """What plan.json holds."""
+
+    FORMAT: ClassVar = 1
+    config: dict[str, Any]
+    words: list[str]
+    space: dict[str, Any]
+    space_name: str
+    home: str
+    metric: str
+    last: Whole
+    seeds: Whole
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """A search before it begins. Everything in it decides which trial is tried next, and what it is worth."""
+
+    config: Mapping[str, Any]
+    """As it was given, plain."""
+    words: tuple[str, ...]
+    """Settings that every trial has, key=value."""
+    space: Mapping[str, Any]
+    """As it was given, plain."""
+    space_name: str
+    """How errors call it."""
+    home: str
+    """Where runs of the config lie."""
+    metric: str = ""
+    last: int = 1
+    seeds: int = 1
+    """Runs of each trial."""
+
+    @classmethod
+    def make(
+        cls,
+        config: ConfigLike,
+        space: object,
+        settings: Mapping[str, Any] | Sequence[str],
+        *,
+        metric: str = "",
+        last: int = 1,
+        seeds: int = 1,
+    ) -> "Plan":
+        """The plan of a search, with everything in it checked."""
+        given, _ = read_config(config)
+        words = tuple(override_words(settings) if isinstance(settings, Mapping) else settings)
+        if metric and metric not in CRITERIA:
+            words = (*(word for word in words if word.partition("=")[0] != "best"), f"best={metric}")
+        base = load_config(config, words)
+        content, name = read_space(space, base.algorithm)
+        return cls(given, words, content, name, str(Path(base.out).parent), metric, last, seeds).checked()
+
+    def checked(self) -> "Plan":
+        """Itself, if all of it goes together."""
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise ConfigError("seeds", "wrong number", got=self.seeds, expected=f"from 1 to {MOST_SEEDS:,}")
+        if self.last < 1:
+            raise ConfigError("last", "too small", got=self.last)
+        self.criterion.check(self.base)
+        if self.dimensions and self.base.seed + 2 * MOST_SEEDS > LARGEST_SEED:
+            raise ConfigError("seed", "leaves no room for further seeds", got=self.base.seed)
+        return self
+
+    @cached_property
+    def base(self) -> RunConfig:
+        """The config as it is, with what was said on the line."""
+        return load_config(self.config, self.words)
+
+    @cached_property
+    def dimensions(self) -> Space:
+        return check_space(self.space, self.space_name, self.config, self.words)
+
+    @cached_property
+    def criterion(self) -> Criterion:
+        return criterion_of(self.metric, self.base, self.last)
+
+    def search_seeds(self) -> list[int]:
+        return [self.base.seed + number for number in range(self.seeds)]
+
+    def fresh_seeds(self, count: int) -> list[int]:
+        """Seeds that no trial of the search saw."""
+        return [self.base.seed + self.seeds + number for number in range(count)]
+
+    def run_config(self, words: Sequence[str], seed: int, place: Path, method: str) -> RunConfig:
+        """Of one run with some settings changed; an error if they do not go together."""
+        own = [f"seed={seed}", f"method={method}", f"out={place}"]
+        return load_config(self.config, [*self.words, *words, *own])
+
+    def write(self, folder: Path) -> None:
+        facts = PlanFacts.model_validate({name: self.__dict__[name] for name in PlanFacts.model_fields}, strict=False)
+        write_bytes(folder / PLAN, seal({"format": PlanFacts.FORMAT, **facts.model_dump(mode="json")}))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Plan":
+        facts = PlanFacts.read(folder / PLAN, f"tuning '{folder}'")
+        try:
+            return cls(**{**facts.__dict__, "words": tuple(facts.words)}).checked()
+        except UnderstudyError as error:
+            told = str(error).partition("\n")[0]
+            raise RunError(f"tuning '{folder}'", f"{PLAN} is no plan of this version ({told})") from error
+
+    def check_same(self, folder: Path) -> None:
+        """An error that names every difference to the search that lies there."""
+        if not (folder / PLAN).exists():
+            return
+        if told := "; ".join(_differences(Plan.read(folder), self)):
+            raise RunError(
+                f"tuning '{folder}'",
+                f"another search lies there: {told}",
+                do="Give the same words to go on with it, or choose another --out.",
+            )
+
+
+def _differences(there: Plan, here: Plan) -> Iterator[str]:
+    for name in ("metric", "last", "seeds"):
+        kept, asked = there.__dict__[name], here.__dict__[name]
+        if kept != asked:
+            yield f"{name} is {kept or 'not given'} there and {asked or 'not given'} here"
+    for key, (kept, asked) in differing_settings(there.base, here.base).items():
+        if key != "best":  # the metric, which was told
+            yield f"{key} is {kept} there and {asked} here"
+    ranges = [{key: as_word(one.to_json()) for key, one in plan.dimensions.items()} for plan in (there, here)]
+    for key in sorted(ranges[0].keys() | ranges[1].keys()):
+        kept, asked = (one.get(key, "not searched") for one in ranges)
+        if kept != asked:
+            yield f"{key} is searched in {kept} there and {asked} here".replace("searched in not", "not")

@@ -1,0 +1,169 @@
+"""Arrays of Slurm: an sbatch and a scontrol of our own do what the real ones would with the script and its words."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from short_runs import SHORT, config_text, run_content
+
+from understudy.cli.program import run
+from understudy.core.errors import ConfigError, RunError
+from understudy.run.rundir import RunDir
+from understudy.tools.experiments import on_slurm
+from understudy.tools.experiments.on_slurm import element, options_from, submit, write_array
+from understudy.tools.experiments.work import Outcome, train_or_resume
+
+ODD = 'it\'s "odd" $HOME `x` %a; rm'
+"""A folder's name that a shell and Slurm would both read something into."""
+TINY_SUITE = {
+    "name": "tiny",
+    "about": "Two methods on a pendulum.",
+    "tasks": [{"id": "pendulum", "env": "Pendulum-v1"}],
+    "settings": {**SHORT, "updates": 40, "eval_every": 40},
+    "methods": {"BC": "bc/pendulum", "IQL": "iql/pendulum"},
+}
+SBATCH = """#!/bin/bash
+[ "$1" = --parsable ] || exit 2
+grep -q '^#SBATCH --partition=gpu$' "$2" || { echo "invalid partition" >&2; exit 1; }
+cp "$2" "$(dirname "$0")/spooled"
+echo "4711;cluster"
+"""
+SCONTROL = """#!/bin/bash
+echo "$*" >> "$(dirname "$0")/requeued"
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its commands, in the path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL)):
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+def begun(script: Path, number: int) -> subprocess.Popen[bytes]:
+    """An element of the array, as Slurm starts it."""
+    source = str(Path(on_slurm.__file__).parents[3])
+    words = {"SLURM_ARRAY_JOB_ID": "4711", "SLURM_ARRAY_TASK_ID": str(number), "PYTHONPATH": source}
+    return subprocess.Popen(["bash", str(script)], env={**os.environ, **words})
+
+
+@pytest.mark.slow
+def test_elements_that_are_signalled_save_requeue_themselves_and_end_with_the_same_results(
+    cluster: Path, tmp_path: Path
+) -> None:
+    config = config_text(updates=2000, eval_every=1000)
+    assert Outcome.from_json(train_or_resume(str(tmp_path / "whole"), config)) == Outcome("finished")
+    runs = tmp_path / ODD / "runs"
+    array = write_array([(str(tmp_path / "whole"), config), (str(runs), config)], tmp_path / ODD, {"partition": "gpu"})
+    assert (array.runs, submit(array)) == (2, "4711")
+    spooled = cluster / "spooled"  # Slurm runs a copy, wherever it likes
+
+    first = begun(spooled, 1)
+    until = time.monotonic() + 60
+    while not (runs / "checkpoints" / "latest").exists():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    first.send_signal(signal.SIGTERM)  # to the script alone, as --signal=B: has it
+    assert first.wait(60) == 0
+    assert (cluster / "requeued").read_text(encoding="utf-8") == "requeue 4711_1\n"
+    assert not RunDir(runs).finished
+    assert "stopped. " in array.script.with_name("1.log").read_text(encoding="utf-8")
+
+    assert begun(spooled, 1).wait(120) == 0
+    assert (cluster / "requeued").read_text(encoding="utf-8").count("\n") == 1
+    assert run_content(runs) == run_content(tmp_path / "whole")
+
+
+def test_what_sbatch_reads_is_plain_and_complete(tmp_path: Path) -> None:
+    work = [(f"run {number}", config_text(threads=2)) for number in range(12)]
+    script = write_array(work, tmp_path / ODD, {"partition": "gpu", "exclusive": ""}, jobs=4).script
+    words = re.findall(r"^#SBATCH (.*)$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert words == [
+        "--requeue",
+        "--job-name=understudy",
+        "--array=0-11%4",
+        "--signal=B:TERM@120",
+        "--output=/dev/null",
+        "--open-mode=append",
+        "--cpus-per-task=2",
+        "--partition=gpu",
+        "--exclusive",
+    ]
+    assert write_array(work[:3], tmp_path / ODD, {}).script != script  # which may still be in the queue
+
+
+def test_options_that_are_wrong_or_ours_are_told_before_anything_is_written(tmp_path: Path) -> None:
+    assert options_from(["partition=gpu", "--gres=gpu:a100:1", "exclusive"]) == {
+        "partition": "gpu",
+        "gres": "gpu:a100:1",
+        "exclusive": "",
+    }
+    for word, told in (
+        ("array=0-3", "--slurm array: is said by the script itself"),
+        ("Partition=gpu", "--slurm Partition: no option of sbatch"),
+        ("comment=a\n#SBATCH --wrap=x", "--slurm comment: holds letters that no option needs"),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(told)):
+            write_array([("run", config_text())], tmp_path, options_from([word]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_sbatch_that_refuses_or_is_not_there_is_told_in_a_sentence(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = write_array([("run", config_text())], tmp_path, {})
+    with pytest.raises(RunError, match=r"sbatch refused the array \(invalid partition\)"):
+        submit(array)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RunError, match=r"there is no sbatch on this machine\. On a machine that has it: sbatch "):
+        submit(array)
+
+
+def test_what_cannot_succeed_is_not_requeued_and_what_crashes_is_thrice_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = write_array([(str(tmp_path / "run"), "- 1")], tmp_path, {}).script.with_name("runs.jsonl")
+    code, told = element(listing, 0)
+    assert code == 1
+    assert "not a config" in told
+    (tmp_path / "file").touch()
+    (tmp_path / "run").symlink_to("nowhere/at/all")  # which no run can lie in
+    crashing = write_array([(str(tmp_path / "run"), config_text())], tmp_path, {}).script.with_name("runs.jsonl")
+    assert [element(crashing, 0)[0] for _ in range(3)] == [75, 75, 1]
+
+
+def test_a_suite_is_written_for_slurm_without_what_is_finished(
+    cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = tmp_path / "tiny.yaml"
+    suite.write_text(json.dumps(TINY_SUITE), encoding="utf-8")
+    words = ["bench", str(suite), "--seeds", "2", "--out", str(tmp_path / "out"), "--on", "slurm"]
+    assert run([*words, "--slurm", "partition=gpu", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    script = next((tmp_path / "out").rglob("array.sh"))
+    assert told.startswith(f"4 runs in {script}: sbatch ")
+    assert not (cluster / "spooled").exists()
+    lines = script.with_name("runs.jsonl").read_text(encoding="utf-8").splitlines()
+    line = json.loads(lines[0])
+    assert Outcome.from_json(train_or_resume(line["directory"], line["config"])) == Outcome("finished")
+
+    assert run([*words, "--slurm", "partition=gpu"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("3 runs in ")
+    assert "submitted as job 4711" in told
+    for wrong in (["--on", "here", "--dry-run"], ["--on", "rey"], ["--until-decided"]):
+        assert run([*words, *wrong]) == 2
+    told = capsys.readouterr().err
+    assert "--dry-run: is for --on slurm: got --on here." in told
+    assert "Did you mean 'ray'?" in told
+    assert "--until-decided: looks at results between groups" in told

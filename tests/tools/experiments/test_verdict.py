@@ -1,0 +1,118 @@
+"""One sentence that claims no more than the seeds bear out, whatever the table looks like."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import understudy as us
+from understudy.core.errors import UnderstudyError
+from understudy.tools.experiments.forecast import Forecast
+from understudy.tools.experiments.sequential import Design, decide
+from understudy.tools.experiments.statistics import interval, iqm, paired_interval, probability_of_improvement
+from understudy.tools.experiments.verdict import summary, verdict
+
+Array = NDArray[np.float64]
+SEEDS = np.array([-3.0, -1, 0, 1, 3])
+TASKS = ("hopper", "walker", "cheetah")
+
+
+def table(seeds: Array = SEEDS, **means: float) -> dict[str, dict[str, Array]]:
+    return {method: {task: np.add(seeds, mean) for task in TASKS} for method, mean in means.items()}
+
+
+def test_who_is_better_is_said_with_its_numbers() -> None:
+    scores = table(IQL=75, BC=60)
+    ours, theirs = ([*scores[method].values()] for method in ("IQL", "BC"))
+    known = interval(iqm, ours), interval(iqm, theirs), paired_interval(probability_of_improvement, ours, theirs)
+    numbers = [f"{one.value:.1f} [{one.low:.1f}, {one.high:.1f}]" for one in known[:2]]
+    assert verdict(scores) == (
+        f"IQL is better than BC on 3 tasks: IQM {numbers[0]} against {numbers[1]}, "
+        "P(improvement) 1.00 [1.00, 1.00], 5 seeds."
+    )
+    turned = verdict(scores, lowest_is_best=True)
+    assert turned.startswith(
+        f"BC is better than IQL on 3 tasks: IQM {numbers[1]} against {numbers[0]}, P(improvement) 1.00"
+    )
+    one_task = {method: {"hopper": row["hopper"]} for method, row in scores.items()}
+    assert verdict(one_task).startswith("IQL is better than BC on hopper: ")
+
+
+def test_of_many_the_next_best_is_named() -> None:
+    told = verdict(table(A=10, B=30, C=50, D=70, E=90))
+    assert told.startswith("E is better than all 4 others on 3 tasks: IQM 90.0 [")
+    assert " against 70.0 [" in told
+    assert "] of D, P(improvement) 1.00" in told
+    assert verdict(table(A=10, B=30, C=50)).startswith("C is better than A and B on 3 tasks")
+
+
+def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
+    told = verdict(table(SEEDS[:3], IQL=75, CQL=74.9, BC=20))
+    assert told.startswith("Cannot tell IQL from CQL on 3 tasks with 3 seeds (IQM IQL 73.")
+    assert told.endswith("; more seeds will hardly help; IQL is better than BC.")
+    near = verdict(table(SEEDS[:3], A=75, B=74))
+    assert near.startswith("Cannot tell A from B on 3 tasks with 3 seeds")
+    assert "; about 3 more would." in near  # V = 2·7/3/3, D = 1: 6 in all
+    forecasts = [Forecast("B", "A", 7.0, 1.0, 9.0, 0.5)]
+    assert "; about 7 more would." in verdict(table(SEEDS[:3], A=75, B=74), forecasts=forecasts)
+    unknown = [Forecast("A", "B", math.nan, math.nan, math.nan, math.nan)]
+    assert verdict(table(SEEDS[:3], A=75, B=74), forecasts=unknown) == near
+    assert verdict(table(A=5, B=5, C=5)).startswith("Cannot tell A from B or C on 3 tasks with 5 seeds")
+
+
+def test_decisions_of_the_sequential_test_decide() -> None:
+    scores = table(A=75, B=72, C=20)
+    strict = decide(scores, Design(alpha=1e-9))
+    assert verdict(scores, decisions=strict).startswith("Cannot tell A from B or C")
+    baseline = decide(scores, pairs=[("C", "A"), ("C", "B")])
+    assert verdict(scores, decisions=baseline).startswith("A is better than C on 3 tasks")
+    few = {method: scores[method] for method in ("A", "C")}
+    with_other_methods = decide(scores)
+    assert verdict(few, decisions=with_other_methods).startswith("A is better than C")
+    only = decide(table(D=1, E=9))
+    assert verdict(few, decisions=only) == "Nothing can be compared yet: there are results of A and C alone."
+
+
+def test_too_little_is_said_to_be_too_little() -> None:
+    assert verdict({}) == "There are no results yet."
+    assert verdict({"A": {"hopper": []}}) == "There are no results yet."
+    assert verdict(table(SEEDS[:1], IQL=75, BC=60)) == "One seed each: nothing can be said of IQL and BC."
+    single = {**table(A=1), **table(SEEDS[:1], B=50)}
+    assert verdict(single).startswith("One seed of B on some task: nothing can be said yet")
+    apart = {"A": {"hopper": [1.0, 2]}, "B": {"walker": [1.0, 2]}}
+    assert verdict(apart) == "Nothing can be compared: no task has results of all of A and B."
+    alone = verdict(table(A=75))
+    assert alone.startswith("A on 3 tasks: IQM 75.0 [")
+    assert alone.endswith("], 5 seeds.")
+    assert verdict({"A": {"hopper": [75.0]}}) == "A on hopper: IQM 75.0, 1 seed."
+
+
+def test_only_tasks_of_all_methods_are_compared_and_methods_without_seeds_hold_up_nobody() -> None:
+    scores = table(A=75, B=60)
+    scores["B"]["walker"] = np.array([])
+    scores["C"] = {task: np.array([]) for task in TASKS}
+    assert verdict(scores).startswith("A is better than B on 2 tasks")
+    a, b, c = summary(scores, target=100)
+    assert (a.method, a.seeds, a.lacking) == ("A", (5, 5), ())
+    assert (b.seeds, b.lacking) == ((5, 5), ("walker",))
+    assert (c.seeds, c.lacking, dict(c.estimates)) == ((0, 0), TASKS, {})
+    assert list(a.estimates) == ["IQM", "mean", "median", "optimality gap"]
+    compared = [scores["A"][task] for task in ("hopper", "cheetah")]
+    assert a.estimates["IQM"] == interval(iqm, compared)
+    assert a.estimates["optimality gap"].value == pytest.approx(25)
+    assert list(summary(scores)[0].estimates) == ["IQM", "mean", "median"]
+
+
+def test_seeds_that_are_unequal_are_told_and_failed_runs_are_not_swallowed() -> None:
+    scores = table(A=75, B=60)
+    scores["A"]["hopper"] = scores["A"]["hopper"][:3]
+    assert verdict(scores).endswith(", 3 to 5 seeds.")
+    scores["A"]["hopper"][0] = math.nan
+    with pytest.raises(UnderstudyError, match="'A' on 'hopper': must be finite"):
+        verdict(scores)
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    scores = {"A": {"t": SEEDS / 1000 + 0.05}, "B": {"t": SEEDS / 1000 + 0.02}}
+    assert us.statistics.verdict(scores, lowest_is_best=True).startswith("B is better than A on t: IQM 0.02 [0.01")

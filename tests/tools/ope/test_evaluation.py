@@ -1,0 +1,173 @@
+"""From policies and data to a ranking: what is found, what is kept, what is refused before anything is trained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from judged_policies import actor, boxes, choices, constant, favouring
+
+import understudy as us
+from understudy.core.errors import ConfigError, DataError
+from understudy.run.progress import SILENT
+from understudy.tools.ope import judge
+from understudy.tools.ope.ranking import Ranking
+
+QUICK: dict[str, Any] = {
+    "updates": 300,
+    "seeds": 2,
+    "hidden": (16,),
+    "learning_rate": 1e-2,
+    "polyak": 0.1,
+    "gamma": 0.5,
+}
+SHORT: dict[str, Any] = {**QUICK, "updates": 5}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[str]:
+    """Policies that always do 1, 0 and −1 of the environment's units: worth 0, −1.9375 and −7.75 from the start."""
+    spec, found = boxes().spec, []
+    for action in (0.5, 0.0, -0.5):
+        us.save_policy(constant(spec, action), tmp_path / f"always {2 * action:g}")
+        found.append(str(tmp_path / f"always {2 * action:g}"))
+    return found
+
+
+def judged(given: object, data: us.Dataset, **words: Any) -> Ranking:
+    return us.evaluate_offline(given, data, **{**QUICK, "progress": False, **words})
+
+
+def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
+    """Rewards are −(a − 1)² in episodes of five steps: (1 + γ + … + γ⁴)·r of what is always done."""
+    ranking = judged(folders[::-1], boxes(120))
+    assert [one.name for one in ranking.judged] == folders
+    assert ranking.rivals == []
+    for one, reward in zip(ranking.judged, (0.0, -1.0, -4.0), strict=True):
+        assert one.estimate.value == pytest.approx(reward * (1 - 0.5**5) / 0.5, abs=0.6), one.name
+        assert one.estimate.low <= one.estimate.value <= one.estimate.high
+        assert not one.diverged
+    data = boxes(120)
+    discounted = np.array([sum(0.5**t * r for t, r in enumerate(data.episode(e).rewards)) for e in range(120)])
+    assert ranking.behaviour.value == pytest.approx(discounted.mean())
+    assert ranking.behaviour_return.value == pytest.approx(data.returns().mean())
+    told = json.loads(json.dumps(ranking.to_json()))
+    assert [one["name"] for one in told["candidates"]] == folders
+    assert list(ranking.lines())[1].startswith(folders[0])
+    alone = us.offline_value(folders[0], data, **QUICK)
+    assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
+
+
+def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
+    spec = boxes().spec
+    for name, action in (("a", 0.5), ("b", 0.5001), ("c", -0.9)):
+        us.save_policy(constant(spec, action), tmp_path / name)
+    ranking = judged([tmp_path / name for name in "abc"], boxes(), updates=200)
+    assert {Path(one.name).name for one in (ranking.best, *ranking.rivals)} <= {"a", "b"}
+    if ranking.rivals:
+        assert "cannot be told apart from" in ranking.verdict()
+
+
+def test_what_is_done_is_kept(folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the second seed, the first is not trained again; a further candidate is trained alone."""
+    out, data, trained = tmp_path / "out", boxes(), []
+    train = judge.train_stack
+
+    def killed(config: Any, logged: Any, policy: Any, asked: Any, seed: int, *words: Any, **more: Any) -> Any:
+        trained.append((seed, asked.after.shape[1]))
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return train(config, logged, policy, asked, seed, *words, **more)
+
+    monkeypatch.setattr(judge, "train_stack", killed)
+    with pytest.raises(KeyboardInterrupt):
+        judged(folders[:2], data, out=out, updates=30)
+    going_on = judged(folders[:2], data, out=out, updates=30)
+    assert trained == [(0, 2), (1, 2), (1, 2)]
+    whole = judged(folders[:2], data, updates=30)
+    assert going_on.values() == whole.values()
+    trained.clear()
+    trained.append((0, 0))
+    trained.append((0, 0))
+    assert judged(folders[:2], data, out=out, updates=30).to_json() == going_on.to_json()
+    assert trained == [(0, 0)] * 2
+    more = judged(folders, data, out=out, updates=30)
+    assert trained[2:] == [(0, 1), (1, 1)]
+    assert {name: more.values()[name] for name in folders[:2]} == going_on.values()
+    for file in out.iterdir():
+        file.write_bytes(b"damaged")
+    judged(folders[:1], data, out=out, updates=30, seeds=1)
+    assert trained[4:] == [(0, 1)], "made anew"
+
+
+def test_importance_weights_find_the_value_where_chances_were_logged() -> None:
+    """π has ¼, ¼, ½ and β ½, ¼, ¼; a third choice pays 1, three steps with γ = ½: ½·1.75."""
+    data = choices(3000)
+    policy = favouring(data.spec, (0.25, 0.25, 0.5))
+    for method in ("is", "wis", "pdis", "wpdis"):
+        ranking = judged(policy, data, method=method, stochastic=True)
+        assert ranking.best.estimate.value == pytest.approx(0.875, abs=0.06), method
+        assert ranking.best.estimate.low < 0.875 < ranking.best.estimate.high
+        assert ranking.warnings == []
+        assert ranking.best.facts["effective"] / 3000 == pytest.approx(1 / (0.125 + 0.25 + 1) ** 3, rel=0.15)
+    for method in ("dr", "wdr"):
+        ranking = judged(policy, data, method=method, stochastic=True, updates=100)
+        assert ranking.best.estimate.value == pytest.approx(0.875, abs=0.06), method
+
+
+def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Path) -> None:
+    us.save_policy(favouring(choices().spec, (0.01, 0.01, 0.98)), tmp_path / "rare")
+    cloned = judged(tmp_path / "rare", choices(12, logged=False), method="wis", stochastic=True)
+    assert "nobody recorded how likely actions were" in cloned.warnings[0]
+    assert any("fewer than ten effective episodes" in warning for warning in cloned.warnings)
+    narrow = boxes()
+    narrow.actions.clamp_(-2.0, -1.5)
+    short = judged(folders[:1], narrow, **{**SHORT, "seeds": 1})
+    told = " ".join(short.warnings)
+    assert "leave about 78% of what is far ahead" in told
+    assert "one seed says nothing of others" in told
+    assert "thin support: much of what" in told
+    assert "cut" in " ".join(judged(folders[:1], boxes(terminated=False), **SHORT).warnings)
+
+
+def test_whatever_is_wrong_is_found_before_anything_is_trained(
+    folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "train_stack", None)
+    remembering = actor(boxes().spec, memory={"kind": "gru", "units": 4})
+    stuck = boxes(steps=1, terminated=False)
+    wrong: list[tuple[object, object, dict[str, Any], str]] = [
+        ([], boxes(), {}, "candidates: nobody is to be judged"),
+        (3, boxes(), {}, "candidates: not a policy: got"),
+        (str(tmp_path / "nowhere"), boxes(), {}, "no such directory"),
+        (folders, choices(), {}, "does not fit the data: actions are one of 3, and were"),
+        (folders, None, {}, "data: is missing"),
+        (remembering, boxes(), {}, "has a memory"),
+        (folders, stuck, {}, "nobody knows where episodes began"),
+        (folders, boxes(terminated=False), {"gamma": 1.0}, "values of such a world have no end"),
+        (folders, boxes(), {"gamma": 1.5}, "gamma: out of range: got 1.5"),
+        (folders, boxes(), {"method": "fqee"}, "method: no such estimator: got fqee. Did you mean 'fqe'?"),
+        (folders, boxes(), {"seeds": 0}, "seeds"),
+        (folders, boxes(), {"method": "is"}, "has no density"),
+        (folders, boxes(), {"method": "initial"}, "is no run"),
+        (folders, boxes(), {"hidden": (0,)}, "hidden"),
+    ]
+    for given, data, words, told in wrong:
+        with pytest.raises((ConfigError, DataError, us.UnderstudyError), match=told.replace("?", r"\?")):
+            us.evaluate_offline(given, data, **{**QUICK, "reporter": SILENT, **words})
+
+
+def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Path) -> None:
+    """All kept checkpoints, by name; a clone has no critics, and says so."""
+    words = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
+    data = boxes(20)
+    run = us.train("iql", data=data, out=str(tmp_path / "iql"), **words)
+    clone = us.train("bc", data=data, out=str(tmp_path / "bc"), **words)
+    ranking = us.evaluate_offline(tmp_path, checkpoints="all", progress=False, **SHORT)
+    assert sorted(ranking.values()) == [f"{tmp_path}/{name}@{at}" for name in ("bc", "iql") for at in (10, 20)]
+    own = us.evaluate_offline([run, f"{run.path}@10"], data, method="initial", progress=False, gamma=0.5)
+    assert len(own.values()) == 2
+    assert all("td_error" in one.facts for one in own.judged)
+    with pytest.raises(ConfigError, match="has no critics of its own to ask"):
+        us.evaluate_offline(clone, data, method="initial", progress=False)

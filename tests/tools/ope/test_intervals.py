@@ -1,0 +1,52 @@
+"""Bootstraps over episodes and seeds: as wide as theory says, and the same draws for everybody."""
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import DataError
+from understudy.tools.ope.estimators import Steps, importance_sampling, initial_values, weighted_importance_sampling
+from understudy.tools.ope.intervals import Resampling, around, distinct
+
+
+def test_of_a_mean_it_is_as_wide_as_theory_says() -> None:
+    """Means of n numbers have a deviation of σ/√n; those of several seeds add σ_seeds/√K."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(5, 2, 400)
+    alone = Resampling(400, 1).of([initial_values(values)])
+    assert alone.mean() == pytest.approx(values.mean(), abs=0.02)
+    assert alone.std() == pytest.approx(values.std() / 20, rel=0.1)
+    offsets = [-3.0, 0.0, 3.0]
+    three = Resampling(400, 3).of([initial_values(values + offset) for offset in offsets])
+    assert three.std() == pytest.approx(np.hypot(values.std() / 20, np.std(offsets) / np.sqrt(3)), rel=0.1)
+
+
+def test_weighted_estimates_are_drawn_whole() -> None:
+    """Numerator and denominator of the same episodes: a constant reward has no interval, whatever the weights."""
+    rng = np.random.default_rng(1)
+    steps = Steps.of(np.full(50, 2.0), rng.normal(0, 1, 50), np.ones(50, np.int64))
+    weighted = Resampling(50, 1).of([weighted_importance_sampling(steps, 1.0)])
+    assert np.allclose(weighted, 2.0)
+    assert Resampling(50, 1).of([importance_sampling(steps, 1.0)]).std() > 0.1
+
+
+def test_candidates_are_compared_within_a_draw() -> None:
+    """A little better in every episode is better, however the episodes vary; the same with noise is not."""
+    rng = np.random.default_rng(2)
+    values = rng.normal(0, 100, 60)
+    draws = {
+        name: Resampling(60, 1).of([initial_values(values + more)])
+        for name, more in {"one": 0.0, "better": 1.0, "noisy": rng.normal(0, 20, 60)}.items()
+    }
+    assert distinct(draws["better"], draws["one"])
+    assert distinct(draws["one"], draws["better"])
+    assert not distinct(draws["noisy"], draws["one"])
+    wide, narrow = (around(0.0, draws["one"], confidence) for confidence in (0.99, 0.5))
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_draws_come_in_pieces_and_are_repeatable() -> None:
+    values = initial_values(np.arange(5.0))
+    assert np.array_equal(Resampling(5, 1, draws=30).of([values]), Resampling(5, 1, draws=30).of([values]))
+    assert not np.array_equal(Resampling(5, 1, draws=30).of([values]), Resampling(5, 1, draws=30, seed=1).of([values]))
+    with pytest.raises(DataError, match="not the episodes and seeds"):
+        Resampling(6, 1).of([values])

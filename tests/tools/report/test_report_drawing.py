@@ -1,0 +1,100 @@
+"""Charts and markup: where a number stands, what is left out, and that text stays text."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from understudy.tools.report.drawing import Row, draw, draw_intervals, scale, strip, tick
+from understudy.tools.report.markup import data_block, element, number
+from understudy.tools.report.panels import Level, Line, Panel, plain, thinned
+
+STEPS = np.arange(5.0)
+
+
+def panel(*values: float, **wishes: object) -> Panel:
+    line = Line("ours", 0, STEPS[: len(values)], np.array(values))
+    return Panel("task", "updates", "return", (line,), **wishes)  # type: ignore[arg-type]
+
+
+def places(svg: str) -> list[list[tuple[float, float]]]:
+    """The points of the line's stretches, in the drawing's units."""
+    (path,) = re.findall(r'd="([^"]*)" class="line"', svg)
+    found = []
+    for stretch in path.split("M")[1:]:
+        numbers = [float(one) for one in re.findall(r"-?\d+\.?\d*", stretch)]
+        found.append(np.array(numbers).reshape(-1, 2).cumsum(0).tolist())
+    return found
+
+
+def test_lines_go_where_their_numbers_are() -> None:
+    ((first, *_, last),) = places(draw(panel(0, 1, 4, 9, 16)))
+    assert [first[0], last[0]] == pytest.approx([58, 380], abs=0.06)
+    points = np.array(places(draw(panel(0, 1, 4, 9, 16)))[0])
+    heights = (points[0, 1] - points[:, 1]) / (points[0, 1] - points[-1, 1])
+    assert heights.tolist() == pytest.approx([0, 1 / 16, 4 / 16, 9 / 16, 1], abs=0.001)
+    wide = Panel("", "", "", (Line("", 0, np.arange(2000.0), np.sin(np.arange(2000.0))),))
+    assert places(draw(wide))[0][-1][0] == pytest.approx(380, abs=0.06), "errors of rounding add up"
+
+
+def test_what_is_no_number_is_a_gap() -> None:
+    for bad in (math.nan, math.inf, -math.inf, 1e200):
+        svg = draw(panel(1, 2, bad, 3, 4))
+        assert [len(stretch) for stretch in places(svg)] == [2, 2]
+        assert "nan" not in svg
+        assert "inf" not in svg
+    lonely = draw(panel(1, math.nan, 3))
+    assert lonely.count('class="point"') == 2
+    for values in ((math.nan,) * 3, (7, 7, 7), ()):
+        assert "nan" not in draw(panel(*values))
+
+
+def test_numbers_over_many_decades_are_drawn_on_a_logarithmic_axis() -> None:
+    ((*points,),) = places(draw(panel(1e-3, 1e-1, 1e1, 1e3)))
+    steps = np.diff([height for _, height in points])
+    assert np.ptp(steps) < 0.2
+    assert not panel(-1, 1e6).logarithmic
+    assert panel(1, 1e6).to_json()["log"]
+
+
+def test_levels_and_intervals_say_what_they_are() -> None:
+    svg = draw(panel(1, 2, levels=(Level("the <data>", 5.0), Level("nothing", math.nan))))
+    assert "the &lt;data&gt;: 5.000" in svg
+    assert "nothing" not in svg
+    rows = [Row("ours", 3, 1.0, 0.5, 1.5, (0.4, 1.6)), Row("alone", 4, 2.0, math.nan, math.nan)]
+    bars = draw_intervals(rows, "score")
+    assert (bars.count('class="bar"'), bars.count('class="seed"'), bars.count('class="point"')) == (1, 2, 2)
+    assert strip([1.0, math.nan, 2.0], 0, 3).count("v10") == 2
+
+
+def test_scales_hold_what_they_are_given_and_ticks_are_round() -> None:
+    found = scale(np.array([-740.5, -120.0]), 100, 0, margin=0.04)
+    assert 0 < found.at(-120) < found.at(-740.5) < 100
+    assert all(value % 50 == 0 for value in found.ticks(5))
+    assert 3 <= len(found.ticks(5)) <= 6
+    assert [tick(value) for value in (0, 250, -1500, 20_000, 3e6)] == ["0", "250", "−1,500", "20k", "3M"]
+
+
+def test_text_stays_text() -> None:
+    bad = '</script><img src=x onerror="alert(1)">'
+    told = element("td", bad, title=bad, data_sort=1)
+    assert told == (
+        '<td title="&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" data-sort="1">'
+        "&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;</td>"
+    )
+    assert element("p", element("b", "x")) == "<p><b>x</b></p>"
+    block = data_block({"name": bad + "\u2028&"}, "charts")
+    assert block.count("<") == 2
+    assert "&" not in block
+    assert len(element("p", "x" * 10**6)) < 3000
+    assert "\x00" not in element("p", "a\x00b\x1b[31m")
+
+
+def test_numbers_are_short_and_right() -> None:
+    known = {0.0: "0.000", -142.25: "−142.2", 1234567.0: "1,234,567", 1e12: "1.00e+12", 2e-5: "2.00e−05", math.nan: "–"}
+    assert {value: number(value) for value in known if value == value} == {k: v for k, v in known.items() if k == k}
+    assert number(math.nan) == "–"
+    assert plain([1.0, 1.234567, math.nan, math.inf, 123456.0]) == [1, 1.2346, None, None, 123456]
+    assert thinned(10, 4).tolist() == [0, 3, 6, 9]
+    assert thinned(3, 4).tolist() == [0, 1, 2]

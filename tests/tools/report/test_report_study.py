@@ -1,0 +1,101 @@
+"""What a report compares: each seed once, never two experiments under one name, and nothing that cannot be read."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from understudy.core.errors import ConfigError, RunError
+from understudy.tools.report.reading import gather
+from understudy.tools.report.study import study
+from written_runs import write_run, write_study
+
+
+def test_two_experiments_under_one_name_are_told_apart_and_said(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / f"low-{seed}", [-5, -3], seed=seed, **{"algo.expectile": 0.7})
+        write_run(tmp_path / f"high-{seed}", [-5, -2], seed=seed, **{"algo.expectile": 0.9})
+    found = study(gather([tmp_path]))
+    assert sorted(found.methods) == ["iql (expectile=0.7)", "iql (expectile=0.9)"]
+    assert found.last["iql (expectile=0.9)"]["Pendulum-v1"].tolist() == [-2, -2]
+    assert "differ in more than their seeds (algo.expectile)" in found.notes[0]
+    assert "shown as different methods" in found.notes[0]
+    assert study(gather([tmp_path / "low-0", tmp_path / "low-1"])).notes == []
+
+
+def test_many_differences_have_numbers_instead_of_names(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", [-5, -3])
+    write_run(tmp_path / "b", [-5, -3], seed=1, **{"algo.expectile": 0.9, "algo.beta": 7, "eval_episodes": 3})
+    found = study(gather([tmp_path]))
+    assert found.methods == ["iql (variant 1)", "iql (variant 2)"]
+    assert "algo.beta, algo.expectile, eval_episodes" in found.notes[0]
+
+
+def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
+    shutil.copytree(tmp_path / "ours" / "0", tmp_path / "copy")
+    (tmp_path / "copy" / "result.json").unlink()
+    found = study(gather([tmp_path]))
+    assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3]
+    assert {entry.shown for entry in found.entries} == {"ours/0", "ours/1"}
+    assert "1 run of a seed that is here already: copy; not counted" in found.notes[0]
+
+
+def test_damaged_runs_are_listed_and_count_nowhere(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
+    broken = write_run(tmp_path / "broken", [-1, -1], seed=5, method="ours")
+    (broken / "eval.jsonl").write_text('{"updates": 1}garbage\n{}\n')
+    unreadable = write_run(tmp_path / "unreadable", [-1, -1], seed=6, method="ours")
+    (unreadable / "config.yaml").write_text("algo: [\n")
+    found = study(gather([tmp_path]))
+    assert [one.shown for one in found.damaged] == ["broken", "unreadable"]
+    assert "eval.jsonl, line 1" in found.damaged[0].reason
+    assert len(found.last["ours"]["Pendulum-v1"]) == 2
+    assert any("2 runs cannot be read" in note for note in found.notes)
+    with pytest.raises(RunError, match="no run here can be read: 'broken'"):
+        study(gather([broken]))
+
+
+def test_what_has_not_finished_counts_only_where_nothing_has(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
+    write_run(tmp_path / "killed", [-9, -1], seed=2, method="ours", finished=False)
+    found = study(gather([tmp_path]))
+    assert not found.preliminary
+    assert len(found.last["ours"]["Pendulum-v1"]) == 2
+    assert "Of 3 runs 1 have not finished (1 killed)" in found.notes[0]
+    write_run(tmp_path / "other", [-9, -2], method="theirs", finished=False)
+    found = study(gather([tmp_path]))
+    assert found.preliminary
+    assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3, -1]
+    assert found.last["theirs"]["Pendulum-v1"].tolist() == [-2]
+    assert "Preliminary" in found.notes[0]
+
+
+def test_runs_are_judged_by_one_number(tmp_path: Path) -> None:
+    write_run(tmp_path / "scored", [10, 20], score=True)
+    write_run(tmp_path / "not", [-9, -4], seed=1)
+    with pytest.raises(ConfigError, match="judged by different numbers"):
+        study(gather([tmp_path]))
+    assert study(gather([tmp_path]), "return").metric == "eval/return_mean"
+    with pytest.raises(ConfigError, match=r"no run has 'retrun'. Did you mean 'return'"):
+        study(gather([tmp_path]), "retrun")
+
+
+def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
+    write_run(tmp_path / "nan", [-9, float("nan")], seed=3, method="ours")
+    write_run(tmp_path / "inf", [-9, float("inf")], seed=4, method="ours")
+    found = study(gather([tmp_path]))
+    assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3]
+    assert any("without a number" in note for note in found.notes)
+
+
+def test_published_scores_are_beside_runs_of_their_tasks(tmp_path: Path) -> None:
+    wishes = {"config": "iql/corl-locomotion", "task": "hopper-medium-v2", "data.path": "nowhere.hdf5"}
+    write_study(tmp_path, {"iql": [40, 60]}, seeds=2, score=True, **wishes)
+    found = study(gather([tmp_path]))
+    (published,) = [one for one in found.published["hopper-medium-v2"] if one.config == "iql/corl-locomotion"]
+    assert (published.mean, published.deviation) == (67.53, 3.78)
+    assert not study(gather([tmp_path]), "return").published
+    assert np.isfinite(found.estimates["iql", "hopper-medium-v2"].low)

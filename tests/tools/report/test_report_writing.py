@@ -1,0 +1,160 @@
+"""Reports as people ask for them: every format, one run or many, what is left out, and again while runs go on."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import understudy as us
+from understudy.core.errors import ConfigError, RunError
+from understudy.tools.report.page import chart_library
+from understudy.tools.report.writing import watch
+from written_runs import write_run, write_study
+
+BAD = '</script><img src=x onerror="bad()">'
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the extra is not installed."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    chart_library.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study") / "runs"
+    write_study(folder, {"ours": [-900, -300, -120], "theirs": [-900, -700, -600]})
+    return folder
+
+
+def cells(page: str, kind: str) -> list[list[str]]:
+    """Text of a table's rows."""
+    table = page.split(f'<table class="{kind}">')[1].split("</table>", maxsplit=1)[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [[re.sub(r"<[^>]+>", " ", cell).strip() for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows]
+
+
+def test_a_page_has_the_numbers_of_the_runs(runs: Path, tmp_path: Path) -> None:
+    written = us.report(runs, tmp_path / "out" / "report.html")
+    page = written.paths[0].read_text()
+    assert written.methods == ("ours", "theirs")
+    assert written.sentence in page
+    assert "ours" in written.sentence
+    head, ours, theirs = cells(page, "summary")
+    assert head == ["method", "Pendulum-v1"]
+    assert re.split(r"\s+", ours[1]) == ["−119.0", "−120.0", "to", "−118.0,", "3", "seeds"]
+    assert theirs[1].startswith("−599.0")
+    assert '<b class="value best">−119.0</b>' in page
+    rows = cells(page, "runs")
+    assert [row[1] for row in rows[1:4]] == ["0", "1", "2"]
+    assert 'href="./../../' in page
+    assert "secret-host" not in page
+    assert "0123456789 with changes" in page
+    assert written.paths[0].stat().st_size < 1.2 * MEGABYTE
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_library_drawings_stay_and_the_page_says_how(runs: Path, tmp_path: Path) -> None:
+    page = us.report(runs, tmp_path / "r.html").paths[0].read_text()
+    assert page.count("<svg") > 10
+    assert "pip install &#x27;understudy-rl[report]&#x27;" in page
+    assert len(page) < MEGABYTE / 5
+    chart_library.cache_clear()
+
+
+@pytest.mark.usefixtures("no_library")
+def test_a_run_alone_has_a_page_whatever_its_state(tmp_path: Path) -> None:
+    write_run(tmp_path / "begun", [], finished=False)
+    written = us.report(tmp_path / "begun", tmp_path / "r.html")
+    assert written.sentence.endswith("killed: not evaluated yet.")
+    going = write_run(tmp_path / "going", [-900, -300], finished=False)
+    (going / "stopped.json").write_text(json.dumps({"reason": BAD, "updates": 20}))
+    written = us.report(going, tmp_path / "r.html")
+    assert "failed: episode return −300.0 [−301.0, −299.0 over episodes] after 20 updates" in written.sentence
+    page = written.paths[0].read_text()
+    assert "<img" not in page
+    assert "over the episodes of an evaluation" in page
+    once = write_run(tmp_path / "once", [-5])
+    assert "there is no curve to draw" in us.report(once, tmp_path / "r.html").paths[0].read_text()
+    chart_library.cache_clear()
+
+
+@pytest.mark.usefixtures("no_library")
+def test_what_strangers_wrote_is_text_in_every_format(tmp_path: Path) -> None:
+    meta = {"dataset": {"name": BAD, BAD: BAD}, "git": {"commit": BAD}, "versions": {BAD: BAD}, "platform": BAD}
+    write_run(tmp_path / "runs" / "<img src=y>" / "0", [-3, -2], meta=meta, metrics={f"loss/{BAD}": 1}, method=BAD)
+    write_run(tmp_path / "runs" / "=cmd()", [-3, -2], seed=1, meta={"dataset": [], "git": 7}, method="=1+1|cmd")
+    us.report(tmp_path / "runs", tmp_path / "r.html", format="all")
+    page = (tmp_path / "r.html").read_text()
+    assert "<img" not in page
+    assert page.count("</script>") == 1
+    assert "&lt;/script&gt;" in page
+    assert ",=cmd()" not in (tmp_path / "r.csv").read_text()
+    assert "'=1+1|cmd," in (tmp_path / "r.csv").read_text()
+    assert "<img" not in re.sub(r"\\<", "", (tmp_path / "r.md").read_text())
+    chart_library.cache_clear()
+
+
+@pytest.mark.usefixtures("no_library")
+def test_films_are_inside_as_far_as_they_fit(tmp_path: Path) -> None:
+    for seed, size in ((0, 1000), (1, 2 * MEGABYTE), (2, 10)):
+        run = write_run(tmp_path / "runs" / str(seed), [-3, -2], seed=seed)
+        (run / "videos").mkdir()
+        start = b"\x00\x00\x00\x18ftypmp42" if seed < 2 else b"#!/bin/sh"
+        (run / "videos" / "last.mp4").write_bytes(start.ljust(size, b"\x00"))
+    (tmp_path / "runs" / "0" / "videos" / "z.gif").symlink_to("/etc/passwd")
+    page = us.report(tmp_path / "runs", tmp_path / "r.html", videos=1).paths[0].read_text()
+    assert page.count("<video") == 1
+    assert page.count('<video src="data:video/mp4;base64,AAAAGGZ0eXBtcDQy') == 1
+    assert "1/videos/last.mp4" in page
+    assert "2/videos/last.mp4" in page
+    assert "image/gif" not in page
+    assert "<video" not in us.report(tmp_path / "runs", tmp_path / "r.html", videos=0).paths[0].read_text()
+    chart_library.cache_clear()
+
+
+def test_settings_that_differ_are_listed_and_others_counted(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", {"low": [-9, -4]}, seeds=2, **{"algo.expectile": 0.7})
+    write_study(tmp_path / "runs", {"high": [-9, -3]}, seeds=2, **{"algo.expectile": 0.9})
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    assert cells(page, "settings")[1:] == [["algo.expectile", "0.9", "0.7"]]
+    assert "1 setting differ" in page
+
+
+def test_runs_on_different_scales_are_not_averaged(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", {"a": [-9, -4], "b": [-9, -5]}, seeds=2)
+    write_study(tmp_path / "runs" / "cart", {"a": [9, 400], "b": [9, 300]}, seeds=2, config="iql/cartpole")
+    written = us.report(tmp_path / "runs", tmp_path / "r.html")
+    page = written.paths[0].read_text()
+    assert "on different scales, so nothing is averaged" in page
+    assert "Over all tasks" not in page
+    assert "on CartPole-v1" in written.sentence
+    assert "on Pendulum-v1" in written.sentence
+
+
+def test_wrong_arguments_are_told(runs: Path, tmp_path: Path) -> None:
+    for wrong, told in (
+        ((5,), "not a run"),
+        (([],), "no run to report"),
+        ((runs, tmp_path / "r.txt"), "no such format"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            us.report(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="videos"):
+        us.report(runs, tmp_path / "r.html", videos=-1)
+    with pytest.raises(RunError, match="no such folder"):
+        us.report(tmp_path / "nowhere")
+
+
+def test_a_watch_sees_what_goes_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "a", [-9, -4], finished=False)
+    looks = watch([tmp_path / "runs"], poll=0.01)
+    next(looks)
+    (run / "result.json").write_text("{}")
+    next(looks)
+    write_run(tmp_path / "runs" / "b", [-9, -4], seed=1)
+    next(looks)

@@ -1,0 +1,258 @@
+"""A whole search over worlds whose returns are known: what is tried, what is kept, what goes on, what wins."""
+
+import json
+import math
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from levels import SPACE, STEPS, TINY, TROUBLE, WORLDS
+
+import understudy as us
+from understudy.core.errors import MissingPackageError, RunError
+from understudy.core.stopping import StoppedError
+from understudy.run.config import load_config
+from understudy.tools.tuning.outcome import Tuning
+from understudy.tools.tuning.plan import GIVEN, Plan
+from understudy.tools.tuning.study import JOURNAL, Study
+
+optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
+
+
+TRIALS = 4
+
+
+@pytest.fixture(autouse=True)
+def _no_plots(no_plots: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """But for the one test that looks at them."""
+    if "written" not in request.node.name:
+        for draw in ("draw_history", "draw_slices"):
+            monkeypatch.setattr(f"understudy.tools.tuning.outcome.{draw}", lambda *told: told[-1])
+
+
+def tuned(out: Path, **changes: Any) -> Tuning:
+    wishes: dict[str, Any] = {"trials": TRIALS, "top": 1, "fresh": 2, "progress": False, **changes}
+    return us.tune(wishes.pop("config", TINY), wishes.pop("space", SPACE), out=out, **wishes)
+
+
+def tried(made: Tuning) -> list[tuple[Any, ...]]:
+    """What a search drew and what came of it."""
+    return [(row.number, row.state, dict(row.settings), row.value, dict(row.seeds)) for row in made.trials]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Tuning:
+    """A search that nothing disturbed. Nobody may write into it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.run.loop.draw_run", lambda run: None)
+        return tuned(tmp_path_factory.mktemp("search") / "tune")
+
+
+@pytest.fixture
+def copied(whole: Tuning, tmp_path: Path) -> Path:
+    """The same, to write into."""
+    return Path(shutil.copytree(whole.path, tmp_path / "tune"))
+
+
+def test_a_search_finds_the_better_world_and_says_what_it_is_worth_on_fresh_seeds(whole: Tuning) -> None:
+    assert [row.number for row in whole.trials] == list(range(TRIALS))
+    assert dict(whole.trials[0].settings) == {"env.id": "Level1-v0", "algo.clip": "0.2"}  # the config as it is
+    for row in whole.trials:
+        level = WORLDS.index(row.settings["env.id"]) + 1
+        run = us.Run(whole.path / "trials" / str(row.number) / "0")
+        assert row.seeds == {"0": run.result["eval/return_mean"]}
+        assert row.value == row.seeds["0"]
+        assert abs(row.value - STEPS * level) <= STEPS * 0.1
+        assert run.config.env is not None
+        assert (run.config.env.id, run.config.seed) == (row.settings["env.id"], 0)
+        assert run.finished
+
+    winner, given = whole.confirmed
+    assert given.candidate.name == GIVEN
+    assert winner.candidate.name == whole.best.candidate.name
+    assert winner.values.keys() == given.values.keys() == {"1", "2"}  # none of which the search saw
+    searched = max(row.value or 0.0 for row in whole.trials)
+    assert searched > STEPS * 1.5
+    assert winner.candidate.search_value == searched
+    assert math.isclose(winner.estimate.value, sum(winner.values.values()) / 2)
+    assert whole.best.estimate == winner.estimate
+    assert whole.verdict[0].startswith("The search's ")
+    assert whole.verdict[0].endswith(" on 2 fresh seeds.")
+    runs = sorted(path.parent for path in whole.path.rglob("config.yaml"))
+    assert len(runs) == TRIALS + 2 * len(whole.confirmed)
+
+
+def test_what_is_written_can_be_trained_and_read(whole: Tuning, copied: Path) -> None:
+    tuned(copied)
+    text = (copied / "best.yaml").read_text()
+    assert text.startswith(f"# understudy train {copied / 'best.yaml'}\n")
+    config = load_config(str(copied / "best.yaml"))
+    assert config.env is not None
+    assert (config.env.id, config.seed, config.out) == (whole.best.settings["env.id"], 0, "runs/best/0")
+    facts = json.loads((copied / "tuning.json").read_text())
+    assert [one["value"] for one in facts["trials"]] == [row.value for row in whole.trials]
+    assert facts["best"] == whole.best.candidate.name
+    assert facts["search_seeds"] == [0]
+    assert set(facts["confirmed"][0]["seeds"]) == {"1", "2"}
+    assert {path.name for path in (copied / "plots").iterdir()} == {"history.png", "slices.png"}
+
+
+def test_the_same_call_again_trains_nothing_and_says_the_same(whole: Tuning, copied: Path) -> None:
+    results = {path: path.stat().st_mtime_ns for path in copied.rglob("result.json")}
+    again = tuned(copied)
+    assert tried(again) == tried(whole)
+    assert again.verdict == whole.verdict
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("result.json")} == results
+
+
+@pytest.mark.parametrize("trouble", ["crash", "interrupt"])
+def test_trouble_on_the_way_changes_nothing(
+    trouble: str, whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulator that fails once, or Ctrl-C: the trial goes on from its checkpoint, and the search to the same end."""
+    monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
+    (tmp_path / "trouble").write_text("\n".join(["none"] * 17 + [trouble]))
+    out = tmp_path / "tune"
+    if trouble == "interrupt":
+        with pytest.raises(StoppedError, match=rf"tuning '{out}': stopped. The same command goes on.") as stopped:
+            tuned(out, trials=2, top=0)
+        assert stopped.value.exit_code == 130
+        assert len(list(out.rglob("result.json"))) < 2
+    made = tuned(out, trials=2, top=0)
+    assert not (tmp_path / "trouble").exists()
+    assert tried(made) == tried(whole)[:2]
+    failures = [failure for row in made.trials for failure in row.failures]
+    assert len(failures) == (1 if trouble == "crash" else 0)
+    assert all("the simulator is gone" in failure for failure in failures)
+
+
+def test_a_trial_that_keeps_failing_is_given_up_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
+    (tmp_path / "trouble").write_text("\n".join(["none"] * 6 + ["crash"] * 3))
+    made = tuned(tmp_path / "tune", retries=1, trials=2, top=0)
+    failed = [row for row in made.trials if row.state == "failed"]
+    assert len(failed) == 1
+    assert "the simulator is gone" in failed[0].reason
+    assert len(failed[0].failures) == 2
+
+
+def test_where_every_trial_fails_the_reason_is_told_after_a_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
+    (tmp_path / "trouble").write_text("none\n" + "crash\n" * 20)  # the first is met before anything is written
+    with pytest.raises(RunError, match=r"none of 3 trials came to its end. trial 0 failed: .*the simulator is gone"):
+        tuned(tmp_path / "tune", trials=50, retries=0)
+
+
+def test_another_search_in_the_same_place_is_refused_with_every_difference(copied: Path) -> None:
+    before = (copied / JOURNAL).read_bytes()
+    other = {**SPACE, "algo.clip": {"low": 0.1, "high": 0.3}}
+    with pytest.raises(RunError, match="another search lies there") as refused:
+        tuned(copied, space=other, seeds=3, updates=8)
+    for told in ("seeds is 1 there and 3 here", "updates is 4 there and 8 here", "algo.clip is searched in"):
+        assert told in str(refused.value)
+    assert (copied / JOURNAL).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"trials": 0}, "trials: too small: got 0"),
+        ({"jobs": 0}, "jobs: too small"),
+        ({"fresh": 0}, "fresh: too small"),
+        ({"last": 9}, "--last: more evaluations than a trial has: got 9, expected at most 2"),
+        ({"metric": "eval/succes_rate"}, "best: no evaluation of this run measures it"),
+        ({"metric": "return"}, "--metric: no such metric: got 'return'. Did you mean 'eval/return_mean'?"),
+        ({"eval_every": 0}, "eval_every: is 0, and trials are judged by their evaluations"),
+        ({"space": {"algo.clipp": [0.1, 0.2]}}, "algo.clipp: no such setting of ppo. Did you mean 'clip'?"),
+        ({"space": "iqll"}, "space 'iqll': no space of this name. Did you mean 'iql'?"),
+        ({"space": "nowhere.yaml"}, "nowhere.yaml: no such file"),
+        ({"env": object()}, "env: a search tells its runs of it in words"),
+        ({"data": [1]}, "data: a search tells its runs of it in words"),
+        ({"config": "ppo/pendulm"}, "config 'ppo/pendulm': no config of this name"),
+        ({"rate": 3}, "rate: no such setting"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_written(wrong: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(us.UnderstudyError) as error:
+        tuned(tmp_path / "tune", **wrong)
+    assert told in str(error.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(RunError, match="exists already and is no search"):
+        tuned(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_without_optuna_a_sentence_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingPackageError, match=r"tune: needs optuna .* pip install 'understudy-rl\[tune\]'"):
+        tuned(tmp_path / "tune")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_seeds_that_do_worse_than_the_best_end_a_trial(tmp_path: Path) -> None:
+    """Wilcoxon's test needs four of them to say so."""
+    made = tuned(tmp_path / "tune", space={"env.id": {"choices": WORLDS}}, seeds=5, trials=6, top=0, updates=2)
+    best = 0.0
+    for row in made.trials:
+        if row.state == "pruned":
+            assert len(row.seeds) == 4
+            assert row.reason == "worse than the best after 4 of 5 seeds"
+            assert sum(row.seeds.values()) / 4 < best
+        else:
+            best = max(best, row.value or 0.0)
+    assert "pruned" in {row.state for row in made.trials}
+
+
+def test_a_line_that_was_torn_by_a_death_is_cut_off_by_the_next_writer(whole: Tuning, copied: Path) -> None:
+    journal = copied / JOURNAL
+    with journal.open("ab") as file:
+        file.write(b'{"op_code":8,"worker_id":"a","trial_id":0,"user_at')
+    assert len(Study.open(copied).rows()) == TRIALS  # who only reads is not disturbed
+    assert tried(tuned(copied, top=0, trials=TRIALS + 1))[:TRIALS] == tried(whole)
+    assert all(json.loads(line) for line in journal.read_text().splitlines())
+
+
+def test_a_trial_whose_process_is_alive_is_nobody_elses(copied: Path) -> None:
+    mine, other, two_more = Study.open(copied), Study.open(copied), TRIALS + 2
+    held, another = mine.claim(two_more), other.claim(two_more)
+    assert held is not None
+    assert another is not None
+    assert (held.number, another.number) == (TRIALS, TRIALS + 1)
+    assert other.claim(two_more) is None
+    held.release()
+    taken_up = other.claim(two_more)
+    assert taken_up is not None
+    assert (taken_up.number, taken_up.words) == (TRIALS, held.words)
+    taken_up.release()
+    another.release()
+
+
+def test_a_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
+    plan = Plan.make(TINY, SPACE, {"seed": 3}, seeds=2)
+    plan.write(tmp_path)
+    assert Plan.read(tmp_path) == plan
+    text = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(text.replace('"seeds": 2', '"seeds": 1'))
+    with pytest.raises(us.UnderstudyError, match="was changed or damaged"):
+        Plan.read(tmp_path)
+
+
+def test_a_journal_that_is_none_is_told(copied: Path) -> None:
+    (copied / JOURNAL).write_text('{"op_code": 0}\n["x"]\n')
+    with pytest.raises(RunError, match=r"journal.log is damaged \(.*\). Choose another --out."):
+        tuned(copied)
+    (copied / JOURNAL).unlink()
+    (copied / JOURNAL).symlink_to("/dev/zero")
+    with pytest.raises(RunError, match=r"journal\.log is no file of its own"):
+        tuned(copied)
