@@ -28,6 +28,8 @@ ARMS = {
     "ours": ("CIQL: α = 0.1", ["ciql/halfcheetah-bullet"]),
     "original": ("CIQL as first described: α = 1, relu_mean, …", ["ciql/halfcheetah-bullet-original"]),
 }
+LEVELS = {"best of the data (833)": 833.0, "standing still (990)": 990.0}
+"""What docs/ciql.md tells of the recipe."""
 NAMES = ("updates", "eval/return_mean", "eval/return_low", "eval/return_high")
 Line = dict[str, Any]
 
@@ -74,14 +76,14 @@ def keep(trials: list[tuple[str, Path]]) -> None:
 
 
 def draw() -> Path:
-    lines = read()
+    lines = sorted(read(), key=lambda line: (list(ARMS).index(line["arm"]), line["seed"]))
     curves = {
         f"{ARMS[line['arm']][0]}, seed {line['seed']}": [
             dict(zip(NAMES, point, strict=True)) for point in zip(*(line[name] for name in NAMES), strict=True)
         ]
         for line in lines
     }
-    levels = {"mean of the data": lines[0]["data"], "best of the data": 833.0, "standing still": 990.0}
+    levels = {f"mean of the data ({lines[0]['data']:.0f})": lines[0]["data"], **LEVELS}
     return draw_returns(curves, PICTURE, levels, "HalfCheetahBulletEnv-v0")
 
 
