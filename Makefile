@@ -45,7 +45,8 @@ pictures: $(READY)
 	$(BIN)/python benchmarks/estimator_curves.py --draw  # ppo_pendulum_estimator.png
 	$(BIN)/python benchmarks/robot_curves.py --draw # robots_go1.png, robots_halfcheetah.png
 	$(BIN)/python benchmarks/style_curves.py --draw # style.png
-	@echo "iql_pendulum.png: make demo (a minute); ciql_halfcheetah_bullet.png: docs/ciql.md (half an hour);"
+	$(BIN)/python benchmarks/ciql_bullet_curves.py --draw # ciql_halfcheetah_bullet.png
+	@echo "iql_pendulum.png: make demo (a minute);"
 	@echo "dagger_cartpole_masked.png: python benchmarks/dagger_curves.py (a few minutes);"
 	@echo "style_normal.png: understudy train ppo/hopper-style (five minutes), its plots/style.png;"
 	@echo "skills_zones.png: python benchmarks/skill_curves.py (a few minutes);"

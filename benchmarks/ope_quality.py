@@ -21,6 +21,7 @@ import torch
 
 import understudy as us
 from understudy.core.spec import Discrete
+from understudy.nn.deployed import Deployed
 from understudy.run.loading import resolve_dataset
 from understudy.run.rundir import RunDir
 from understudy.run.validation import action_error
@@ -91,12 +92,17 @@ def judged(name: str, folder: Path) -> list[Candidate]:
     return find_candidates(words)
 
 
+def network_of(candidate: Candidate) -> Deployed:
+    assert isinstance(candidate.policy, Deployed)
+    return candidate.policy
+
+
 def true_values(env_id: str, candidate: Candidate, gamma: float) -> tuple[float, float]:
     """Mean discounted and undiscounted return of episodes that may last LONGEST steps, greedily."""
     envs = [gymnasium.make(env_id, max_episode_steps=LONGEST) for _ in range(EPISODES)]
     obs = np.stack([env.reset(seed=1000 + number)[0] for number, env in enumerate(envs)]).astype(np.float32)
     discounted, total, alive = np.zeros(EPISODES), np.zeros(EPISODES), np.ones(EPISODES, bool)
-    policy = candidate.policy
+    policy = network_of(candidate)
     for step in range(LONGEST):
         action, _ = policy.act({"state": torch.from_numpy(obs)}, (), greedy=True)
         for number in np.flatnonzero(alive):
@@ -117,7 +123,7 @@ def ranked_by(
     """Numbers by which a method ranks candidates, by name: of every seed, the last of all seeds together."""
     words: list[object] = [f"{one.run}@{one.checkpoint}" for one in candidates]
     if method == "likeness":
-        return [{one.name: -action_error(one.policy, data) for one in candidates}]
+        return [{one.name: -action_error(network_of(one), data) for one in candidates}]
     if method in OWN:
         ranking = evaluate_offline(words, data, method="initial", gamma=gamma, progress=False)
         if method == "initial":
@@ -152,7 +158,7 @@ def measure(name: str, folder: Path, seeds: int) -> None:
             names = list(values)
             guess, discounted = [values[key] for key in names], [true[key][0] for key in names]
             undiscounted = [true[key][1] for key in names]
-            line = {
+            line: dict[str, Any] = {
                 "ladder": name,
                 "method": method,
                 "seed": "all" if len(found) > 1 and seed == len(found) - 1 else seed,

@@ -3,7 +3,7 @@
     python benchmarks/ope_speed.py [--updates 300] [--hidden 256 256]
 
 Windows of both take turns, so that whatever else the machine does hits both; processor time is compared, and what
-20,000 updates would take is told from it. Random data of 17 numbers and 6 actions: what is learned does not matter here.
+20,000 updates would take is told from it. Random data of 17 numbers and 6 actions: what is learned does not matter.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def data() -> LoggedExperience:
         )
         for _ in range(ROWS // 1000)
     ]
-    dataset = us.Dataset.from_episodes(episodes, us.Box([-1.0] * 6, [1.0] * 6))
+    dataset = us.Dataset.from_episodes(episodes, us.Box((-1.0,) * 6, (1.0,) * 6))
     return LoggedExperience.of(dataset, Transforms(normalize_observations=True))
 
 

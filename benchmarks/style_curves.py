@@ -1,13 +1,16 @@
 """The numbers and pictures of docs/style.md: what is learned from recorded states alone, and beside a task.
 
-    python benchmarks/style_curves.py MOTIONS        # three seeds of four cases; half an hour or more on one core
-    python benchmarks/style_curves.py --draw         # only draw what style_curves.jsonl holds
+    python benchmarks/style_curves.py GAIT EXPERT WALK    # three seeds of every case; an hour or less on one core
+    python benchmarks/style_curves.py --draw              # only draw what style_curves.jsonl holds
 
-MOTIONS is a gait of HalfCheetah, recorded from `ppo/halfcheetah-teacher` by `understudy collect`; the hopper's motions
-come with the library. Environments are EnvPool's (v4) where that is installed, else Gymnasium's. `task alone` is PPO
-with the environment's reward, and the preset of the teacher; the others learn by `ppo/hopper-style` and
-`ppo/halfcheetah-style`. The last policies play ten new episodes, greedily: speed, and how far the angles of their
-joints are from the nearest of the motions, in deviations of the motions. Runs are kept in runs/style, not repeated.
+GAIT is what `ppo/halfcheetah-teacher` does, recorded by `understudy collect`, and is imitated alone. EXPERT is a fast
+gait of HalfCheetah, any recording of its 17 numbers: what is learned from the task alone is compared with what is
+learned from task and style, with everything else the same (`ppo/halfcheetah-style`, γ 0.99). WALK is what
+Walker2d does (`ppo/walker2d-style` says how to record it). The hopper's motions come with the library. Environments are
+EnvPool's (v4) where that is installed, else Gymnasium's.
+
+The last policies play ten new episodes, greedily: speed, and how far the angles of their joints are from the nearest
+of the motions, in deviations of the motions. Runs are kept in runs/style, not repeated; interrupted ones go on.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,50 +35,60 @@ ROOT = Path(__file__).parent.parent
 FILE = Path(__file__).with_suffix(".jsonl")
 PICTURE = ROOT / "docs" / "pictures" / "style.png"
 SEEDS = (0, 1, 2)
-HOPPER, CHEETAH = "Hopper-v5", "HalfCheetah-v5"
-SPEED = {HOPPER: 5, CHEETAH: 8}
+HOPPER, CHEETAH, WALKER = "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5"
+SPEED = {HOPPER: 5, CHEETAH: 8, WALKER: 8}
 """The column of an observation that is the forward velocity."""
-JOINTS = {HOPPER: slice(2, 5), CHEETAH: slice(2, 8)}
+JOINTS = {HOPPER: slice(2, 5), CHEETAH: slice(2, 8), WALKER: slice(2, 8)}
 FIXED = ("threads=1", "tensorboard=false", "source.workers=1")
 
 
 class Case(NamedTuple):
     env: str
+    motions: str
+    """That it is compared with."""
     config: str
     words: tuple[str, ...] = ()
 
 
 STYLE = "algo.objectives.style"
 CASES = {
-    "hopper, style alone": Case(HOPPER, "ppo/hopper-style"),
-    "cheetah, style alone": Case(CHEETAH, "ppo/halfcheetah-style"),
-    "cheetah, task alone": Case(CHEETAH, "ppo/halfcheetah-teacher", ("log_every=10", "eval_every=50")),
+    "hopper, style alone": Case(HOPPER, "hopper-ladder/expert", "ppo/hopper-style"),
+    "walker, style alone": Case(WALKER, "walk", "ppo/walker2d-style"),
+    "cheetah, style alone": Case(CHEETAH, "gait", "ppo/halfcheetah-style"),
+    "cheetah, task alone": Case(CHEETAH, "expert", "ppo/halfcheetah-style", ("algo.gamma=0.99", f"{STYLE}=null")),
     "cheetah, task and style": Case(
-        CHEETAH, "ppo/halfcheetah-style", (f"{STYLE}.task_weight=1", f"{STYLE}.weight=2", "algo.gamma=0.99")
+        CHEETAH, "expert", "ppo/halfcheetah-style", ("algo.gamma=0.99", f"{STYLE}.task_weight=1", f"{STYLE}.weight=5")
     ),
 }
-COLORS = dict(zip(CASES, ("#1f5fa8", "#2f855a", "#4a5568", "#b5651d"), strict=True))
+COLORS = dict(zip(CASES, ("#1f5fa8", "#6b46c1", "#2f855a", "#4a5568", "#b5651d"), strict=True))
 
 
-def finish(name: str, seed: int, motions: str) -> dict[str, Any]:
+def finish(name: str, seed: int, given: Mapping[str, str]) -> dict[str, Any]:
     """A run that has ended, and what is kept of it."""
     case = CASES[name]
     out = ROOT / "runs" / "style" / name.replace(", ", "-").replace(" ", "-") / str(seed)
-    clips = "hopper-ladder/expert" if case.env == HOPPER else motions
+    clips = given.get(case.motions, case.motions)
     if not (out / "result.json").exists():
-        words = ["train", case.config, f"seed={seed}", f"out={out}", *FIXED, *case.words, "--quiet"]
-        words += [f"motions.path={clips}"] if case.config.endswith("style") else []
-        if importlib.util.find_spec("envpool") is not None:
-            words += ["env.simulator=envpool", f"env.id={case.env.replace('v5', 'v4')}"]
-        subprocess.run([sys.executable, "-m", "understudy", *words], check=True)
+        words = (
+            ["resume", str(out)] if (out / "checkpoints" / "latest").exists() else first_words(case, seed, clips, out)
+        )
+        subprocess.run([sys.executable, "-m", "understudy", *words, "--quiet"], check=True)
     run = us.Run(out)
-    shown = us.load_dataset(clips).observations["state"].float()
-    kept = {"case": name, "seed": seed, **played(us.load_policy(run.path), case.env, shown)}
+    shown = us.load_dataset(clips, env=case.env).observations["state"].float()
+    kept = {"case": name, "seed": seed, **played(us.load_policy(run.path / "policy" / "final"), case.env, shown)}
     kept["eval/return_mean"] = [[line["env_steps"], round(line["eval/return_mean"], 1)] for line in run.evaluations()]
     for metric in ("style/reward", "style/distance"):
         lines = [line for line in run.metrics() if metric in line]
         kept[metric] = [[line["env_steps"], round(line[metric], 4)] for line in lines]
     return kept
+
+
+def first_words(case: Case, seed: int, clips: str, out: Path) -> list[str]:
+    words = ["train", case.config, f"seed={seed}", f"out={out}", *FIXED, *case.words]
+    words += [f"motions.path={clips}"] if f"{STYLE}=null" not in case.words else []
+    if importlib.util.find_spec("envpool") is not None:
+        words += ["env.simulator=envpool", f"env.id={case.env.replace('v5', 'v4')}"]
+    return words
 
 
 def played(policy: Any, env_id: str, shown: torch.Tensor) -> dict[str, float]:
@@ -100,8 +114,8 @@ def played(policy: Any, env_id: str, shown: torch.Tensor) -> dict[str, float]:
 
 
 def draw(lines: list[dict[str, Any]]) -> Path:
-    figure = Figure(figsize=(10.6, 3.8), dpi=120, layout="constrained", facecolor="white")
-    for axes, animal in zip(figure.subplots(1, 2), ("hopper", "cheetah"), strict=True):
+    figure = Figure(figsize=(12.4, 3.6), dpi=120, layout="constrained", facecolor="white")
+    for axes, animal in zip(figure.subplots(1, 3), ("hopper", "walker", "cheetah"), strict=True):
         for line in (line for line in lines if line["case"].startswith(animal)):
             mark = line["case"].partition(", ")[2] if line["seed"] == SEEDS[0] else ""
             points = zip(*line["eval/return_mean"], strict=True)
@@ -116,11 +130,14 @@ def draw(lines: list[dict[str, Any]]) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("motions", nargs="?", default="", help="a recorded gait of HalfCheetah")
+    parser.add_argument("gait", nargs="?", default="", help="a recorded gait of HalfCheetah, imitated alone")
+    parser.add_argument("expert", nargs="?", default="", help="a fast one, imitated beside the task")
+    parser.add_argument("walk", nargs="?", default="", help="a recorded walk of Walker2d, imitated alone")
     parser.add_argument("--draw", action="store_true", help="only draw what the file holds")
     options = parser.parse_args()
     if not options.draw:
-        lines = [finish(name, seed, options.motions) for seed in SEEDS for name in CASES]
+        given = {"gait": options.gait, "expert": options.expert, "walk": options.walk}
+        lines = [finish(name, seed, given) for seed in SEEDS for name in CASES]
         FILE.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     kept = [json.loads(line) for line in FILE.read_text().splitlines()]
     for line in sorted(kept, key=lambda line: list(CASES).index(line["case"])):

@@ -121,7 +121,8 @@ def tiny_settings(algorithm: str, out: Path, **changes: Any) -> dict[str, Any]:
     settings = {**run, **intervals, "tensorboard": False, "out": str(out), **changes}
     roles = usual_needs(algorithm).policies
     if roles and "policies" not in settings:
-        settings["policies"] = {role: {"path": str(saved_policy(settings["env"]["id"]))} for role in roles}
+        env_id = settings["env"]["id"] if settings["env"] else settings["data"]["recipe"]["env"]
+        settings["policies"] = {role: {"path": str(saved_policy(env_id))} for role in roles}
     return settings
 
 

@@ -48,10 +48,12 @@ def test_the_data_is_poor(play: Dataset) -> None:
         ("discrete_cql", {}),
         ("discrete_cql", {"policy": "softmax", "actor": {"hidden": [64, 64]}, "actor_learning_rate": 1e-3}),
         ("iql", {}),
+        pytest.param("iact", {}, marks=pytest.mark.slow),
     ],
 )
 def test_it_balances_the_pole(play: Dataset, cloned: float, algorithm: str, changes: dict[str, Any]) -> None:
-    """Measured: 490 to 500; the data 45, cloning 67. Broken: α = 0 171, γ = 0 40, no target updates 52."""
+    """Measured: 490 to 500; the data 45, cloning 67. Broken: α = 0 171, γ = 0 40, no target updates 52; IACT's α of 2.5
+    instead of 10 115."""
     found = learned_return(play, algorithm, 1500, **changes)
     assert found > float(play.returns().mean()) + 300
     assert found > cloned + 250

@@ -1,16 +1,19 @@
 """One IACT update against the same written by hand: who learns from which rows, weighed how, from what."""
 
 import copy
+import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from learners import Learning, start, tiny_algorithm
-from understudy import Transitions
+from understudy import Dataset, Discrete, Episode, Transitions
 from understudy.core.errors import ConfigError
+from worlds import random_choices
 
 ROWS, KEPT = 32, 16
 
@@ -124,6 +127,116 @@ def test_an_adaptive_weight_follows_the_distance() -> None:
     assert weights[-1] > weights[0]
 
 
+def test_rows_of_which_a_policy_is_unsure_are_cloned_harder() -> None:
+    """Every row alike but for how far the policy is from its action; the weights are those of the formula."""
+    for power in (1.5, -1.5):
+        cloning = {"weight": 0.3, "confidence": power, "confidence_bound": 3.0}
+        learning, before, batch, told = one_update(cloning=cloning, alpha=0.0, teaching={"keep": 0.5, "score": "td"})
+        state, next_state = before.policy.perception.look(batch.obs), before.policy.perception.look(batch.next_obs)
+        judge, branch = before.branches["b"], before.branches["a"]
+        error = (judge.critic(state, batch.action) - target(judge, batch, next_state)).abs().sum(0)
+        rows = error.argsort(stable=True)[:KEPT]
+        missed = (torch.tanh(branch.policy.trunk(state)) - batch.action).square()
+        log_prob = -missed.sum(-1).detach()
+        z = (log_prob - log_prob.mean()) / log_prob.std(correction=0)
+        raw, weight = torch.exp(-power * z).clamp(1 / 3, 3.0), batch.extra["importance"]
+        mass = weight[rows] / weight[rows].sum()
+        trust = raw / (mass * raw[rows]).sum()
+        expected = 0.3 * (mass * (trust * missed.mean(-1))[rows]).sum()
+        assert float(told["loss/actor_a"]) == pytest.approx(float(expected.detach()), rel=1e-4)
+        assert float(told["weight/confidence_largest_a"]) == pytest.approx(float(trust.amax()), rel=1e-4)
+        plain = (mass * missed.mean(-1)[rows]).sum()
+        assert float(told["policy/bc_distance_a"]) == pytest.approx(float(plain.detach()), rel=1e-4), "stays a distance"
+        assert learning.algorithm.config.cloning.confidence == power
+
+
+def choosing_update(masked: bool, **changes: Any) -> tuple[Any, Transitions, dict[str, Tensor]]:
+    """Branches of discrete actions before an update, its batch, and what it said."""
+    learning = start(tiny_algorithm("iact", policy_delay=1, **changes), forbidding() if masked else random_choices())
+    batch = weighed(learning.batch())
+    before = copy.deepcopy(learning.algorithm)
+    return before, batch, learning.algorithm.update(batch).metrics
+
+
+def forbidding() -> Dataset:
+    """Half of four actions are legal; which ones changes."""
+    rng = np.random.default_rng(0)
+    episodes = []
+    for _ in range(6):
+        mask = rng.permuted(np.tile([True, True, False, False], (21, 1)), axis=1)
+        actions = np.array([rng.choice(np.flatnonzero(row)) for row in mask[:-1]])
+        obs = {"state": rng.standard_normal((21, 3)).astype(np.float32)}
+        episodes.append(Episode(obs, actions, rng.standard_normal(20), terminated=False, truncated=True, mask=mask))
+    return Dataset.from_episodes(episodes, Discrete(4), name="forbidding")
+
+
+def test_branches_of_discrete_actions_by_hand() -> None:
+    """Masks, importance weights, half of the rows, a penalty, entropy and a scaled value."""
+    changes: dict[str, Any] = {
+        "base": "discrete_cql",
+        "conservative_weight": 0.7,
+        "entropy_weight": 0.2,
+        "alpha": 1.5,
+        "cloning": {"weight": 0.3},
+        "teaching": {"keep": 0.5, "score": "nll"},
+        "critic_learning_rate": 1e-30,
+    }
+    before, batch, told = choosing_update(True, **changes)
+    look = before.policy.perception.look
+    state, next_state, rows = look(batch.obs), look(batch.next_obs), torch.arange(ROWS)
+    weight, mask, next_mask = (batch.extra[name] for name in ("importance", "mask", "next_mask"))
+    assert not mask.all()
+    score, logs = {}, {}
+    for name, branch in before.branches.items():
+        with torch.no_grad():
+            logs[name] = branch.policy.trunk(state).masked_fill(~mask, -math.inf).log_softmax(-1)
+            score[name] = logs[name][rows, batch.action]
+            after = branch.policy.trunk(next_state).masked_fill(~next_mask, -math.inf).softmax(-1)
+            value = (after * branch.critic_target.network.every(next_state).amin(0)).sum(-1)
+            wanted = batch.reward + 0.99 * value
+            q = branch.critic.every(state)
+            error = (q[:, rows, batch.action] - wanted).square().sum(0)
+            gap = q.masked_fill(~mask, -math.inf).logsumexp(-1) - q[:, rows, batch.action]
+        expected = (weight * (error + 0.7 * gap.sum(0))).sum() / weight.sum()
+        assert float(told[f"loss/critic_{name}"]) == pytest.approx(float(expected), rel=1e-5)
+        assert float(told[f"loss/penalty_{name}"]) == pytest.approx(float((weight * gap).mean() / weight.mean()))
+    for name, other in (("a", "b"), ("b", "a")):
+        kept = score[other].argsort(descending=True, stable=True)[:KEPT]
+        q = before.branches[name].critic.every(state).amin(0)
+        chances = logs[name].exp()
+        value = (chances * q).sum(-1)
+        entropy = -(chances * logs[name].masked_fill(~mask, 0.0)).sum(-1)
+        loss = -0.3 * score[name] - 1.5 / value.abs().mean() * (value + 0.2 * entropy)
+        mean = (weight * loss)[kept].sum() / weight[kept].sum()
+        assert float(told[f"loss/actor_{name}"]) == pytest.approx(float(mean.detach()), rel=1e-4)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("kind", ["log_prob", "kl"])
+def test_discrete_actions_are_cloned(kind: str, masked: bool) -> None:
+    """At first the divergence is from a clone that has learned nothing."""
+    before, batch, told = choosing_update(masked, base="discrete_cql", cloning={"kind": kind}, teaching={"keep": 1})
+    state, rows, weight = before.policy.perception.look(batch.obs), torch.arange(ROWS), batch.extra["importance"]
+    legal = batch.extra["mask"] if masked else torch.ones(ROWS, 4, dtype=torch.bool)
+    logs = before.branches["a"].policy.trunk(state).masked_fill(~legal, -math.inf).log_softmax(-1)
+    if kind == "log_prob":
+        distance = -logs[rows, batch.action]
+        expected = (weight * distance).sum() / weight.sum()
+        assert float(told["policy/bc_distance_a"]) == pytest.approx(float(expected.detach()), rel=1e-5)
+    else:
+        assert 0 < float(told["policy/bc_distance_a"]) < math.log(4)
+        assert float(told["loss/behaviour"]) == pytest.approx(math.log(2 if masked else 4), abs=0.4)
+
+
+@pytest.mark.parametrize("kind", ["mse", "auto"])
+def test_discrete_actions_have_no_distance(kind: str) -> None:
+    settings = {"cloning": {"kind": kind, "reduction": "sum" if kind == "auto" else "mean"}}
+    with pytest.raises(ConfigError, match="mse is of continuous actions"):
+        start(tiny_algorithm("iact", **settings), forbidding())
+    with pytest.raises(ConfigError, match="mse is of continuous actions"):
+        tiny_algorithm("iact", base="discrete_cql", **settings)
+
+
 def test_the_behaviour_model_clones_while_others_learn() -> None:
     learning = start(tiny_algorithm("iact", base="sac_bc", cloning={"kind": "kl"}, actor_learning_rate=1e-2))
     first = learning.update()["loss/behaviour"]
@@ -136,11 +249,12 @@ def test_the_behaviour_model_clones_while_others_learn() -> None:
     [
         ({"cloning": {"kind": "kl"}}, "base=sac_bc"),
         ({"entropy_weight": 0.1}, "base=sac_bc"),
+        ({"conservative_weight": 0.1}, "base=discrete_cql"),
         ({"cloning": {"kind": "log_prob", "adaptive": {"target": -1.0}}}, "never be reached"),
     ],
 )
 def test_what_does_not_fit_the_base_is_told(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         tiny_algorithm("iact", **settings)
-    if "entropy_weight" not in settings:
+    if not {"entropy_weight", "conservative_weight"} & settings.keys():
         tiny_algorithm("iact", base="sac_bc", **settings)

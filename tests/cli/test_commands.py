@@ -23,6 +23,7 @@ from skill_cases import zones_set
 from understudy.algorithms import algorithm_names
 from understudy.run.packaged import config_names
 from understudy.run.suites import suites_of
+from worlds import judges_only
 
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
@@ -196,7 +197,8 @@ def test_explain(algorithm: str) -> None:
     spoken = understudy("explain", algorithm)
     assert spoken.code == 0
     assert "Settings (change one with key=value):" in spoken.out
-    assert "  algo.actor.hidden=[" in spoken.out
+    network = "critic" if judges_only(algorithm) else "actor"
+    assert f"  algo.{network}.hidden=[" in spoken.out
 
 
 @pytest.mark.parametrize("name", [name for name in config_names() if "/" in name and not suites_of(name)])

@@ -13,7 +13,7 @@ from understudy.core.protocols import Update
 from understudy.core.state import State, capture
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.compiler import COMPILERS, compile_update
-from worlds import learning_from, tiny_config, usual_needs
+from worlds import learning_from, random_choices, tiny_config, usual_needs
 
 pytestmark = pytest.mark.skipif(
     not any(shutil.which(name) for name in COMPILERS), reason="torch.compile needs a C++ compiler, and there is none"
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(
 
 
 def state_after(name: str, updates: int, *, compiled: bool, **settings: Any) -> State:
-    learning = start(tiny_algorithm(name, **settings))
+    choices = random_choices(masked=True) if settings.get("base") == "discrete_cql" else None
+    learning = start(tiny_algorithm(name, **settings), choices)
     update = compile_update(learning.algorithm, CPU) if compiled else learning.algorithm.update
     told = Update({})
     for _ in range(updates):
@@ -60,11 +61,17 @@ TEACHING: dict[str, dict[str, Any]] = {
         "teaching": {"keep": CHANGING, "score": "td", "select_critic": True, "disagreement": 0.5},
         "cloning": {"kind": "kl", "adaptive": {"target": 0.1}},
     },
+    "of choices, by agreement": {
+        "base": "discrete_cql",
+        "conservative_weight": 0.5,
+        "teaching": {"keep": CHANGING, "score": "agreement", "disagreement": 0.5},
+        "cloning": {"kind": "kl", "confidence": 1.0},
+    },
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["by likelihood", "by error, critics too"])
+@pytest.mark.parametrize("how", TEACHING)
 def test_compiled_schedules_go_on(how: str) -> None:
     """What changes with the count of updates must not be frozen into the graph."""
     check_close(*(state_after("iact", 20, compiled=compiled, **TEACHING[how]) for compiled in (False, True)))

@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from understudy.losses.selection import best_among, best_rows, keep_count, overlap, row_factors, standard_score
+from understudy.losses.selection import (
+    best_among,
+    best_rows,
+    confidence_weights,
+    keep_count,
+    overlap,
+    row_factors,
+    standard_score,
+    value_disagreement,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +61,43 @@ def test_standard_scores() -> None:
     for constant in (7.0, 0.1, -1e6, 0.0):
         assert standard_score(torch.full((256,), constant)).tolist() == [0.0] * 256
     assert float(standard_score(torch.tensor([1.0, 1.0001])).abs().min()) == pytest.approx(1.0, rel=1e-2)
+
+
+def test_learners_disagree_by_how_far_their_least_values_are_apart() -> None:
+    """Not by how far their critics are: of row 0 both believe 1, at least."""
+    first = torch.tensor([[1.0, 4.0, -2.0], [3.0, 2.0, 0.0]])
+    second = torch.tensor([[5.0, 6.0, 1.0], [1.0, 5.0, 2.0]])
+    assert value_disagreement(first, second).tolist() == [0.0, 3.0, 3.0]
+    assert torch.equal(value_disagreement(first, second), value_disagreement(second, first))
+
+
+def test_confidence_counts_as_its_exponential() -> None:
+    """Two rows stand one deviation below and above their mean: e and 1/e, over cosh 1."""
+    log_prob = torch.tensor([-9.0, -5.0])
+    unsure, sure = math.e / math.cosh(1.0), 1.0 / math.e / math.cosh(1.0)
+    assert confidence_weights(log_prob, 1.0, 10.0).tolist() == pytest.approx([unsure, sure])
+    assert confidence_weights(log_prob, -1.0, 10.0).tolist() == pytest.approx([sure, unsure])
+    assert confidence_weights(log_prob, 0.0, 10.0).tolist() == [1.0, 1.0]
+    assert confidence_weights(100 * log_prob - 3.0, 1.0, 10.0).tolist() == pytest.approx([unsure, sure])
+
+
+def test_confidence_is_bounded_where_others_divide_by_a_density() -> None:
+    """1/(density + 1e-8) of these rows is 1e8 for one of them."""
+    log_prob = torch.cat([torch.zeros(99), torch.tensor([-1e6])])
+    weight = confidence_weights(log_prob, 3.0, 10.0)
+    assert float(weight.amax() / weight.amin()) == pytest.approx(10.0 * math.exp(3.0 / math.sqrt(99.0)), rel=1e-4)
+    assert float(weight.mean()) == pytest.approx(1.0)
+    assert torch.isfinite(confidence_weights(log_prob, 1e30, 10.0)).all()
+
+
+def test_confidence_moves_no_weight_between_a_term_and_others() -> None:
+    """The average over rows as they count is 1, whatever rows are chosen."""
+    rng = torch.Generator().manual_seed(0)
+    log_prob, importance = torch.randn(64, generator=rng), torch.rand(64, generator=rng)
+    factors = row_factors(torch.rand(64, generator=rng) < 0.3, importance)
+    assert factors is not None
+    assert float((factors * confidence_weights(log_prob, 2.0, 10.0, factors)).mean()) == pytest.approx(1.0)
+    assert float((factors * confidence_weights(log_prob, 2.0, 10.0)).mean()) != pytest.approx(1.0, abs=1e-3)
 
 
 def test_factors_make_a_plain_mean_the_mean_over_chosen_rows() -> None:

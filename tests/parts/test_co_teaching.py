@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from learners import start, tiny_algorithm
+from understudy import Transitions
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Proposal
 from understudy.parts.co_teaching import (
@@ -17,6 +18,7 @@ from understudy.parts.co_teaching import (
     ScoreName,
     TeachingSettings,
     choose,
+    choose_rows,
     comparison,
     log_product,
     rare_rewards,
@@ -118,6 +120,37 @@ def test_certainty_is_that_critics_agree(lessons: dict[str, Lesson]) -> None:
     assert scored(several, "certainty").tolist() == [0.0] + [-2.0] * (ROWS - 1)
 
 
+def batch_of(lessons: dict[str, Lesson], **columns: Tensor) -> Transitions:
+    """Rows whose actions are all 0."""
+    still = torch.zeros(ROWS, 2)
+    return Transitions(OBS, still, still[:, 0], OBS, still[:, 0] > 0, {"td_valid": VALID, **columns})
+
+
+def test_both_learn_from_rows_on_whose_worth_they_agree(lessons: dict[str, Lesson]) -> None:
+    """b believes 0, 1, 5, 3, 2, 9 where a believes 0 to 5: they are apart by 0, 0, 3, 0, 2, 4."""
+    other = number([0.0, 1.0, 5.0, 3.0, 2.0, 9.0])
+    pair = {"a": lessons["a"], "b": replace(lessons["b"], q=torch.stack([other + 1.0, other]))}
+
+    def kept(weight: Tensor | None = None, **settings: Any) -> dict[str, list[int]]:
+        data = batch_of(pair) if weight is None else batch_of(pair, importance=weight)
+        teaching = TeachingSettings.parse({"score": "agreement", **settings})
+        found = choose_rows(teaching, pair, data, Seen(OBS), torch.tensor(0))
+        return {name: rows.nonzero().flatten().tolist() for name, rows in found.items()}
+
+    assert kept(keep=0.5) == {"a": [0, 1, 3], "b": [0, 1, 3]}
+    assert kept(keep=0.7) == {"a": [0, 1, 3, 4], "b": [0, 1, 3, 4]}
+    assert kept(number([1, 1, 1, 1, 1, 1e6]), keep=0.2) == {"a": [5], "b": [5]}, "z of weights is added"
+    assert kept(number([1, 1, 1, 1, 1, 1]), keep=0.5) == {"a": [0, 1, 3], "b": [0, 1, 3]}
+
+
+def test_choices_are_compared_by_probabilities() -> None:
+    """Both would do the same, and one of them is less sure: nothing that an action would show."""
+    sure, unsure = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.5, 0.0]])
+    first, second = (Proposal(logits, logits.argmax(-1), logits.argmax(-1), None).stance for logits in (sure, unsure))
+    assert torch.allclose(first, torch.softmax(sure, -1))
+    assert float((first - second).square().sum()) > 0.1
+
+
 def test_random_scores_have_a_stream_of_their_own(lessons: dict[str, Lesson]) -> None:
     first, second = scored(lessons["a"], "random"), scored(lessons["a"], "random")
     assert not torch.equal(first, second)
@@ -144,6 +177,10 @@ def test_what_is_told_of_two_choices(lessons: dict[str, Lesson]) -> None:
     assert float(found["selection/rate"]) == 0.5
     assert float(found["selection/overlap"]) == pytest.approx(2 / 3)
     assert float(found["importance/batch_effective_share"]) == pytest.approx(1.0)
+    assert float(found["importance/batch_std"]) == 0.0
+    uneven = comparison(lessons, rows, number([0, 2, 0, 2, 0, 2]))
+    assert float(uneven["importance/batch_effective_share"]) == pytest.approx(0.5)
+    assert [float(uneven[f"importance/batch_{name}"]) for name in ("std", "smallest", "largest")] == [1.0, 0.0, 2.0]
     apart = 2.0 * torch.linspace(0.1, 0.9, ROWS)
     assert float(found["policy/disagreement"]) == pytest.approx(float(apart.square().mean().sqrt()))
     assert not any(name.startswith("selection") for name in comparison(lessons, {}, None))

@@ -1,16 +1,17 @@
-"""IACT with nothing left out and every row alike is its base, to the bit (oracle O-33)."""
+"""IACT with nothing left out and every row alike is its base, to the bit (oracle O-33); new knobs, off, are nothing."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from learners import Learning, differences, start, tiny_algorithm
-from understudy import Transitions
+from understudy import Dataset, Discrete, Transitions
 from understudy.core.rng import stream
-from understudy.core.state import capture
+from understudy.core.state import State, capture
 from understudy.losses.policy import value_scale
 from understudy.losses.value import bootstrap_target, mean_over
 from understudy.nn.actor import Actor, ActorSettings
@@ -19,7 +20,7 @@ from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from worlds import random_dataset
+from worlds import random_choices, random_dataset
 
 UPDATES = 12
 EVERYTHING: dict[str, Any] = {"keep": {"kind": "linear", "start": 1.0, "end": 1.0, "after": 0, "over": 4}}
@@ -61,6 +62,67 @@ def test_a_branch_is_td3bc(teaching: dict[str, Any], network: dict[str, Any]) ->
     assert torch.equal(told["loss/actor"], learned["loss/actor_a"])
     assert torch.equal(told["loss/critic"], learned["loss/critic_a"])
     assert differences(branch(child, "a"), branch(child, "b")) != []
+
+
+AS_DISCRETE_CQL: dict[str, Any] = {
+    "base": "discrete_cql",
+    "policy_delay": 1,
+    "cloning": {"weight": 0},
+    "alpha": 1.0,
+    "q_norm": False,
+    "entropy_weight": 0.02,
+}
+"""A discrete branch without cloning, and a value that is not scaled."""
+
+
+@pytest.mark.parametrize("conservatism", [0.0, 1.5])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "teaching", [{"keep": 1}, {**EVERYTHING, "score": "agreement", "select_critic": True}], ids=str
+)
+def test_a_branch_is_discrete_cql(teaching: dict[str, Any], masked: bool, conservatism: float) -> None:
+    data = some_forbidden() if masked else random_choices()
+    settings: dict[str, Any] = {"policy": "softmax", "alpha": conservatism, "entropy_weight": 0.02}
+    network = {"init": "orthogonal"}
+    parent = start(tiny_algorithm("discrete_cql", network, **settings), data)
+    settings = {**AS_DISCRETE_CQL, "conservative_weight": conservatism, "teaching": teaching}
+    child = start(tiny_algorithm("iact", network, **settings), data)
+    for _ in range(UPDATES):
+        told, learned = parent.update(), child.update()
+    algorithm = parent.algorithm
+    expected = capture({"policy": algorithm.policy, "critic": algorithm.critic, "critic_target": algorithm.target})
+    assert differences(expected, branch(child)) == []
+    assert torch.equal(told["loss/actor"], learned["loss/actor_a"])
+    assert torch.equal(told["loss/critic"], learned["loss/critic_a"])
+    assert differences(branch(child, "a"), branch(child, "b")) != []
+
+
+def some_forbidden() -> Dataset:
+    """Random choices of four, of which the fourth is legal only where it was taken, or when all is over."""
+    played, episodes = random_choices(masked=True), []
+    for episode in map(played.episode, range(played.episodes)):
+        mask = np.ones((len(episode) + 1, 4), bool)
+        mask[:-1, 3] = episode.actions == 3
+        episodes.append(replace(episode, mask=mask))
+    return Dataset.from_episodes(episodes, Discrete(4), name="some forbidden")
+
+
+@pytest.mark.parametrize("space", ["box", "discrete"])
+def test_new_knobs_that_are_off_move_no_bit_and_on_they_do(space: str) -> None:
+    data = random_dataset() if space == "box" else random_choices()
+
+    def trained(**changes: Any) -> State:
+        settings: dict[str, Any] = {"teaching": {"keep": 0.8}, **changes}
+        learning = start(tiny_algorithm("iact", **settings), data)
+        learning.update(UPDATES)
+        return capture(learning.algorithm)
+
+    plain = trained()
+    named = "mse" if space == "box" else "log_prob"
+    assert differences(plain, trained(cloning={"kind": named, "confidence": 0, "confidence_bound": 3.0})) == []
+    assert differences(plain, trained(base="td3bc" if space == "box" else "discrete_cql")) == []
+    assert differences(plain, trained(cloning={"confidence": 1.0})) != []
+    assert differences(plain, trained(teaching={"keep": 0.8, "score": "agreement"})) != []
 
 
 @pytest.mark.parametrize("weight", [1.0, 2.0, 0.1, 3.3])

@@ -72,13 +72,17 @@ def test_a_column_is_clipped_and_averages_one() -> None:
     clipped = (torch.arange(120) / 59.5).clamp(0.5, 1.5)
     torch.testing.assert_close(weights_of(source), clipped / clipped.mean())
     told = source.metrics()
-    assert set(told) == {f"importance/{name}" for name in ("effective_share", "largest", "smallest", "clipped_share")}
+    known = ("effective_share", "largest", "smallest", "clipped_share", "std")
+    assert set(told) == {f"importance/{name}" for name in known}
     weights = weights_of(source).double()
     assert {value.shape for value in told.values()} == {torch.Size([])}
     assert float(told["importance/effective_share"]) == pytest.approx(1 / float(weights.square().mean()))
     assert float(told["importance/largest"]) == pytest.approx(float(weights.max()))
     assert float(told["importance/smallest"]) == pytest.approx(float(weights.min()))
     assert float(told["importance/clipped_share"]) == pytest.approx(60 / 120)
+    spread = float((weights - weights.mean()).square().mean().sqrt())
+    assert float(told["importance/std"]) == pytest.approx(spread) == pytest.approx((1 / 6) ** 0.5, abs=0.002)
+    assert float(told["importance/effective_share"]) == pytest.approx(1 / (1 + spread**2))
 
 
 def test_before_the_first_refresh_all_rows_are_alike() -> None:
@@ -88,6 +92,7 @@ def test_before_the_first_refresh_all_rows_are_alike() -> None:
         "largest": 1.0,
         "smallest": 1.0,
         "clipped_share": 0.0,
+        "std": 0.0,
     }
 
 

@@ -47,7 +47,7 @@ def policies(name: str) -> dict[str, dict[str, Any]]:
     assert isinstance(actor, type)
     if issubclass(actor, ActorSettings):
         return {kind: {"actor": {"distribution": kind, "hidden": [16, 16]}} for kind in distribution_kinds(actor)}
-    pairs = product(*(get_args(fields[field].annotation) for field in ("base", "act")))
+    pairs = product(("td3bc", "sac_bc"), get_args(fields["act"].annotation))
     return {f"{base}-{act}": {"base": base, "act": act} for base, act in pairs}
 
 
@@ -89,6 +89,18 @@ def test_choices(name: str, masked: bool, format: str, tmp_path: Path) -> None:
     assert len(set(found.tolist())) > 1
     if masked:
         assert bool(obs["action_mask"].gather(1, found.unsqueeze(1)).all())
+
+
+@BOTH
+def test_choices_of_a_committee(format: str, tmp_path: Path) -> None:
+    """By whom they are made; the mean of both is every algorithm's test above."""
+    for act in ("a", "b", "max_q"):
+        learning = start(tiny_algorithm("iact", act=act), choices(True))
+        learning.update(20)
+        rng = torch.Generator().manual_seed(0)
+        obs = {"state": 2 * torch.randn(100, 4, generator=rng), "action_mask": random_mask(100, [5], rng)}
+        found = check(learning.algorithm.policy, format, tmp_path / act, obs)
+        assert len(set(found.tolist())) > 1
 
 
 @pytest.mark.parametrize("network", [{"layer_norm": True}, {"dropout": 0.3}, {"hidden": [8]}])

@@ -3,10 +3,10 @@
 What is a policy worth that never acted? It is frozen (`policies.target`); critics learn from data of others what
 follows if it acts from the next step on. K of them learn side by side, each from a target of its own. Every update:
 
-    y_j = r + γ·E_{a'~π(·|s')} Q̄_j(s',a'), or r where the episode terminated
-                                                 → parts.frozen_choices.expected_q, losses.value.bootstrap_target
-    L_Q = Σ_j mean (Q_j(s,a) − y_j)²             → losses.value.own_squared_error
-    Q̄   ← Q̄ + τ·(Q − Q̄), every so many updates   → parts.target.Target.follow
+    B_j = E_{a'~π(·|s')} Q̄_j(s',a')                             → parts.frozen_choices.expected_q
+    y_j = r + γ·B_j, or r where the episode terminated           → losses.value.bootstrap_target
+    L_Q = Σ_j mean (Q_j(s,a) − y_j)²                             → losses.value.own_squared_error
+    Q̄   ← Q̄ + τ·(Q − Q̄), every so many updates                   → parts.target.Target.follow
 
 The expectation is exact over discrete actions, masks included. Of continuous ones it is the value of the policy's
 greedy action, as it is deployed, or with `stochastic` the mean over draws. What comes out, measured at every log:

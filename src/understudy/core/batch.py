@@ -15,6 +15,8 @@ POLICY_WEIGHT = "policy_weight"
 SAMPLE_WEIGHT = "sample_weight"
 """In `Transitions.extra`, where rows are not drawn alike: what a row counts in the losses of values [B], to make up
 for how often it is drawn."""
+IMPORTANCE = "importance"
+"""In `Transitions.extra`, where rows are weighed: what a row counts in every loss [B], 1 on average over the data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Which rows of a batch to learn from, and how much each counts: co-teaching's selection, without any gradient."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -40,6 +42,26 @@ def standard_score(values: Tensor) -> Tensor:
     deviation = centred.square().mean().sqrt()
     noise = 8.0 * torch.finfo(values.dtype).eps * values.abs().amax()  # what rounding makes of equal numbers
     return torch.where(deviation > noise, centred / deviation.clamp(min=torch.finfo(values.dtype).tiny), 0.0)
+
+
+def value_disagreement(first: Tensor, second: Tensor) -> Tensor:
+    """u [B] = |min_j Q_aj(s,a) − min_j Q_bj(s,a)| of two learners' values [K, B]: how unsure both are together."""
+    check_no_gradient(first=first, second=second)
+    check_same_shape(first=first, second=second)
+    return (first.amin(0) - second.amin(0)).abs()
+
+
+def confidence_weights(log_prob: Tensor, power: float, bound: float, factors: Tensor | None = None) -> Tensor:
+    """ω [B] ∝ exp(−κ·z(log π(a|s))), between 1/bound and bound before they are scaled to average 1.
+
+    κ above 0 raises rows of which a policy is least sure, below 0 those of which it is surest; κ = 0 is 1, exactly. The
+    average is that over rows as they count by `factors` [B] (`row_factors`), so that the whole term weighs the same.
+    """
+    check_no_gradient(log_prob=log_prob)
+    limit = math.log(bound)
+    raw = torch.exp((-power * standard_score(log_prob)).clamp(-limit, limit))
+    mean = raw.mean() if factors is None else (factors * raw).mean()
+    return raw / mean.clamp(min=torch.finfo(raw.dtype).tiny)
 
 
 def row_factors(chosen: Tensor | None, importance: Tensor | None, valid: Tensor | None = None) -> Tensor | None:

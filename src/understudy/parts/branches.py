@@ -1,44 +1,30 @@
 """Whole learners that can stand side by side: networks, targets, optimisers and random streams of their own.
 
-Both know what a state is worth after the data's action (`next_value`), how they would act (`propose`), and what they
-would climb (`value_of`). A branch seeded as TD3+BC is TD3+BC's networks and noise, to the bit.
+All know what a state is worth after the data's action (`next_value`), how they rate what was done (`judge`), how they
+would act (`propose`), and what they would climb (`value_of`). Masks [B, N] are of discrete actions where the data has
+them, and None elsewhere.
 """
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from understudy.core.state import Static
-from understudy.nn.actor import Actor, ActorSettings
-from understudy.nn.critic import QEnsemble
-from understudy.nn.distributions import DistributionSettings, SigmaSettings
+from understudy.losses.action_values import entropy, expected_value, legal_or_all, taken
+from understudy.losses.conservative import exact_gap
+from understudy.nn.actor import Actor
+from understudy.nn.critic import ActionValues, Critic, QEnsemble
 from understudy.nn.distributions.gaussians import TanhGaussian
 from understudy.nn.dropout import eval_mode
-from understudy.nn.init import Init
-from understudy.nn.perception import RoleSettings, Seen
+from understudy.nn.perception import Seen
 from understudy.parts.cloning import CloningWeight
 from understudy.parts.noise import Noise
 from understudy.parts.optim import Adam
 from understudy.parts.target import Target
-from understudy.parts.td3 import TargetNoise, TD3Networks, smoothed_next
-
-
-class BranchShape(RoleSettings):
-    """What a branch's policy sees, and its shape."""
-
-    sigma: SigmaSettings = SigmaSettings()
-    """Of a squashed Gaussian: where it starts, and between what it stays."""
-
-    init: Init = "default"
-    """`default` (torch's Linear), `orthogonal`, `small_output` or `xavier_output`."""
-
-    def actor(self, kind: Literal["deterministic", "tanh_gaussian"]) -> ActorSettings:
-        """The whole policy of this shape."""
-        seen = {name: value for name, value in self if name != "sigma"}
-        return ActorSettings(**seen, distribution=DistributionSettings(kind=kind, **dict(self.sigma)))
+from understudy.parts.td3 import TargetNoise, smoothed_next
 
 
 @final
@@ -49,11 +35,27 @@ class Proposal:
     features: Tensor
     """What its distribution reads [B, …]."""
     greedy: Tensor
-    """π(s) [B, A] in policy space."""
+    """π(s) [B, A] in policy space, or the likeliest choice [B]."""
     action: Tensor
     """The same, or one that was drawn [B, A]."""
     log_prob: Tensor | None
     """Of an action that was drawn [B]."""
+
+    @property
+    def stance(self) -> Tensor:
+        """What two learners are compared by [B, A]: π(s), or the probabilities of choices."""
+        return self.greedy if self.greedy.is_floating_point() else torch.softmax(self.features, -1)
+
+
+@final
+@dataclass(frozen=True)
+class Judgement:
+    """What a branch thinks of the data's actions, with gradient."""
+
+    q: Tensor
+    """Q_j(s,a) [K, B]."""
+    gap: Tensor | None = None
+    """Δ_j [K, B]: how far it rates other actions above them, where it is punished for that."""
 
 
 @final
@@ -82,11 +84,14 @@ class DeterministicBranch:
         }
 
     @torch.no_grad()
-    def next_value(self, seen_next: Seen) -> Tensor:
+    def next_value(self, seen_next: Seen, mask: Tensor | None = None) -> Tensor:
         """min_j Q̄_j(s',ã') [B] of the smoothed target action."""
         return smoothed_next(self.policy_target, self.critic_target, self.noise, seen_next)[1]
 
-    def propose(self, seen: Seen) -> Proposal:
+    def judge(self, seen: Seen, action: Tensor, mask: Tensor | None = None) -> Judgement:
+        return Judgement(self.critic(seen.by(self.critic), action))
+
+    def propose(self, seen: Seen, mask: Tensor | None = None) -> Proposal:
         features = self.policy.features(seen.by(self.policy))
         action = self.policy.distribution.mode(features)
         return Proposal(features, action, action, None)
@@ -128,13 +133,16 @@ class SoftBranch:
         return {"policy": self.policy, "critic": self.critic, "target_critic": self.critic_target.network}
 
     @torch.no_grad()
-    def next_value(self, seen_next: Seen) -> Tensor:
+    def next_value(self, seen_next: Seen, mask: Tensor | None = None) -> Tensor:
         """min_j Q̄_j(s',ã') − η·log π(ã'|s') [B]."""
         proposal, critic = self._drawn(seen_next, self.backup_noise), self.critic_target.network
         value: Tensor = critic(seen_next.by(critic), proposal.action)
         return self.with_entropy(value.amin(0), proposal)
 
-    def propose(self, seen: Seen) -> Proposal:
+    def judge(self, seen: Seen, action: Tensor, mask: Tensor | None = None) -> Judgement:
+        return Judgement(self.critic(seen.by(self.critic), action))
+
+    def propose(self, seen: Seen, mask: Tensor | None = None) -> Proposal:
         return self._drawn(seen, self.actor_noise)
 
     def value_of(self, seen: Seen, proposal: Proposal) -> Tensor:
@@ -156,42 +164,74 @@ class SoftBranch:
         return Proposal(features, self.policy.distribution.mode(features), *TanhGaussian.draw(features, drawn))
 
 
-Branch = DeterministicBranch | SoftBranch
+@final
+@dataclass
+class SoftmaxBranch:
+    """Discrete actions: a softmax policy, the value it expects, and the smaller critic of every action to climb."""
+
+    policy: Static[Actor]
+    """An alias: whoever acts for the branches holds it."""
+    critic: ActionValues
+    critic_target: Target[ActionValues]
+    policy_optimizer: Adam
+    critic_optimizer: Adam
+    tether: CloningWeight
+    coin: Noise
+    """For rows chosen at random."""
+    entropy_weight: Static[float]
+    """η, in units of reward."""
+    conservative: Static[bool]
+    """It is punished for rating other actions above the data's."""
+
+    def networks(self) -> dict[str, nn.Module]:
+        return {"policy": self.policy, "critic": self.critic, "target_critic": self.critic_target.network}
+
+    @torch.no_grad()
+    def next_value(self, seen_next: Seen, mask: Tensor | None = None) -> Tensor:
+        """Σ_a π(a|s')·min_j Q̄_j(s',a) [B] over legal actions."""
+        legal = None if mask is None else legal_or_all(mask)
+        critic, logits = self.critic_target.network, self.policy.features(seen_next.by(self.policy), legal)
+        return expected_value(logits, critic.every(seen_next.by(critic)).amin(0))
+
+    def judge(self, seen: Seen, action: Tensor, mask: Tensor | None = None) -> Judgement:
+        values = self.critic.every(seen.by(self.critic))
+        return Judgement(taken(values, action), exact_gap(values, action, mask) if self.conservative else None)
+
+    def propose(self, seen: Seen, mask: Tensor | None = None) -> Proposal:
+        features = self.policy.features(seen.by(self.policy), mask)
+        choice = self.policy.distribution.mode(features)
+        return Proposal(features, choice, choice, None)
+
+    def value_of(self, seen: Seen, proposal: Proposal) -> Tensor:
+        """Σ_a π(a|s)·min_j Q_j(s,a) [B]; gradients go to the policy only."""
+        with torch.no_grad():
+            values = self.critic.every(seen.by(self.critic)).amin(0)
+        return expected_value(proposal.features, values)
+
+    def with_entropy(self, value: Tensor, proposal: Proposal) -> Tensor:
+        """… + η·H(π) [B]."""
+        return value if self.entropy_weight == 0 else value + self.entropy_weight * entropy(proposal.features)
+
+    def follow(self, rate: float) -> None:
+        """The target critics, some of the way."""
+        self.critic_target.follow(self.critic, rate)
+
+
+Branch = DeterministicBranch | SoftBranch | SoftmaxBranch
 
 
 @torch.no_grad()
-def propose_without_noise(policy: Actor, seen: Seen) -> Proposal:
+def propose_without_noise(policy: Actor, seen: Seen, mask: Tensor | None = None) -> Proposal:
     """How a policy would act if it did not drop units or draw: no gradient, and no random stream moves."""
     with eval_mode(policy) if policy.trunk.drops else nullcontext():
-        features = policy.features(seen.by(policy))
+        features = policy.features(seen.by(policy), mask)
     action = policy.distribution.mode(features)
     return Proposal(features, action, action, None)
 
 
 @torch.no_grad()
-def values_without_dropout(critic: QEnsemble, seen: Seen, action: Tensor) -> Tensor:
+def values_without_dropout(critic: Critic, seen: Seen, action: Tensor) -> Tensor:
     """Q_j(s,a) [K, B] without dropping units: no gradient, and no random stream moves."""
     with eval_mode(critic) if critic.trunk.drops else nullcontext():
         values: Tensor = critic(seen.by(critic), action)
     return values
-
-
-def deterministic_branch(networks: TD3Networks, tether: CloningWeight, seed: int) -> DeterministicBranch:
-    """A branch around fresh networks."""
-    return DeterministicBranch(*networks, tether, Noise.named(seed, "coin"))
-
-
-def soft_branch(networks: TD3Networks, tether: CloningWeight, seed: int, entropy_weight: float) -> SoftBranch:
-    """A branch around fresh networks; it has no use for a target policy, or for noise on its actions."""
-    return SoftBranch(
-        networks.policy,
-        networks.critic,
-        networks.critic_target,
-        networks.policy_optimizer,
-        networks.critic_optimizer,
-        tether,
-        Noise.named(seed, "coin"),
-        Noise.named(seed, "noise/backup"),
-        Noise.named(seed, "noise/actor"),
-        entropy_weight,
-    )

@@ -1,12 +1,15 @@
 """Staying near the data: what a policy's distance from it is, and how much that counts.
 
-    mse        ‖π(s) − a‖², summed or averaged over dimensions; averaged, D times the weight is the same
+    mse        ‖π(s) − a‖², summed or averaged over dimensions; averaged, D times the weight is the same. Not of choices
     log_prob   −log π(a|s): KL(β‖π) but for a constant. Of a deterministic policy it is the summed mse
     kl         KL(π‖β̂) in closed form, β̂ a policy that clones alongside; both before their tanh, which changes nothing
+    auto       mse; of choices log_prob, which is the cross-entropy
 
 and λ(t) either follows a schedule or, `adaptive`, is raised while the distance is above its target (dual ascent):
 
     log λ ← log λ + η·(distance − target),  λ within its bounds
+
+Rows may count by how sure the policy is of them (`losses.selection.confidence_weights`).
 """
 
 import math
@@ -17,6 +20,7 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor, nn
 
+from understudy.core.errors import ConfigError
 from understudy.core.protocols import Metrics
 from understudy.core.ranks import across
 from understudy.core.schedule import Schedule
@@ -29,10 +33,11 @@ from understudy.losses.policy import (
     summed_squared_distance,
 )
 from understudy.nn.actor import Actor
+from understudy.nn.distributions.categorical import choice_kl
 from understudy.nn.perception import Seen
 from understudy.parts.optim import Adam
 
-CloningKind = Literal["mse", "log_prob", "kl"]
+CloningKind = Literal["auto", "mse", "log_prob", "kl"]
 
 
 class WeightSchedule(Schedule):
@@ -66,14 +71,19 @@ class AdaptiveSettings(Settings):
 class CloningSettings(Settings):
     """How the policy is held near the data."""
 
-    kind: CloningKind = "mse"
-    """`mse`, `log_prob`, or `kl` (squashed policies only)."""
+    kind: CloningKind = "auto"
+    """`mse`, `log_prob`, `kl` (squashed policies and choices), or `auto`: mse, of choices log_prob."""
     reduction: Literal["mean", "sum"] = "mean"
     """Of `mse` over action dimensions: `mean` as TD3+BC, `sum` as ReBRAC."""
     weight: WeightSchedule = WeightSchedule()
     """λ against the value, which alpha scales: `weight: 1` or 0 (no cloning) is constant."""
     adaptive: AdaptiveSettings | None = None
     """Let λ follow the distance instead; weight.start is where it begins."""
+    confidence: float = 0.0
+    """κ: above 0 the rows of which the policy is least sure are cloned hardest, by exp(−κ·z(log π(a|s))); below 0 those
+    of which it is surest. 0: all alike."""
+    confidence_bound: float = Field(10.0, gt=1)
+    """Those factors stay between its inverse and this, before they are scaled to average 1."""
 
     @field_validator("weight", mode="before")
     @classmethod
@@ -85,7 +95,7 @@ class CloningSettings(Settings):
     def _consistent(self) -> Self:
         if self.adaptive is not None and self.weight.kind != "constant":
             raise ValueError(f"adaptive moves the weight, and so does weight.kind={self.weight.kind}: use one of them")
-        if self.reduction == "sum" and self.kind != "mse":
+        if self.reduction == "sum" and self.kind not in ("auto", "mse"):
             raise ValueError(f"reduction=sum means nothing with kind={self.kind}")
         if self.adaptive is not None and self.adaptive.target <= 0 and self.kind != "log_prob":
             raise ValueError(f"adaptive.target={self.adaptive.target} can never be reached: {self.kind} is above 0")
@@ -144,28 +154,42 @@ class ClonedPolicy:
 
 
 def believed(
-    behaviour: tuple[ClonedPolicy, ...], seen: Seen, action: Tensor, learning_rate: float
+    behaviour: tuple[ClonedPolicy, ...], seen: Seen, action: Tensor, learning_rate: float, mask: Tensor | None = None
 ) -> tuple[Metrics, Tensor | None]:
     """β̂ clones on, if there is one: its loss, and what its distribution then reads [B, …], without gradient."""
     if not behaviour:
         return {}, None
     (model,) = behaviour
-    loss = model.follow(seen, action, learning_rate)
+    loss = model.follow(seen, action, learning_rate, mask)
     with torch.no_grad():
-        return {"loss/behaviour": loss}, model.policy.features(seen.by(model.policy))
+        return {"loss/behaviour": loss}, model.policy.features(seen.by(model.policy), mask)
+
+
+def check_choices(settings: CloningSettings) -> None:
+    """Discrete actions have no distances."""
+    if settings.kind == "mse" or settings.reduction == "sum":
+        raise ConfigError(
+            "algo.cloning.kind",
+            "mse is of continuous actions",
+            got=settings.kind,
+            expected="auto, log_prob or kl",
+            do="Leave reduction out, too.",
+        )
 
 
 def cloning_distance(
     settings: CloningSettings, policy: Actor, features: Tensor, greedy: Tensor, action: Tensor, behaviour: Tensor | None
 ) -> Tensor:
-    """How far a policy, which acts `greedy` [B, A] by its `features`, is from the data's actions [B, A]: [B].
+    """How far a policy, which acts `greedy` [B, …] by its `features`, is from the data's actions [B, …]: [B].
 
     `behaviour` are β̂'s features, without gradient.
     """
-    if settings.kind == "log_prob":
+    if settings.kind == "log_prob" or (settings.kind == "auto" and policy.discrete):
         return negative_log_likelihood(policy.distribution.log_prob(features, action))
     if settings.kind == "kl":
         assert behaviour is not None
+        if policy.discrete:
+            return choice_kl(features, behaviour)
         return gaussian_kl(*features.chunk(2, dim=-1), *behaviour.chunk(2, dim=-1))
     distance = squared_distance if settings.reduction == "mean" else summed_squared_distance
     return distance(greedy, action)

@@ -7,11 +7,13 @@ Each ranks a batch by its own score, from parameters before the update, and hand
     td             −Σ_j |Q_j(s,a) − y|, the mean of others where the successor is unknown
     adv            min_j Q_j(s,a) − min_j Q_j(s,π(s))
     certainty      −(max_j Q_j(s,a) − min_j Q_j(s,a)): rows on whose worth a learner's critics agree
+    agreement      z(log w) − z(u), u = |min_j Q_aj(s,a) − min_j Q_bj(s,a)|: rows on whose worth both learners agree.
+                   Both rank alike, so that there is nothing to exchange
     random         no opinion
     product_seed   w·min(π(a|s), 1),  sum_seed  w + min(π(a|s), 1),  absq_seed  w·|Q₁(s,a)|: others' forms
 
 `disagreement` below 1 is co-teaching+ (Yu et al. 2019, arXiv:1901.04215): only rows on which the two act most
-differently are chosen from.
+differently are chosen from. Of discrete actions π(s) is the likeliest, and differences are those of probabilities.
 """
 
 import warnings
@@ -22,18 +24,39 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from understudy.core.batch import IMPORTANCE, Transitions
 from understudy.core.protocols import Metrics
 from understudy.core.ranks import across, own, whole
 from understudy.core.schedule import Schedule, ScheduleKind
 from understudy.core.settings import Settings
 from understudy.losses.policy import squared_distance, summed_squared_distance
-from understudy.losses.selection import best_among, best_rows, keep_count, overlap, standard_score
-from understudy.losses.value import absolute_error, mean_over
+from understudy.losses.selection import (
+    best_among,
+    best_rows,
+    confidence_weights,
+    keep_count,
+    overlap,
+    standard_score,
+    value_disagreement,
+)
+from understudy.losses.value import absolute_error, bootstrap_target, mean_over
 from understudy.losses.weights import effective_sample_size, weigh
 from understudy.nn.perception import Seen
 from understudy.parts.branches import Branch, Proposal, propose_without_noise, values_without_dropout
+from understudy.parts.cloning import CloningSettings
 
-ScoreName = Literal["log_product", "nll", "td", "adv", "certainty", "random", "product_seed", "sum_seed", "absq_seed"]
+ScoreName = Literal[
+    "log_product",
+    "nll",
+    "td",
+    "adv",
+    "certainty",
+    "agreement",
+    "random",
+    "product_seed",
+    "sum_seed",
+    "absq_seed",
+]
 COMMON = 0.5
 """Rewards of which so many are nearly the same number are rare events, not measurements."""
 SMALLEST_WEIGHT = 1e-6
@@ -59,8 +82,8 @@ class TeachingSettings(Settings):
     """How rows are chosen."""
 
     score: ScoreName = "log_product"
-    """What rows are ranked by: `log_product`, `nll`, `td`, `adv`, `certainty`, `random`; those ending in `_seed` are
-    others', and warn."""
+    """What rows are ranked by: `log_product`, `nll`, `td`, `adv`, `certainty`, `agreement`, `random`; those ending in
+    `_seed` are others', and warn."""
     keep: KeepSchedule = KeepSchedule()
     """The share of rows that is kept. `keep: 1` or 0.8 is constant."""
     exchange: bool = True
@@ -102,13 +125,28 @@ class Lesson:
     """y [B]."""
     proposal: Proposal | None
     """How it would act, with gradient, where its policy learns."""
+    gap: Tensor | None = None
+    """Δ_j [K, B] of a conservative branch, with gradient."""
+    mask: Tensor | None = None
+    """What is legal [B, N], where the data says so."""
 
     def acting(self, seen: Seen) -> Proposal:
         """How it would act, without gradient: rows are not judged by units that happen to be dropped."""
         known = self.proposal
         if known is None or self.branch.policy.trunk.drops:
-            return propose_without_noise(self.branch.policy, seen)
+            return propose_without_noise(self.branch.policy, seen, self.mask)
         return replace(known, features=known.features.detach(), greedy=known.greedy.detach())
+
+    def log_prob(self, seen: Seen, action: Tensor) -> Tensor:
+        """log π(a|s) [B] without gradient: how sure its policy is of what was done."""
+        log_prob: Tensor = self.branch.policy.distribution.log_prob(self.acting(seen).features, action)
+        return log_prob
+
+    def trust(self, cloning: CloningSettings, seen: Seen, action: Tensor, factors: Tensor | None) -> Tensor | None:
+        """ω [B], by how sure its policy is of each row; None where all rows are cloned alike."""
+        if cloning.confidence == 0:
+            return None
+        return confidence_weights(self.log_prob(seen, action), cloning.confidence, cloning.confidence_bound, factors)
 
     def score(self, name: ScoreName, seen: Seen, action: Tensor, weight: Tensor | None, valid: Tensor) -> Tensor:
         """What it thinks of each row [B]; `weight` [B] are importance weights, `valid` [B] says where y is known."""
@@ -124,7 +162,7 @@ class Lesson:
             return self.q.detach().amin(0) - self.q.detach().amax(0)
         if name == "absq_seed":
             return weigh(self.q.detach()[0].abs(), weight)
-        log_prob = self.branch.policy.distribution.log_prob(self.acting(seen).features, action)
+        log_prob = self.log_prob(seen, action)
         if name == "nll":
             return log_prob
         if name == "log_product":
@@ -133,6 +171,20 @@ class Lesson:
         if name == "product_seed":
             return weigh(density, weight)
         return density + (1.0 if weight is None else weight)
+
+
+def prepare(branches: dict[str, Branch], data: Transitions, *, actors: bool) -> tuple[Seen, dict[str, Lesson]]:
+    """What is seen, and what each branch makes of the batch before anything moves."""
+    seen, seen_next = Seen(data.obs), Seen(data.next_obs)
+    mask, next_mask = data.extra.get("mask"), data.extra.get("next_mask")
+    lessons = {}
+    for name, branch in branches.items():
+        value = branch.next_value(seen_next, next_mask)
+        target = bootstrap_target(data.reward, data.extra["discount"], data.terminated, value)
+        proposal = branch.propose(seen, mask) if actors else None
+        judged = branch.judge(seen, data.action, mask)
+        lessons[name] = Lesson(branch, judged.q, target, proposal, judged.gap, mask)
+    return seen, lessons
 
 
 def td_size(q: Tensor, target: Tensor, valid: Tensor) -> Tensor:
@@ -147,11 +199,30 @@ def mean_error(lessons: dict[str, Lesson], valid: Tensor) -> Tensor:
 
 
 def log_product(log_prob: Tensor, weight: Tensor | None) -> Tensor:
-    """z(log w) + z(log π) [B]."""
+    """z(log w) + z(log π) [B]; or of whatever else stands in the place of log π."""
     by_action = standard_score(whole(log_prob))
     if weight is not None:
         by_action = by_action + standard_score(whole(weight).clamp(min=SMALLEST_WEIGHT).log())
     return own(by_action)
+
+
+@torch.no_grad()
+def choose_rows(
+    settings: TeachingSettings, lessons: dict[str, Lesson], data: Transitions, seen: Seen, updates: Tensor
+) -> dict[str, Tensor]:
+    """The rows [B] each branch learns from; empty where it is all of them."""
+    if not settings.chooses:
+        return {}
+    weight, valid = data.extra.get(IMPORTANCE), data.extra["td_valid"]
+    if settings.score == "agreement":
+        values = (lesson.q.detach() for lesson in lessons.values())
+        scores = dict.fromkeys(lessons, log_product(-value_disagreement(*values), weight))
+    else:
+        scores = {
+            name: lesson.score(settings.score, seen, data.action, weight, valid) for name, lesson in lessons.items()
+        }
+    asked = lessons.items() if settings.disagreement < 1.0 else ()
+    return choose(settings, scores, {name: lesson.acting(seen).stance for name, lesson in asked}, updates)
 
 
 def choose(
@@ -159,7 +230,7 @@ def choose(
 ) -> dict[str, Tensor]:
     """The rows [B] that each of two learners is to learn from, by the scores [B] of both.
 
-    `actions` [B, A], the greedy ones of both, are asked for where disagreement matters.
+    `actions` [B, A], the greedy ones of both or the probabilities of choices, are asked for where disagreement matters.
     """
     first, second = scores
     scores, actions = ({name: whole(rows) for name, rows in each.items()} for each in (scores, actions))
@@ -180,7 +251,7 @@ def choose(
 def comparison(lessons: dict[str, Lesson], chosen: dict[str, Tensor], weight: Tensor | None) -> Metrics:
     """How differently the two act, what was kept of the batch, and how evenly its rows weigh."""
     proposals = [lesson.proposal for lesson in lessons.values() if lesson.proposal is not None]
-    first, second = (proposal.greedy.detach() for proposal in proposals)
+    first, second = (proposal.stance.detach() for proposal in proposals)
     metrics = {"policy/disagreement": across(squared_distance(first, second).mean()).sqrt()}
     if chosen:
         left, right = map(whole, chosen.values())
@@ -190,6 +261,8 @@ def comparison(lessons: dict[str, Lesson], chosen: dict[str, Tensor], weight: Te
         metrics["selection/overlap"] = overlap(left, right)
     if weight is not None:
         metrics["importance/batch_effective_share"] = effective_sample_size(weight) / len(weight)
+        metrics["importance/batch_std"] = weight.std(correction=0)
+        metrics |= {"importance/batch_smallest": weight.amin(), "importance/batch_largest": weight.amax()}
     return metrics
 
 

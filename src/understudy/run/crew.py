@@ -15,6 +15,7 @@ import atexit
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -41,8 +42,10 @@ BEGIN, CLOSE, UPDATE, REPORT, PAUSE, END = range(1, 7)
 PATIENCE = "UNDERSTUDY_PATIENCE"
 """The environment variable that says for how many seconds a process may keep the others waiting within an update."""
 PATIENCE_SECONDS, LONGEST_PATIENCE = 600.0, 86_400
-LOOK_SECONDS = 1.0
-"""How often whoever waits at the store looks whether it was told to stop."""
+SHORTEST_NAP, LONGEST_NAP = 0.0005, 0.05
+"""Seconds between two looks of whoever waits at the store."""
+LAST_SECONDS = 10.0
+"""How long the first process waits for the others to have heard that all is over."""
 GRACE_SECONDS = 20.0
 """How long a process that was told to stop waits for the first one to say so: torchrun kills after 30."""
 
@@ -103,8 +106,8 @@ class Line:
             raise RunError("torchrun", told, do="RANK and WORLD_SIZE are set: start it with torchrun.") from error
         self.share = share
         self.store = PrefixStore("understudy", store)
-        self.said = self.begun = 0
-        """Pauses that have ended, and learners that were begun."""
+        self.said = self.begun = self.ended = 0
+        """Pauses that have ended, learners that were begun, and commands."""
 
     def order(self, order: int, told: Sequence[int]) -> tuple[int, int]:
         """What the first process says, and the signal that one of them was told by; all come here together."""
@@ -117,11 +120,11 @@ class Line:
 
     def heard(self, key: str, looked: Callable[[], None]) -> str:
         """What somebody tells, however long that takes; `looked` is called now and then."""
-        while not reached(lambda: self.store.check([key])):
-            try:
-                self.store.wait([key], timedelta(seconds=LOOK_SECONDS))
-            except RuntimeError:  # not yet; a store that is gone is found by `check`
-                looked()
+        nap = SHORTEST_NAP
+        while not reached(lambda: self.store.check([key])):  # its own `wait` hears no signals
+            looked()
+            time.sleep(nap)
+            nap = min(2.0 * nap, LONGEST_NAP)
         return reached(lambda: self.store.get(key)).decode()
 
     def broadcast(self, content: bytes) -> bytes:
@@ -242,6 +245,9 @@ class Crew:
                 if not self.broken:
                     self._order(line, END)
                     line.broadcast(json.dumps({"code": code, "run": self.run}).encode())
+                    for rank in range(1, line.share.size):
+                        line.heard(f"bye/{line.ended}/{rank}", until(LAST_SECONDS))
+            line.ended += 1
 
     def _order(self, line: Line, order: int) -> int:
         """The signal by which another process was told to stop, or 0."""
@@ -278,6 +284,17 @@ def crew_of_process() -> Iterator[Crew]:
         raise
     finally:
         crew.end(code)
+
+
+def until(seconds: float) -> Callable[[], None]:
+    """To be called while one waits, but not for longer than this."""
+    last = time.monotonic() + seconds
+
+    def looked() -> None:
+        if time.monotonic() > last:
+            raise LostProcessError("torchrun", "another process of this run does not answer")
+
+    return looked
 
 
 def exit_code(error: BaseException) -> int:

@@ -85,6 +85,8 @@ class _Follower:
                 self.line.agreed(self.metrics, self.learners[-1])
             order, _ = self.line.order(0, self.stop)
         end = json.loads(self.line.broadcast(b""))
+        self.line.tell(f"bye/{self.line.ended}/{self.line.share.rank}", "")
+        self.line.ended += 1
         return Ending(int(end["code"]), str(end["run"]))
 
     def _begin(self) -> None:

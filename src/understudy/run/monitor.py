@@ -104,7 +104,7 @@ class Monitor:
 
 def greedy_actions(policy: Monitored, seen: Seen, mask: Tensor | None) -> Tensor:
     """π(s) in policy space [B, …]."""
-    return policy.agree(seen) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
+    return policy.agree(seen, mask) if isinstance(policy, Committee) else policy.greedy(seen.by(policy), mask)
 
 
 @final

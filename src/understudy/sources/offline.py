@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from understudy.core.batch import Transitions
+from understudy.core.batch import IMPORTANCE, Transitions
 from understudy.core.errors import ConfigError
 from understudy.core.machine_memory import check_room
 from understudy.core.protocols import MAIN, Demand, Metrics, Policy, SourceNeeds
@@ -17,7 +17,7 @@ from understudy.core.settings import Settings
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.sources import SourceInputs
-from understudy.sources.importance.row_weights import IMPORTANCE, RowWeights, row_weights
+from understudy.sources.importance.row_weights import RowWeights, row_weights
 from understudy.sources.importance.settings import ImportanceSettings
 from understudy.sources.sampling.blocks import BlockSampler, batches_at_once
 from understudy.sources.sampling.draws import BY_WEIGHT, choose_draw, read_weights
@@ -86,7 +86,7 @@ class OfflineSource:
         return {}
 
     def metrics(self) -> Metrics:
-        told = {name: value for weights in self.weighing for name, value in weights.facts.items()}
+        told = {name: value for weights in self.weighing for name, value in weights.metrics().items()}
         if isinstance(self.sampler, PrioritySampler):
             told |= self.sampler.priorities.metrics(self.sampler.drawn)
         return told

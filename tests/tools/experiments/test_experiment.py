@@ -118,7 +118,7 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
         (uneven, two, 3, "methods are for different tasks"),
         (CLONES, [TASK], [0, 4], "come in groups here"),
     ):
-        experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")  # type: ignore[arg-type]
+        experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")
         with pytest.raises(ConfigError, match=told):
             experiment.run(until_decided=True, progress=False)
     assert not (tmp_path / "none").exists()

@@ -119,8 +119,9 @@ def test_20_kills_of_manager_and_workers_change_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 20)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_are_replaced_and_the_reason_is_kept(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, updates=1500)
+    suite = write_suite(tmp_path, updates=1500, save_every=100)
     killed: set[int] = set()
 
     @contextmanager

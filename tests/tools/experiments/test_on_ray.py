@@ -3,15 +3,18 @@
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from short_runs import config_text, run_content
+from short_runs import config_text, run_content, small_suite
 
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.run.suites import Suite
+from understudy.tools.experiments.experiment import Experiment
 from understudy.tools.experiments.on_ray import RayLauncher, check_answers, resources, work
 from understudy.tools.experiments.work import Outcome, train_or_resume
 
@@ -82,6 +85,28 @@ def test_a_worker_that_is_killed_costs_nothing_and_one_that_is_told_to_stop_save
     assert ended(launcher, launcher.submit("run", config)) == Outcome("finished")
     assert run_content(tmp_path / "run") == run_content(tmp_path / "whole")
     assert {number: signal.getsignal(number) for number in handlers} == handlers
+
+
+@pytest.mark.slow
+def test_a_suite_whose_worker_is_killed_ends_as_it_would_have_here(launcher: RayLauncher, tmp_path: Path) -> None:
+    suite = Suite.model_validate({**small_suite(), "seeds": 1})
+    here = Experiment(suite, methods=["BC", "IQL, τ 0.9"], out=tmp_path / "here").run(1, progress=False)
+    there = Experiment(suite, methods=["BC", "IQL, τ 0.9"], out=tmp_path / "there")
+
+    def kill_once() -> None:
+        while not list((tmp_path / "there").rglob("latest")):
+            time.sleep(0.005)
+        os.kill(working_process(), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_once)
+    killer.start()
+    there.run(launcher.room(1), progress=False, launcher=launcher)
+    killer.join()
+    assert "worker died" in (tmp_path / "there" / "bench.jsonl").read_text(encoding="utf-8")
+    assert len(here.plan.runs) == 2
+    for mine, theirs in zip(here.plan.runs, there.plan.runs, strict=True):
+        assert run_content(mine.directory) == run_content(theirs.directory)
+    assert str(here.verdict()) == str(there.verdict())
 
 
 @pytest.mark.slow

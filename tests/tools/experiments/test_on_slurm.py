@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from short_runs import SHORT, config_text, run_content
+from short_runs import config_text, run_content, small_suite
 
 from understudy.cli.program import run
 from understudy.core.errors import ConfigError, RunError
@@ -20,13 +20,6 @@ from understudy.tools.experiments.work import Outcome, train_or_resume
 
 ODD = 'it\'s "odd" $HOME `x` %a; rm'
 """A folder's name that a shell and Slurm would both read something into."""
-TINY_SUITE = {
-    "name": "tiny",
-    "about": "Two methods on a pendulum.",
-    "tasks": [{"id": "pendulum", "env": "Pendulum-v1"}],
-    "settings": {**SHORT, "updates": 40, "eval_every": 40},
-    "methods": {"BC": "bc/pendulum", "IQL": "iql/pendulum"},
-}
 SBATCH = """#!/bin/bash
 [ "$1" = --parsable ] || exit 2
 grep -q '^#SBATCH --partition=gpu$' "$2" || { echo "invalid partition" >&2; exit 1; }
@@ -146,12 +139,12 @@ def test_a_suite_is_written_for_slurm_without_what_is_finished(
     cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite = tmp_path / "tiny.yaml"
-    suite.write_text(json.dumps(TINY_SUITE), encoding="utf-8")
-    words = ["bench", str(suite), "--seeds", "2", "--out", str(tmp_path / "out"), "--on", "slurm"]
+    suite.write_text(json.dumps(small_suite()), encoding="utf-8")
+    words = ["bench", str(suite), "--out", str(tmp_path / "out"), "--on", "slurm"]
     assert run([*words, "--slurm", "partition=gpu", "--dry-run"]) == 0
     told = capsys.readouterr().out
     script = next((tmp_path / "out").rglob("array.sh"))
-    assert told.startswith(f"4 runs in {script}: sbatch ")
+    assert told.startswith(f"6 runs in {script}: sbatch ")
     assert not (cluster / "spooled").exists()
     lines = script.with_name("runs.jsonl").read_text(encoding="utf-8").splitlines()
     line = json.loads(lines[0])
@@ -159,7 +152,7 @@ def test_a_suite_is_written_for_slurm_without_what_is_finished(
 
     assert run([*words, "--slurm", "partition=gpu"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("3 runs in ")
+    assert told.startswith("5 runs in ")
     assert "submitted as job 4711" in told
     for wrong in (["--on", "here", "--dry-run"], ["--on", "rey"], ["--until-decided"]):
         assert run([*words, *wrong]) == 2

@@ -1,5 +1,7 @@
 """Small policies and data for tests of off-policy evaluation."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -9,13 +11,13 @@ from understudy.core.spec import Spec
 from understudy.nn.actor import Actor, ActorSettings
 
 
-def actor(spec: Spec, seed: int = 0, **settings: object) -> Actor:
+def actor(spec: Spec, seed: int = 0, **settings: Any) -> Actor:
     """A policy of a few units, which differs from others of other seeds."""
     shape = ActorSettings.parse({"hidden": (8,), "normalize": False, "output_gain": 2.0, **settings})
     return Actor(spec, shape, stream(seed, "candidate")).train(False)
 
 
-def constant(spec: Spec, action: float, **settings: object) -> Actor:
+def constant(spec: Spec, action: float, **settings: Any) -> Actor:
     """Always the same, in policy space."""
     policy = actor(spec, **{"distribution": "deterministic", **settings})
     output = policy.trunk.layers()[-1]

@@ -11,7 +11,7 @@ from judged_policies import actor, boxes, choices, constant, favouring
 import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.run.progress import SILENT
-from understudy.tools.ope import judge
+from understudy.tools.ope import judge, stacked
 from understudy.tools.ope.ranking import Ranking
 
 QUICK: dict[str, Any] = {
@@ -41,7 +41,7 @@ def judged(given: object, data: us.Dataset, **words: Any) -> Ranking:
 
 def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     """Rewards are −(a − 1)² in episodes of five steps: (1 + γ + … + γ⁴)·r of what is always done."""
-    ranking = judged(folders[::-1], boxes(120))
+    ranking = judged(folders[::-1], boxes(120), updates=200)
     assert [one.name for one in ranking.judged] == folders
     assert ranking.rivals == []
     for one, reward in zip(ranking.judged, (0.0, -1.0, -4.0), strict=True):
@@ -55,7 +55,7 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     told = json.loads(json.dumps(ranking.to_json()))
     assert [one["name"] for one in told["candidates"]] == folders
     assert list(ranking.lines())[1].startswith(folders[0])
-    alone = us.offline_value(folders[0], data, **QUICK)
+    alone = us.offline_value(folders[0], data, **{**QUICK, "updates": 200})
     assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
 
 
@@ -72,7 +72,7 @@ def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
 def test_what_is_done_is_kept(folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the second seed, the first is not trained again; a further candidate is trained alone."""
     out, data, trained = tmp_path / "out", boxes(), []
-    train = judge.train_stack
+    train = stacked.train_stack
 
     def killed(config: Any, logged: Any, policy: Any, asked: Any, seed: int, *words: Any, **more: Any) -> Any:
         trained.append((seed, asked.after.shape[1]))
@@ -118,7 +118,7 @@ def test_importance_weights_find_the_value_where_chances_were_logged() -> None:
 
 def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Path) -> None:
     us.save_policy(favouring(choices().spec, (0.01, 0.01, 0.98)), tmp_path / "rare")
-    cloned = judged(tmp_path / "rare", choices(12, logged=False), method="wis", stochastic=True)
+    cloned = judged(tmp_path / "rare", choices(12, logged=False), method="wis", stochastic=True, updates=50)
     assert "nobody recorded how likely actions were" in cloned.warnings[0]
     assert any("fewer than ten effective episodes" in warning for warning in cloned.warnings)
     narrow = boxes()
@@ -137,7 +137,7 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
     monkeypatch.setattr(judge, "train_stack", None)
     remembering = actor(boxes().spec, memory={"kind": "gru", "units": 4})
     stuck = boxes(steps=1, terminated=False)
-    wrong: list[tuple[object, object, dict[str, Any], str]] = [
+    wrong: list[tuple[object, Any, dict[str, Any], str]] = [
         ([], boxes(), {}, "candidates: nobody is to be judged"),
         (3, boxes(), {}, "candidates: not a policy: got"),
         (str(tmp_path / "nowhere"), boxes(), {}, "no such directory"),
@@ -158,9 +158,22 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
             us.evaluate_offline(given, data, **{**QUICK, "reporter": SILENT, **words})
 
 
+def test_an_exported_policy_is_judged_as_the_live_one(tmp_path: Path) -> None:
+    """Greedily; it does not draw, and is refused where it should."""
+    pytest.importorskip("onnxruntime")
+    live = actor(boxes().spec)
+    us.export_policy(live, "onnx", out=str(tmp_path / "exported"))
+    words = {**SHORT, "progress": False}
+    values = [us.offline_value(one, boxes(), **words).value for one in (live, tmp_path / "exported")]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    with pytest.raises(ConfigError, match="an exported file does not sample"):
+        us.evaluate_offline(tmp_path / "exported", boxes(), stochastic=True, **words)
+
+
+@pytest.mark.usefixtures("no_plots")
 def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Path) -> None:
     """All kept checkpoints, by name; a clone has no critics, and says so."""
-    words = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
+    words: dict[str, Any] = {"updates": 20, "save_every": 10, "log_every": 10, "tensorboard": False, "progress": False}
     data = boxes(20)
     run = us.train("iql", data=data, out=str(tmp_path / "iql"), **words)
     clone = us.train("bc", data=data, out=str(tmp_path / "bc"), **words)

@@ -1,5 +1,7 @@
 """Bootstraps over episodes and seeds: as wide as theory says, and the same draws for everybody."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -33,10 +35,8 @@ def test_candidates_are_compared_within_a_draw() -> None:
     """A little better in every episode is better, however the episodes vary; the same with noise is not."""
     rng = np.random.default_rng(2)
     values = rng.normal(0, 100, 60)
-    draws = {
-        name: Resampling(60, 1).of([initial_values(values + more)])
-        for name, more in {"one": 0.0, "better": 1.0, "noisy": rng.normal(0, 20, 60)}.items()
-    }
+    shifts: dict[str, Any] = {"one": 0.0, "better": 1.0, "noisy": rng.normal(0, 20, 60)}
+    draws = {name: Resampling(60, 1).of([initial_values(values + more)]) for name, more in shifts.items()}
     assert distinct(draws["better"], draws["one"])
     assert distinct(draws["one"], draws["better"])
     assert not distinct(draws["noisy"], draws["one"])

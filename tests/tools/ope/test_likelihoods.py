@@ -55,7 +55,7 @@ def test_who_has_no_density_is_told_so() -> None:
 
 def test_a_clone_finds_the_chances() -> None:
     data = LoggedExperience.of(choices(400))
-    cloned = np.exp(cloned_log_probs(data, 0, updates=300))
+    cloned = np.exp(cloned_log_probs(data, 0, updates=150))
     taken = data.recorded.actions.numpy()
     for action, chance in enumerate((0.5, 0.25, 0.25)):
         assert cloned[taken == action].mean() == pytest.approx(chance, abs=0.06)

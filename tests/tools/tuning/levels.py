@@ -56,6 +56,10 @@ class Level(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.zeros(2, np.float32), self._level + self._luck, self._steps == STEPS, False, {}
 
 
+def _made(**settings: Any) -> Level:
+    return Level(**settings)
+
+
 def _meet_trouble() -> None:
     path = Path(os.environ.get(TROUBLE, ""))
     if not path.is_file():
@@ -69,4 +73,4 @@ def _meet_trouble() -> None:
 
 
 for one in LEVELS:
-    gymnasium.register(f"Level{one}-v0", entry_point=Level, kwargs={"level": float(one)})
+    gymnasium.register(f"Level{one}-v0", entry_point=_made, kwargs={"level": float(one)})

@@ -34,8 +34,10 @@ def test_every_algorithm_has_a_space_and_its_configs_lie_in_it() -> None:
 def test_values_are_words_that_read_back_as_they_were() -> None:
     for value in ("linear", "3e-4", "[64, 64]", "a: b", "null", "", "#x", "é", "007"):
         assert parse_yaml(as_word(value), "test") == value
-    for value in (True, None, ["64", "relu"], {"kind": "linear", "start": "1.0", "sees": ["a", "b"]}, [], {}):
-        assert parse_yaml(as_word(value), "test") == value
+    group = {"kind": "linear", "start": "1.0", "sees": ["a", "b"]}
+    plain: list[Any] = [True, None, ["64", "relu"], group, [], {}]
+    for one in plain:
+        assert parse_yaml(as_word(one), "test") == one
     for number in (0.1, 1e-300, 3, -2.5e17, 0.30000000000000004):
         assert float(as_word(number)) == number
 

@@ -58,7 +58,7 @@ def test_a_run_is_worth_its_last_evaluations_and_not_its_best(tmp_path: Path) ->
 def test_evaluations_that_gave_no_number_are_left_out(tmp_path: Path) -> None:
     error = {"best": "eval/speed_error", "eval_metrics": {"speed_error": SPEED}}
     config: RunConfig = tiny_config("bc", tmp_path, **error)
-    curve = [{"updates": 1, "eval/speed_error": 3.0}, {"updates": 2}]
+    curve: list[dict[str, Any]] = [{"updates": 1, "eval/speed_error": 3.0}, {"updates": 2}]
     assert last_mean(curve, config, 2) == 3.0
     assert math.isnan(last_mean(curve, config, 1))
 

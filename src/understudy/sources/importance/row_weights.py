@@ -10,17 +10,15 @@ from typing import final
 import torch
 from torch import Tensor
 
+from understudy.core.batch import IMPORTANCE
 from understudy.core.errors import DataError
-from understudy.core.protocols import Demand, Policy
+from understudy.core.protocols import Demand, Metrics, Policy
 from understudy.core.state import Static
 from understudy.data.experience import LoggedExperience
 from understudy.ratios import WeightStatistics, tame
 from understudy.sources.importance.provider import Provider
 from understudy.sources.importance.providers import choose_provider
 from understudy.sources.importance.settings import ImportanceSettings
-
-IMPORTANCE = "importance"
-"""The column that batches get."""
 
 
 @final
@@ -39,6 +37,10 @@ class RowWeights:
     def of(self, rows: Tensor) -> Tensor:
         """Of these rows [B], as of now."""
         return self.weights.index_select(0, rows)
+
+    def metrics(self) -> Metrics:
+        """Their statistics, for the log."""
+        return {**self.facts, "importance/std": self.weights.std(correction=0)}
 
     def refresh(self, policy: Policy, drawn: int) -> None:
         """Weigh all rows again, if that is due before the batch that follows so many."""

@@ -114,10 +114,12 @@ def connected(address: str, cores: int | None) -> Any:
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         ray.init(**where, log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        what = "no cluster could be started" if address == HERE else f"no cluster answers at '{address}'"
-        reason = str(error).strip().split("\n")[0]
-        raise RunError("--on ray", f"{what} ({reason})", do="Start one with `ray start --head`.") from error
+    except Exception as error:  # Ray raises whatever comes to hand, a bare Exception where a machine is too busy
+        ray.shutdown()
+        what, do = f"no cluster answers at '{address}'", "Start one with `ray start --head`."
+        if address == HERE:
+            what, do = "no cluster could be started on this machine", "Try again when it is less busy."
+        raise RunError("--on ray", f"{what} ({str(error).strip().split(chr(10))[0]})", do=do) from error
     finally:
         listen(handlers)  # Ray has its own, which would end us before anything is saved
     return ray

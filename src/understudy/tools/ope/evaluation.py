@@ -14,6 +14,7 @@ from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import Box, MultiDiscrete
 from understudy.data.dataset import Dataset
 from understudy.data.formats.column_map import ColumnMap
+from understudy.data.formats.readers import Origin
 from understudy.nn.deployed import Deployed
 from understudy.parts.frozen_choices import check_candidate
 from understudy.run.loading import load_dataset, resolve_dataset
@@ -29,7 +30,7 @@ from understudy.tools.ope.settings import Settings
 
 def evaluate_offline(
     candidates: object,
-    data: object = None,
+    data: Origin | None = None,
     *,
     method: str = "fqe",
     checkpoints: str | int = "last",
@@ -62,12 +63,12 @@ def evaluate_offline(
     return Judge(settings, found, dataset, Path(as_path(out, "out")) if out else None, told).rank()
 
 
-def offline_value(run: object, data: object = None, **settings: Any) -> Estimate:
+def offline_value(run: object, data: Origin | None = None, **settings: Any) -> Estimate:
     """Of one policy, as `evaluate_offline` finds it: an objective for a search that has no environment."""
     return evaluate_offline(run, data, **{"progress": False, **settings}).best.estimate
 
 
-def _dataset(data: object, candidates: Sequence[Candidate], columns: ColumnMap, reporter: Reporter) -> Dataset:
+def _dataset(data: Origin | None, candidates: Sequence[Candidate], columns: ColumnMap, reporter: Reporter) -> Dataset:
     if data is not None:
         spec = next((one.policy.spec for one in candidates if isinstance(one.policy, Deployed)), None)
         space = None if spec is None or isinstance(data, Dataset) else spec.action

@@ -23,7 +23,7 @@ from understudy.tools.ope.candidates import Candidate, policies_of
 from understudy.tools.ope.estimators import Judgements, Steps, Terms
 from understudy.tools.ope.intervals import Resampling, around
 from understudy.tools.ope.kept import Kept, place
-from understudy.tools.ope.likelihoods import cloned_log_probs, log_probs, logged_log_probs
+from understudy.tools.ope.likelihoods import CLONING, cloned_log_probs, log_probs, logged_log_probs
 from understudy.tools.ope.own_critics import own_values
 from understudy.tools.ope.ranking import Judgement, Ranking, about_cuts, judgement, ranked
 from understudy.tools.ope.settings import ROBUST, Settings
@@ -129,7 +129,7 @@ class Judge:
         """Episodes with each candidate's ratios."""
         logged = logged_log_probs(self.data)
         if logged is None:
-            logged = cloned_log_probs(self.data, 0)
+            logged = cloned_log_probs(self.data, 0, min(CLONING, self.settings.updates))
             self.warnings.append(
                 "nobody recorded how likely actions were (column behaviour_log_prob): a policy cloned from the data "
                 "stands for who made it, and its errors multiply along an episode."
@@ -172,6 +172,7 @@ class Judge:
             words = (policies[0], choices, seed, settings.updates, settings.batch_size, advance)
             judged = train_stack(settings.fqe(), self.data, *words, every_step=settings.method in ROBUST)
             self._keep(judged, left, seed)
+            advance(settings.updates)
             if len(left) == len(kept):
                 return judged
             for place, number in enumerate(left):

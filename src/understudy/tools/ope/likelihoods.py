@@ -70,7 +70,7 @@ def log_probs(policy: Policy, data: LoggedExperience, where: str, *, greedy: boo
     """log π(a|s) [steps] of recorded actions, of continuous ones a density in environment units."""
     if isinstance(data.spec.action, Box):
         check_density(policy, where, greedy=greedy)
-    found = [_of_rows(policy, data, index, greedy=greedy) for index in torch.arange(data.steps).split(ROWS)]
+    found = [_of_rows(policy, data, index, greedy=greedy) for index in torch.split(torch.arange(data.steps), ROWS)]
     data.dataset.release()
     return torch.cat(found).double().cpu().numpy()
 

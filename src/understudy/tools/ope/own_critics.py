@@ -16,7 +16,7 @@ from understudy.core.errors import ConfigError
 from understudy.core.protocols import MAIN, BuildContext, Demand
 from understudy.core.state import restore
 from understudy.data.dataset import Dataset
-from understudy.data.experience import LoggedExperience
+from understudy.data.experience import NO_TRANSFORMS, LoggedExperience
 from understudy.nn.perception import Seen
 from understudy.run.monitor import Monitored
 from understudy.run.policies import find_checkpoint
@@ -47,8 +47,7 @@ def _restored(candidate: Candidate, dataset: Dataset) -> tuple[Any, LoggedExperi
         raise ConfigError(candidate.name, "is no run: its critics are not there", do="Use method fqe, or name a run.")
     run = RunDir.open(candidate.run)
     config, checkpoint = run.config, find_checkpoint(run, candidate.checkpoint)
-    transforms = {} if config.data is None else {"transforms": config.data}
-    data = LoggedExperience.of(dataset, **transforms)
+    data = LoggedExperience.of(dataset, NO_TRANSFORMS if config.data is None else config.data)
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
     context = BuildContext(
         data.spec, config.updates, config.seed, torch.device("cpu"), data={MAIN: data}, policies=policies

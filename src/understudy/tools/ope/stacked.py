@@ -82,7 +82,7 @@ def ask(policies: Sequence[Policy], data: LoggedExperience, samples: int, seed: 
     def everywhere(rows: Tensor, *, after: bool) -> Tensor:
         rngs = [stream(seed, f"ope/choices/{after}") for _ in policies]
         told = []
-        for index in rows.split(ROWS):
+        for index in torch.split(rows, ROWS):
             batch = data.rows(index, Demand(masks))
             obs, mask = (batch.next_obs, "next_mask") if after else (batch.obs, "mask")
             asked = zip(policies, rngs, strict=True)
@@ -148,14 +148,14 @@ def _judged(learner: fqe.FQE, data: LoggedExperience, choices: Choices, gamma: f
     unit = 1.0 / data.reward.scale
     q, after = [], []
     rows = torch.arange(data.steps)
-    for index in rows.split(ROWS) if every_step else rows[:: max(1, data.steps // ROWS)].split(ROWS):
+    for index in torch.split(rows if every_step else rows[:: max(1, data.steps // ROWS)], ROWS):
         batch = data.rows(index, Demand())
         q.append(learner.critic(learner.critic.perception.look(batch.obs), batch.action).double() * unit)
         if every_step:
             after.append(learner.value(batch.next_obs, by_candidate(choices.after[index])).double() * unit)
         data.dataset.release()
     begun = []
-    for index, chosen in zip(data.starts().split(ROWS), choices.starts.split(ROWS), strict=True):
+    for index, chosen in zip(torch.split(data.starts(), ROWS), torch.split(choices.starts, ROWS), strict=True):
         begun.append(learner.value(data.rows(index, Demand()).obs, by_candidate(chosen)).double() * unit)
     taken, starts = torch.cat(q, 1), torch.cat(begun, 1)
     largest = torch.maximum(taken.abs().amax(1), starts.abs().amax(1))

@@ -16,6 +16,7 @@ from understudy.run.config import ACTION_ERROR, RunConfig
 from understudy.run.evaluation import evaluated_numbers
 from understudy.run.history import measured
 from understudy.run.run import Run
+from understudy.tools.ope.evaluation import offline_value
 
 
 class Criterion(Protocol):
@@ -72,7 +73,27 @@ def last_mean(evaluations: list[dict[str, Any]], config: RunConfig, last: int) -
     return float(np.mean(known)) if known else math.nan
 
 
-CRITERIA: Mapping[str, Callable[[], Criterion]] = {}
+@final
+@dataclass(frozen=True)
+class FittedQ:
+    """What fitted Q evaluation, trained afresh on the run's own data and in the same way for all, expects of its last
+    policy (`understudy ope`)."""
+
+    name: str = "fqe"
+    lowest: bool = False
+    along_the_way: bool = False
+
+    def check(self, config: RunConfig) -> None:
+        if config.data is None:
+            raise ConfigError("--metric", "fqe judges from data, and this config reads none", do="Give data.path=….")
+
+    def value(self, run: Run) -> float:
+        return offline_value(run.path, out=run.path / KEPT).value
+
+
+KEPT = "fqe"
+"""Where a run keeps what it was judged to be worth, so that it is judged once."""
+CRITERIA: Mapping[str, Callable[[], Criterion]] = {"fqe": FittedQ}
 """Criteria that are no metric of an evaluation, by the name that `--metric` gives them."""
 
 
@@ -82,6 +103,7 @@ def criterion_of(metric: str, config: RunConfig, last: int) -> Criterion:
         return CRITERIA[metric]()
     if metric and not metric.startswith("eval/"):
         known = [*CRITERIA, *([ACTION_ERROR] if config.env is None else evaluated_numbers(config))]
-        do = did_you_mean(metric if metric in CRITERIA else f"eval/{metric}", known)
+        means = [name for name in known if name == f"eval/{metric}_mean"]
+        do = did_you_mean(means[0] if means else f"eval/{metric}", known)
         raise ConfigError("--metric", "no such metric", got=f"'{metric}'", do=do)
     return LastEvaluations(config.best_metric, config.best_lowest, last)

@@ -168,7 +168,7 @@ def _by(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board:
     """Work done here, or by processes of its own, and shown meanwhile."""
     with reporter.board(board.lines, board.sentence) as board.show:
         _work(jobs, study, orders, left, board)
-        board.look(now=True)
+        board.read()
 
 
 def _work(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board: Board) -> None:
