@@ -1,109 +1,88 @@
-"""What came out: one line a run in scores.jsonl, and the table made of them."""
+"""What came out: one line a run in scores.jsonl, and the page made of them, by the library's own statistics."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from plan import Plan, Trial
+
+import understudy as us
+from understudy.tools.experiments.table import NOTHING, Scores, told_estimate
+
+EPISODES = 30
+"""Of an evaluation. Lines of ten are older, and stand in a table of their own: ten hide the falls."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    trial: Trial
-    score: float
-    returns: list[float]
+class Peers:
+    """What others score on the same files, and what the data's own policies earn."""
+
+    peers: dict[str, dict[str, list[float]]]
+    data: dict[str, dict[str, float]]
+    reading: str
 
 
-def record(trial: Trial, run: Path, book: Path) -> float:
-    """Add a finished run to the book; its normalised score."""
-    last = json.loads((run / "eval.jsonl").read_text().splitlines()[-1])
-    line = {
-        **asdict(trial),
-        "updates": last["updates"],
-        "score": round(last["eval/score"], 2),
-        "returns": [round(value, 1) for value in last["returns"]],
-    }
+def record(experiment: us.Experiment, book: Path) -> None:
+    """Add finished runs that are not in the book yet."""
+    known = {(line["set"], line["method"], line["seed"], len(line["returns"])) for line in recorded(book)}
     with book.open("a") as lines:
-        lines.write(json.dumps(line) + "\n")
-    return float(last["eval/score"])
+        for run in experiment.results.runs:
+            if run.state == "finished":
+                last = run.evaluations[-1]
+                name = run.task.removesuffix("-v2")
+                if (name, run.method, run.seed, len(last["returns"])) in known:
+                    continue
+                facts = {"set": name, "method": run.method, "seed": run.seed, "updates": last["updates"]}
+                score, returns = round(last["eval/score"], 2), [round(value, 1) for value in last["returns"]]
+                lines.write(json.dumps({**facts, "score": score, "returns": returns}) + "\n")
 
 
-def recorded(book: Path) -> list[Entry]:
-    if not book.exists():
-        return []
-    lines = [json.loads(line) for line in book.read_text().splitlines()]
-    return [Entry(Trial(line["set"], line["method"], line["seed"]), line["score"], line["returns"]) for line in lines]
+def recorded(book: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in book.read_text().splitlines()] if book.exists() else []
 
 
-def interval(scores: list[float]) -> tuple[float, float]:
-    """95 % of bootstrap means over seeds; the seeds' own range says no less when they are few."""
-    draws = np.random.default_rng(0).choice(scores, size=(10_000, len(scores))).mean(axis=1)
-    low, high = np.quantile(draws, [0.025, 0.975])
-    return float(low), float(high)
+def scores_of(lines: list[dict[str, Any]], sets: list[str], methods: list[str], *, older: bool) -> Scores:
+    """Method → set → one number per seed."""
+    kept = [line for line in lines if (len(line["returns"]) < EPISODES) == older]
+
+    def seeds(method: str, name: str) -> Any:
+        return np.array([line["score"] for line in kept if (line["method"], line["set"]) == (method, name)], float)
+
+    return {method: {name: seeds(method, name) for name in sets} for method in methods}
 
 
-def write_table(plan: Plan, entries: list[Entry], path: Path) -> None:
-    text = _page(plan, entries)
-    path.write_text(text)
-    print(text)
-
-
-def _page(plan: Plan, entries: list[Entry]) -> str:
-    header = ["", *plan.sets]
-    rows = [[method, *(_cell(_scores(entries, method, name)) for name in plan.sets)] for method in plan.methods]
-    rows += [[peer, *(_peer_cell(known.get(name, [])) for name in plan.sets)] for peer, known in plan.peers.items()]
-    rows += [[f"*{what}*", *(str(known.get(name, "–")) for name in plan.sets)] for what, known in plan.data.items()]
+def page(lines: list[dict[str, Any]], sets: list[str], methods: list[str], known: Peers) -> str:
+    now, before = (scores_of(lines, sets, methods, older=older) for older in (False, True))
+    said = us.statistics.verdict(now)
     return f"""# Quality, on the same files as the peers
 
-Made by `python benchmarks/quality`. {plan.updates:,} updates of batch {plan.batch_size}, the last checkpoint,
-deterministic actions, 10 episodes, D4RL-normalised scores. Ours: mean over seeds, the 95 % bootstrap interval over
-them, and their number. Peers: one seed each, or both. Settings: plan.yaml; every run: scores.jsonl.
+Made by `python benchmarks/quality`: the suite quality.yaml. 30,000 updates of batch 256, the last checkpoint,
+deterministic actions, {EPISODES} episodes, D4RL-normalised scores. Ours: mean over seeds, the 95 % bootstrap interval
+over them, and their number. Every run: scores.jsonl. What is not here yet is run, or gone on with, by the same command.
 
-{_lines([header, ["---"] * len(header), *rows])}
+{_table(sets, now, known)}
 
-Ours again, the median over the episodes of all seeds, which a fall or two does not move:
+{said}
 
-{_lines([header, ["---"] * len(header), *_medians(plan, entries)])}
+## Ten episodes
 
-{plan.reading}"""
+Older runs, of ten episodes each, and the peers, of ten as well: few enough to hide how often a policy falls.
 
+{_table(sets, before, known)}
 
-def _medians(plan: Plan, entries: list[Entry]) -> list[list[str]]:
-    rows = []
-    for method in plan.methods:
-        cells = []
-        for name, world in plan.sets.items():
-            returns = [
-                value
-                for entry in entries
-                if entry.trial.method == method and entry.trial.set == name
-                for value in entry.returns
-            ]
-            scores = [100 * (value - world["low"]) / (world["high"] - world["low"]) for value in returns]
-            cells.append(f"{np.median(scores):.1f}" if scores else "–")
-        rows.append([method, *cells])
-    return rows
+{known.reading}"""
 
 
-def _scores(entries: list[Entry], method: str, name: str) -> list[float]:
-    return [entry.score for entry in entries if entry.trial.method == method and entry.trial.set == name]
-
-
-def _cell(scores: list[float]) -> str:
-    if not scores:
-        return "–"
-    mean = f"{np.mean(scores):.1f}"
-    if len(scores) == 1:
-        return f"{mean} (1)"
-    low, high = interval(scores)
-    return f"{mean} [{low:.1f}, {high:.1f}] ({len(scores)})"
+def _table(sets: list[str], scores: Scores, known: Peers) -> str:
+    rows = [["", *sets], ["---"] * (len(sets) + 1)]
+    for method, row in scores.items():
+        rows.append([method, *(told_estimate([row[name]]) for name in sets)])
+    rows += [[peer, *(_peer_cell(row.get(name, [])) for name in sets)] for peer, row in known.peers.items()]
+    rows += [[f"*{what}*", *(str(row.get(name, NOTHING)) for name in sets)] for what, row in known.data.items()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _peer_cell(scores: list[float]) -> str:
     both = f" ({', '.join(map(str, scores))})" if len(scores) > 1 else ""
-    return f"{np.mean(scores):.1f}{both}" if scores else "–"
-
-
-def _lines(rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"{np.mean(scores):.1f}{both}" if scores else NOTHING

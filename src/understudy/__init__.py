@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from understudy.run.skill_sets import skill_set
     from understudy.tools.checkpoint_edits import edit_checkpoint
     from understudy.tools.collect import collect
+    from understudy.tools.experiments.experiment import Experiment
     from understudy.tools.export import export_policy
     from understudy.tools.ladder import collect_ladder
     from understudy.tools.trials import train_trial
@@ -81,6 +82,7 @@ HOMES = {
     "understudy.run.skill_sets": "skill_set",
     "understudy.tools.checkpoint_edits": "edit_checkpoint",
     "understudy.tools.collect": "collect",
+    "understudy.tools.experiments.experiment": "Experiment",
     "understudy.tools.export": "export_policy",
     "understudy.tools.ladder": "collect_ladder",
     "understudy.tools.trials": "train_trial",
@@ -97,6 +99,7 @@ __all__ = [
     "Discrete",
     "Episode",
     "Evaluation",
+    "Experiment",
     "Group",
     "Logger",
     "MotionSettings",

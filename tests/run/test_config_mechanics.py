@@ -8,6 +8,7 @@ import pytest
 from understudy.algorithms import algorithm_names
 from understudy.core.errors import ConfigError
 from understudy.run.config import RunConfig, load_config
+from understudy.run.overrides import with_overrides
 from understudy.run.packaged import config_names
 from understudy.run.session import resolve_config
 
@@ -97,3 +98,9 @@ def test_runs_of_other_data_or_worlds_lie_elsewhere() -> None:
     assert load_config("iql/corl-locomotion", ["task=hopper-medium-v2", "data.path=x"]).out == (
         "runs/iql/corl-locomotion/hopper-medium-v2/0"
     )
+
+
+def test_a_group_of_another_kind_replaces_a_word_for_one() -> None:
+    data = {"algo": {"name": "iql", "actor": {"distribution": "deterministic"}}}
+    changed = with_overrides(data, ["algo.actor.distribution={kind: gaussian, log_std_min: -5}"])
+    assert changed["algo"]["actor"]["distribution"] == {"kind": "gaussian", "log_std_min": "-5"}

@@ -80,7 +80,8 @@ def apply_override(data: dict[str, Any], override: str) -> None:
 
 def _merged(under: Any, value: Any) -> Any:
     """A group given whole changes what it names; one of another algorithm, or of another kind, replaces it."""
-    if isinstance(under, str) and under.isidentifier() and isinstance(value, dict) and "name" not in value:
+    named = isinstance(value, dict) and not value.keys() & {"name", "kind"}
+    if named and isinstance(under, str) and under.isidentifier():
         under = {"name": under}  # `algo: iql`, and not `data_share: 0.5`
     if not isinstance(under, dict) or not isinstance(value, dict):
         return value

@@ -82,7 +82,7 @@ def contents(out: Path) -> dict[str, dict[str, str]]:
 def check_kills(folder: Path, kills: int) -> None:
     """Manager, host and workers are killed at random until it was so often; what ends in the end is what ends
     undisturbed."""
-    suite = write_suite(folder, updates=4000, eval_every=1000, log_every=100)
+    suite = write_suite(folder, updates=3000, eval_every=1000, log_every=100, save_every=100)
     table = finish(suite, folder / "whole")
     chance, done = random.Random(18), 0
     out, process = folder / "killed-0", None
@@ -119,8 +119,9 @@ def test_20_kills_of_manager_and_workers_change_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 20)
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_are_replaced_and_the_reason_is_kept(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, updates=1500)
+    suite = write_suite(tmp_path, updates=1500, save_every=100)
     killed: set[int] = set()
 
     @contextmanager

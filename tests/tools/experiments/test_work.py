@@ -77,6 +77,7 @@ def test_work_that_another_process_does_is_busy_and_impossible_work_is_not_to_be
     assert not (tmp_path / "wrong").exists()
 
 
+@pytest.mark.slow
 def test_the_command_reads_the_run_and_prints_what_came_of_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "understudy", "work", str(tmp_path / "run")]
     ran = subprocess.run(command, input=config_text(updates=2), capture_output=True, text=True, check=True)

@@ -229,9 +229,10 @@ def _check_cells(suite: Suite, cells: Sequence[PlannedRun]) -> None:
                 got=f"{cell.directory.parent}",
                 do="Give methods and tasks names that differ in letters or numbers.",
             )
-    known: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, ...], str] = {}
     for cell in cells:
-        before = known.setdefault((cell.task, cell.experiment), cell.method)
+        paths = (data.path for data in cell.config.data_by_role.values())
+        before = known.setdefault((cell.task, cell.experiment, *paths), cell.method)
         if before != cell.method:
             raise ConfigError(
                 f"suite '{suite.name}'",

@@ -1,0 +1,83 @@
+"""bench, compare and ablate on the command line: what they say before anything runs, and of what is there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from command_line import complaint, understudy
+
+PLAY = {"env": "Pendulum-v1", "episodes": 4, "behaviours": [{"policy": "random"}]}
+SUITE = {
+    "name": "small",
+    "about": "Two ways to clone.",
+    "tasks": [{"id": "swing", "env": "Pendulum-v1", "recipe": PLAY}],
+    "methods": {"BC": "bc/pendulum", "half, of BC": {"config": "bc/pendulum", "settings": {"data.best_episodes": 0.5}}},
+    "seeds": 1,
+}
+SMALL = ("updates=4", "eval_every=4", "eval_episodes=1", "eval_max_steps=5", "log_every=2", "algo.actor.hidden=[4]")
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(yaml.safe_dump(SUITE), encoding="utf-8")
+    return "small.yaml"
+
+
+def test_a_table_of_what_is_there_runs_nothing(suite: str) -> None:
+    spoken = understudy("bench", suite, "--table")
+    assert spoken.code == 0, spoken
+    assert [line.split() for line in spoken.out.splitlines()] == [
+        ["eval/return_mean", "swing"],
+        ["BC", "–"],
+        ["half,", "of", "BC", "–"],
+        ["There", "are", "no", "results", "yet."],
+        ["runs:", "runs/small"],
+    ]
+    one = understudy("bench", suite, "--table", "--methods", "half, of BC", "--out", "elsewhere")
+    assert "BC  " not in one.out.replace("half, of BC", "")
+    assert one.out.endswith("runs: elsewhere\n")
+    assert not Path("runs").exists()
+
+
+def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
+    assert "Did you mean 'pendulum-quick'?" in complaint("bench", "pendulum-quik", code=2)
+    assert "there is no 'CB'" in complaint("bench", suite, "--methods", "CB", code=2)
+    assert complaint("bench", suite, "--seeds", "0", code=2).startswith("seeds: no seed, so nothing would be run")
+    assert complaint("bench", suite, "--seeds", "many", code=2).startswith("--seeds: wrong value: got 'many'")
+    assert "algo.expectil: no such setting" in complaint("bench", suite, "algo.expectil=1", code=2)
+    assert "understudy dataset download hopper-medium-v2" in complaint("bench", "locomotion", code=1)
+    assert "data.path: is what is compared on: give it" in complaint("compare", code=2)
+    assert "nothing is declared to be changed about it" in complaint("ablate", "bc/pendulum", code=2)
+    assert "there is no 'no clothing'" in complaint("ablate", "iact/pendulum", "--arms", "no clothing", code=2)
+    assert not Path("runs").exists()
+
+
+def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
+    np.savez("logs.npz", anything=np.zeros(3))
+    numbers = understudy("compare", "data.path=logs.npz", "env.id=Pendulum-v1", "--table").out
+    choices = understudy("compare", "data.path=logs.npz", "env.id=CartPole-v1", "--table").out
+    assert [line.split("  ")[0] for line in numbers.splitlines()[1:9]] == [
+        *("BC", "10 % BC", "TD3+BC", "CQL", "IQL", "ReBRAC", "CIQL", "IACT")
+    ]
+    assert [line.split("  ")[0] for line in choices.splitlines()[1:5]] == ["BC", "10 % BC", "discrete CQL", "IQL"]
+
+
+def test_an_ablation_of_ones_own(suite: str) -> None:
+    Path("mine.yaml").write_text("{about: x, arms: {slow: {algo.learning_rate: 1e-5}, same: {threads: 1}}}")
+    spoken = understudy("ablate", "bc/pendulum", "--changes", "mine.yaml", "--table", "updates=3")
+    assert [line.split()[0] for line in spoken.out.splitlines()[:3]] == ["eval/return_mean", "base", "slow"]
+    assert "same" not in spoken.out
+    assert "runs/ablate-bc-pendulum" in spoken.out
+
+
+@pytest.mark.slow
+def test_a_suite_is_run_to_its_end_and_told(suite: str) -> None:
+    spoken = understudy("bench", suite, *SMALL, "--jobs", "2", "--seeds", "2")
+    assert spoken.code == 0, spoken
+    assert "small: 4 of 4 runs finished" in spoken.err
+    assert "(2)" in spoken.out.splitlines()[1]
+    assert "with 2 seeds" in spoken.out
+    again = understudy("bench", suite, *SMALL, "--seeds", "2", "--quiet")
+    assert (again.out, again.err) == (spoken.out, "")

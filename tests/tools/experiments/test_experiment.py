@@ -1,0 +1,221 @@
+"""From a question to its answer: what is run, what the table and the verdict say, and when it is enough."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pytest
+from short_runs import SHORT, small_suite
+
+import understudy as us
+from understudy.core.errors import ConfigError, RunError
+from understudy.run.config import load_config
+from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite, load_ablation
+from understudy.tools.experiments.results import experiment_digest, read_results
+from understudy.tools.experiments.table import Table
+from understudy.tools.experiments.work import Outcome, train_or_resume
+
+FAST = {key: value for key, value in SHORT.items() if not key.startswith("data.")} | {
+    "updates": 60,
+    "eval_every": 60,
+    "save_every": 60,
+    "eval_max_steps": 200,
+}
+PLAY = {
+    "env": "Pendulum-v1",
+    "episodes": 10,
+    "seed": 3,
+    "behaviours": [{"policy": "random"}, {"policy": "scripted"}],
+}
+TASK: dict[str, Any] = {"id": "swing", "env": "Pendulum-v1", "reference": [-1233, -152], "recipe": PLAY}
+CLONES = {"all": "bc/pendulum", "best half": {"config": "bc/pendulum", "settings": {"data.best_episodes": 0.5}}}
+
+
+@final
+class Here:
+    """Does the work in this process, at once."""
+
+    def __init__(self) -> None:
+        self.ended: dict[int, Outcome] = {}
+        self.begun: list[str] = []
+
+    def submit(self, directory: str, config: str) -> int:
+        self.begun.append(directory)
+        self.ended[len(self.begun)] = Outcome.from_json(train_or_resume(directory, config))
+        return len(self.begun)
+
+    def poll(self, seconds: float) -> Mapping[int, Outcome]:
+        ended, self.ended = self.ended, {}
+        return ended
+
+    def cancel(self, handle: int) -> None:
+        raise AssertionError("nothing runs while anybody could")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _no_plots(no_plots: None) -> None:
+    pass
+
+
+def test_an_experiment_runs_what_is_not_finished_and_tells_what_came_out(tmp_path: Path) -> None:
+    def experiment() -> us.Experiment:
+        return us.Experiment(CLONES, [TASK], 2, settings=FAST, out=tmp_path)
+
+    first, launcher = experiment(), Here()
+    assert first.table().rows()[1] == ["all", "–"]
+    first.run(1, progress=False, launcher=launcher)
+    assert len(launcher.begun) == 4
+    scores = first.scores()
+    known = read_results([tmp_path]).scores("eval/score")
+    assert {method: row["swing"].tolist() for method, row in scores.items()} == {
+        method: row["swing"].tolist() for method, row in known.items()
+    }
+    low, high = sorted(scores["all"]["swing"])
+    mean = (low + high) / 2
+    told = [f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}" for number in (mean, low, high)]
+    assert first.table().cell("all", "swing") == f"{told[0]} [{told[1]}, {told[2]}] (2)"
+    assert str(first.table()).splitlines()[0].split() == ["eval/score", "swing"]
+    assert "with 2 seeds" in first.verdict()
+    again = Here()
+    assert experiment().run(2, progress=False, launcher=again).verdict() == first.verdict()
+    assert again.begun == []
+    with pytest.raises(RunError, match=r"'half-of-BC|learns from other data|begun with other settings"):
+        us.Experiment(CLONES, [TASK], 2, settings={**FAST, "updates": 61}, out=tmp_path)
+
+
+def test_seeds_are_added_until_the_ranking_is_settled_and_the_same_call_again_adds_none(tmp_path: Path) -> None:
+    """Who is judged by its first steps alone loses less: a difference that any test must find."""
+    brief = {"config": "bc/pendulum", "settings": {"eval_max_steps": 5}}
+    settings = {**FAST, "updates": 10, "eval_every": 10}
+    del settings["eval_max_steps"]
+
+    def decided(launcher: Here) -> us.Experiment:
+        experiment = us.Experiment({"whole": "bc/pendulum", "brief": brief}, [TASK], 3, settings=settings, out=tmp_path)
+        return experiment.run(1, until_decided=True, progress=False, launcher=launcher)
+
+    launcher = Here()
+    experiment = decided(launcher)
+    assert experiment.decisions is not None
+    assert experiment.decisions.settled
+    pair = experiment.decisions.of("brief", "whole")
+    assert (pair.verdict, pair.look, pair.seeds) == ("better", 2, 6)
+    assert len(launcher.begun) == 12
+    assert experiment.verdict().startswith("brief is better than whole on swing")
+    again = Here()
+    assert decided(again).verdict() == experiment.verdict()
+    assert again.begun == []
+
+
+def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -> None:
+    two = [TASK, {**TASK, "id": "other"}]
+    uneven = {**CLONES, "one": {"config": "iql/pendulum", "tasks": ["swing"]}}
+    for what, tasks, seeds, told in (
+        ({"all": "bc/pendulum"}, [TASK], 3, "nothing to decide"),
+        (uneven, two, 3, "methods are for different tasks"),
+        (CLONES, [TASK], [0, 4], "come in groups here"),
+    ):
+        experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")
+        with pytest.raises(ConfigError, match=told):
+            experiment.run(until_decided=True, progress=False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_runs_that_fail_for_good_are_told_when_the_others_are_done(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.npz"
+    np.savez(broken, anything=np.zeros(3))
+    methods = {**CLONES, "lost": {"config": "bc/pendulum", "settings": {"data.path": str(broken)}}}
+    experiment = us.Experiment(methods, [TASK], 1, settings=FAST, out=tmp_path / "out")
+    with pytest.raises(RunError) as caught:
+        experiment.run(progress=False, launcher=Here())
+    assert "1 run of 3 failed: " not in str(caught.value)
+    assert "1 run of 3 failed. The others are finished" in str(caught.value)
+    assert f"{tmp_path / 'out' / 'lost' / 'swing' / '0'}: " in str(caught.value)
+    assert [len(row["swing"]) for row in experiment.scores().values()] == [1, 1, 0]
+
+
+def test_seeds_that_learned_from_other_data_are_not_one_experiment(tmp_path: Path) -> None:
+    def run(seeds: int) -> us.Experiment:
+        return us.Experiment(CLONES, [TASK], seeds, settings=FAST, out=tmp_path).run(progress=False, launcher=Here())
+
+    run(1)
+    kept = tmp_path / "data" / "swing"
+    kept.rename(tmp_path / "gone")
+    other = us.Recipe.parse({**PLAY, "seed": 4})
+    us.write_store(us.make_dataset(other), kept)
+    with pytest.raises(us.UnderstudyError, match="was made in another way than this task says"):
+        run(2)
+    task = {**TASK, "recipe": None, "data": str(kept)}
+    experiment = us.Experiment(CLONES, [task], 2, settings=FAST, out=tmp_path)
+    with pytest.raises(RunError, match="are of different experiments: the data has changed in between"):
+        experiment.run(progress=False, launcher=Here())
+
+
+def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
+    scores = {
+        "A": {"x": np.array([10.0, 20.0, 30.0]), "y": np.array([1.0])},
+        "B": {"x": np.array([4.0, 4.0]), "y": np.zeros(0)},
+        "C": {"x": np.array([5.0])},
+    }
+    table = Table("eval/score", scores)
+    rows = table.rows()
+    assert rows[0] == ["eval/score", "x", "y", "mean of tasks"]
+    assert rows[1][0::2] == ["A", "1.00 (1)"]
+    assert rows[1][1].startswith("20.0 [")
+    assert rows[1][3] == "10.5 (1–3)"
+    assert rows[2] == ["B", "4.00 [4.00, 4.00] (2)", "–", "–"]
+    assert rows[3] == ["C", "5.00 (1)", "–", "–"]
+    assert len(list(table.lines(200))) == 4
+    long = list(table.lines(40))
+    assert len(long) == 10
+    assert long[1].startswith("A       x              20.0 [")
+    assert Table("eval/return_mean", scores, together=False).rows()[0] == ["eval/return_mean", "x", "y"]
+    assert table.markdown().splitlines()[1] == "| --- | --- | --- | --- |"
+
+
+def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base() -> None:
+    suite, words = ablation_suite("iql/pendulum", ["updates=7"])
+    assert (suite.name, words) == ("ablate-iql-pendulum", ["updates=7"])
+    assert next(iter(suite.methods)) == BASE
+    assert len(suite.methods) == 16, "one of 4 × 4 combinations is the base"
+    assert "expectile 0.8 × beta 3" not in suite.methods
+    (task,) = suite.tasks
+    assert (task.id, task.env, task.recipe) == ("Pendulum-v1", "Pendulum-v1", load_config("iql/pendulum").logged.recipe)
+    for config in ("iact/pendulum", "ciql/pendulum", "ppo/pendulum", "ppo/cartpole"):
+        arms = ablation_suite(config)[0].methods
+        digests = {
+            experiment_digest(load_config(config, [f"{key}={_word(value)}" for key, value in arm.settings.items()]))
+            for arm in arms.values()
+        }
+        assert len(digests) == len(arms) > 5
+    with pytest.raises(ConfigError, match="nothing is declared to be changed about it"):
+        ablation_suite("bc/pendulum")
+    assert load_ablation("ppo").changes()["λ 0.9"] == {"algo.gae_lambda": "0.9"}
+
+
+def _word(value: Any) -> str:
+    return str(value).replace("'", "") if not isinstance(value, bool) else str(value).lower()
+
+
+def test_differences_to_the_base_come_with_intervals_and_a_verdict_that_counts_all_of_them() -> None:
+    base = np.array([50.0, 51.0, 49.0, 50.5, 49.5, 50.2])
+    scores = {BASE: {"x": base}, "worse": {"x": base - 30}, "same": {"x": base[::-1] + 0.1}}
+    found = Differences("eval/score", scores)
+    rows = list(found.rows())
+    assert rows[0] == ["eval/score", "mean", "difference to base", "P(better)"]
+    assert rows[2][2].startswith(f"{scores['worse']['x'].mean() - scores[BASE]['x'].mean():.1f} [")
+    assert rows[2][3] == "0.00 [0.00, 0.00]"
+    assert found.verdict() == "Worse than the base: worse. 1 of 2 changes cannot be told from the base with 6 seeds."
+    errors = Differences("eval/action_error", scores, lowest_is_best=True)
+    assert list(errors.rows())[2][3] == "1.00 [1.00, 1.00]"
+    assert errors.verdict().startswith("Better than the base: worse.")
+    alone = Differences("eval/score", {name: {"x": row["x"][:1]} for name, row in scores.items()})
+    assert alone.verdict() == "One seed each, or none: nothing can be said of any change."
+
+
+def test_a_suite_as_plain_data(tmp_path: Path) -> None:
+    experiment = us.Experiment({**small_suite(), "seeds": 1}, methods=["BC"], out=tmp_path)
+    assert [run.name for run in experiment.plan.runs] == ["BC, swing, seed 0"]
