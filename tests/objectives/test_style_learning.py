@@ -171,7 +171,7 @@ def test_whatever_is_chosen_a_circle_is_gone_round(settings: dict[str, Any], tmp
 BLIND: dict[str, Any] = {"sees": ["position"], **NOISE}
 """An actor that is not shown its velocity, which D is."""
 MEMORY: dict[str, Any] = {**BLIND, "hidden": [64], "memory": {"kind": "gru", "units": 32}}
-NEVER = {"learning_rate": 1e-30}
+NEVER: dict[str, Any] = {"learning_rate": 1e-30}
 """A discriminator that does not learn."""
 
 
