@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ from understudy.tools.report.study import study
 from written_runs import write_run, write_study
 
 
+def expectile(value: float) -> dict[str, Any]:
+    return {"algo.expectile": value}
+
+
 def test_two_experiments_under_one_name_are_told_apart_and_said(tmp_path: Path) -> None:
     for seed in (0, 1):
-        write_run(tmp_path / f"low-{seed}", [-5, -3], seed=seed, **{"algo.expectile": 0.7})
-        write_run(tmp_path / f"high-{seed}", [-5, -2], seed=seed, **{"algo.expectile": 0.9})
+        write_run(tmp_path / f"low-{seed}", [-5, -3], seed=seed, **expectile(0.7))
+        write_run(tmp_path / f"high-{seed}", [-5, -2], seed=seed, **expectile(0.9))
     found = study(gather([tmp_path]))
     assert sorted(found.methods) == ["iql (expectile=0.7)", "iql (expectile=0.9)"]
     assert found.last["iql (expectile=0.9)"]["Pendulum-v1"].tolist() == [-2, -2]
@@ -26,7 +31,7 @@ def test_two_experiments_under_one_name_are_told_apart_and_said(tmp_path: Path) 
 
 def test_many_differences_have_numbers_instead_of_names(tmp_path: Path) -> None:
     write_run(tmp_path / "a", [-5, -3])
-    write_run(tmp_path / "b", [-5, -3], seed=1, **{"algo.expectile": 0.9, "algo.beta": 7, "eval_episodes": 3})
+    write_run(tmp_path / "b", [-5, -3], seed=1, **{**expectile(0.9), "algo.beta": 7, "eval_episodes": 3})
     found = study(gather([tmp_path]))
     assert found.methods == ["iql (variant 1)", "iql (variant 2)"]
     assert "algo.beta, algo.expectile, eval_episodes" in found.notes[0]

@@ -143,7 +143,7 @@ def test_wrong_arguments_are_told(runs: Path, tmp_path: Path) -> None:
         ((runs, tmp_path / "r.txt"), "no such format"),
     ):
         with pytest.raises(ConfigError, match=told):
-            us.report(*wrong)  # type: ignore[arg-type]
+            us.report(*wrong)
     with pytest.raises(ConfigError, match="videos"):
         us.report(runs, tmp_path / "r.html", videos=-1)
     with pytest.raises(RunError, match="no such folder"):
