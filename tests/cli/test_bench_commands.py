@@ -61,7 +61,9 @@ def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
     assert [line.split("  ")[0] for line in numbers.splitlines()[1:9]] == [
         *("BC", "10 % BC", "TD3+BC", "CQL", "IQL", "ReBRAC", "CIQL", "IACT")
     ]
-    assert [line.split("  ")[0] for line in choices.splitlines()[1:5]] == ["BC", "10 % BC", "discrete CQL", "IQL"]
+    assert [line.split("  ")[0] for line in choices.splitlines()[1:6]] == [
+        *("BC", "10 % BC", "discrete CQL", "IQL", "IACT")
+    ]
 
 
 def test_an_ablation_of_ones_own(suite: str) -> None:

@@ -68,6 +68,7 @@ def bench(
         data=data or [],
         overrides=overrides or [],
         out=out,
+        only_read=table,
     )
     if table or work_off(experiment, jobs, Place(on, slurm, dry_run), until_decided=until_decided, quiet=quiet):
         _show(experiment)
@@ -120,7 +121,7 @@ def ablate(
 
     suite, words = ablation_suite(config, overrides or [], changes)
     chosen = [BASE, arms] if arms else []
-    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out)
+    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out, only_read=table)
     if not table and not work_off(experiment, jobs, Place(on, slurm, dry_run), quiet=quiet):
         return
     found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)

@@ -101,7 +101,8 @@ def _suites() -> list[str]:
 
     lines = []
     for suite in suites():
-        lines.append(f"{suite.name:<12} {len(suite.tasks):>2} tasks  {suite.about}")
+        lines.append(f"{suite.name:<18} {len(suite.tasks):>2} tasks  {suite.about}")
+        lines += [f"  understudy bench {suite.name} compares: {', '.join(suite.methods)}"] if suite.methods else []
         for configs in suite.presets.values():
             lines += [f"  {config:<24} {source}" for config, source in configs.items()]
     return lines

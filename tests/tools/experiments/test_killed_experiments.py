@@ -16,8 +16,10 @@ import pytest
 import yaml
 from short_runs import SHORT, run_content
 
+from processes import all_gone
 from understudy.core.lock import is_locked
 from understudy.run.progress import SILENT
+from understudy.run.rundir import RunDir
 from understudy.run.suites import load_suite
 from understudy.tools.experiments.launcher import LocalLauncher
 from understudy.tools.experiments.manager import Manager, Standing
@@ -148,3 +150,24 @@ def test_workers_that_are_killed_are_replaced_and_the_reason_is_kept(tmp_path: P
         assert Outcome.from_json(train_or_resume(str(whole), planned.config.to_yaml())).outcome == "finished"
         assert run_content(whole) == run_content(planned.directory)
         break
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_every_run_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path, updates=100_000, save_every=100_000, eval_every=100_000)
+    process = started(suite, tmp_path / "out")
+    wait_for_workers(process)
+    logs = [tmp_path / "out" / name / "metrics.jsonl" for name in RUNS]
+    while sum(log.exists() and log.stat().st_size > 0 for log in logs) < 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    family = list(offspring(process.pid))
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "stopped. 0 of 4 runs finished, the others are saved as far as they came. The same command goes on." in said
+    assert all_gone(family)
+    saved = [name for name in RUNS if (tmp_path / "out" / name / "checkpoints" / "latest").exists()]
+    assert len(saved) == 2
+    for name in saved:
+        assert RunDir(tmp_path / "out" / name).state == "stopped"

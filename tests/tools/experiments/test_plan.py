@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +176,13 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
     meta.write_text(meta.read_text().replace('"understudy": "', '"understudy": "0.0.'))
     old = make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), again)
     assert len(old.notices) == 1
-    assert "1 finished run made by other versions" in old.notices[0]
+    assert "1 run made by other versions" in old.notices[0]
     (plan.runs[0].directory / "result.json").unlink()
     shutil.rmtree(plan.runs[0].directory / "checkpoints")
     with pytest.raises(RunError, match="was written with other versions"):
         make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), again)
+    read = replace(again, only_read=True)
+    assert make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), read).notices == old.notices
     other = Narrowing(out=tmp_path, seeds=1, methods=["half of BC"])
     (tmp_path / "half-of-BC" / "swing" / "0").mkdir(parents=True)
     (tmp_path / "half-of-BC" / "swing" / "0" / "thesis.tex").touch()

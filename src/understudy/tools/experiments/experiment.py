@@ -34,7 +34,8 @@ class Experiment:
     {"algo.expectile": 0.9}}}`, and `tasks`, mappings as in a suite or ids of the library's; or, on data of one's own,
     `data` and `env`. `settings` (or `overrides`, as `key=value`) are those of every run, and
     have the last word. Runs lie in
-    `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and begins nothing.
+    `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and begins nothing;
+    with `only_read` nor will running be asked for, and runs of other versions can be looked at.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Experiment:
         overrides: Sequence[str] = (),
         out: str | Path | None = None,
         name: str = "experiment",
+        only_read: bool = False,
     ) -> None:
         whole, narrowed = _suite_of(what, tasks, name)
         words = [*overrides, *override_words(settings or {}), *([f"env.id={env}"] if env else [])]
@@ -57,7 +59,13 @@ class Experiment:
         if not whole.tasks and len(places) == 1:
             words, places = [*words, f"data.path={places[0]}"], []
         wishes = Narrowing(
-            methods, narrowed, seeds, words, [str(place) for place in places], None if out is None else Path(out)
+            methods,
+            narrowed,
+            seeds,
+            words,
+            [str(place) for place in places],
+            None if out is None else Path(out),
+            only_read,
         )
         self.plan: Plan = make_plan(whole, wishes)
         self.decisions: Decisions | None = None

@@ -76,6 +76,8 @@ class Narrowing:
     """Folders in which data is looked for, or task=path."""
     out: Path | None = None
     """Where it lies; runs/<suite> if nothing is said."""
+    only_read: bool = False
+    """Nothing shall be run, so that runs of other versions are no obstacle."""
 
 
 @final
@@ -123,7 +125,7 @@ def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     cells = list(_cells(suite, methods, tasks, found, narrowing))
     _check_cells(suite, cells)
     runs = [cell.with_seed(seed) for seed in seeds for cell in cells]
-    notices = list(_check_places(runs))
+    notices = list(_check_places(runs, accept=narrowing.only_read))
     return Plan(suite, out, runs, list(found.makings.values()), _common_metric(suite, cells), notices)
 
 
@@ -260,8 +262,8 @@ def _metric(config: RunConfig) -> str:
     return SCORE if scored and config.best_metric == RETURN else config.best_metric
 
 
-def _check_places(runs: Iterable[PlannedRun]) -> Iterator[str]:
-    """What lies where runs shall lie is theirs, and can go on; sentences about finished runs of other versions."""
+def _check_places(runs: Iterable[PlannedRun], *, accept: bool = False) -> Iterator[str]:
+    """What lies where runs shall lie is theirs, and can go on unless other versions are accepted, of which is told."""
     aged: list[PlannedRun] = []
     for planned in runs:
         run = RunDir(planned.directory)
@@ -272,10 +274,10 @@ def _check_places(runs: Iterable[PlannedRun]) -> Iterator[str]:
         _check_same_data(run.config, planned)
         changed: list[str] = []
         if (record := _record(run)) is not None:
-            record.check_versions(planned.config, changed.append, accept=run.finished)
+            record.check_versions(planned.config, changed.append, accept=accept or run.finished)
         aged += [planned] if changed else []
     if aged:
-        yield f"{counted(len(aged), 'finished run')} made by other versions or code, among them {aged[0].directory}"
+        yield f"{counted(len(aged), 'run')} made by other versions or code, among them {aged[0].directory}"
 
 
 def _check_same_data(kept: RunConfig, planned: PlannedRun) -> None:
