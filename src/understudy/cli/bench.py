@@ -128,7 +128,7 @@ def ablate(
     for line in found.lines():
         print(folded(line, edge(OUT, NO_EDGE)))
     print(found.verdict())
-    print(f"runs: {experiment.plan.out}")
+    _point_to(experiment)
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -148,7 +148,14 @@ def _show(experiment: "Experiment") -> None:
     for line in experiment.table().lines(edge(OUT, NO_EDGE)):
         print(line)
     print(experiment.verdict())
-    print(f"runs: {experiment.plan.out}")
+    _point_to(experiment)
+
+
+def _point_to(experiment: "Experiment") -> None:
+    from shlex import quote
+
+    out = str(experiment.plan.out)
+    print(f"runs: {out}" + (f"  a page of them: understudy report {quote(out)}" if experiment.results.runs else ""))
 
 
 def _seeds(text: str) -> int | list[int] | None:
