@@ -28,6 +28,7 @@ from worlds import judges_only
 COMMANDS = ("train", "resume", "evaluate", "predict", "video", "plot", "runs", "collect", "list", "explain", "check")
 EXTRAS = {
     "ciql/halfcheetah-bullet": ("bullet", "pybullet_envs_gymnasium"),
+    "ciql/halfcheetah-bullet-original": ("bullet", "pybullet_envs_gymnasium"),
     **dict.fromkeys(("bc/hopper-ladder", "iql/hopper-ladder", "td3bc/hopper-ladder"), ("mujoco", "mujoco")),
     **dict.fromkeys((name for name in config_names() if "/go1" in name), ("envpool", "envpool")),
     "ppo/gym": ("mujoco", "mujoco"),

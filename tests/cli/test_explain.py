@@ -39,7 +39,7 @@ def test_a_key_is_told_with_its_default_and_who_has_it() -> None:
     assert "algo.expectile=0.7  (ciql, iql)" in told
     assert "τ: 0.5 values the data's average action, toward 1 its best." in told
     assert told == understudy("explain", "expectile").out
-    assert "  algo.actor.memory.units=256  (every algorithm)" in understudy("explain", "algo.actor.memory").out
+    assert "  algo.actor.memory.units=256  (every algorithm but fqe)" in understudy("explain", "algo.actor.memory").out
 
 
 def test_a_method_that_is_settings_of_another_leads_there() -> None:
@@ -67,7 +67,7 @@ def test_a_source_has_a_page() -> None:
 
 def test_names_of_ones_own_are_passed_over() -> None:
     told = understudy("explain", "algo.actor.encoders.camera.pooling").out
-    assert "algo.actor.encoders.<name>.pooling=none  (kind=conv, every algorithm)" in told
+    assert "algo.actor.encoders.<name>.pooling=none  (kind=conv, every algorithm but fqe)" in told
     assert "One of: none, max, average." in told
     assert "  policies.<name>.checkpoint=last\n" in understudy("explain", "policies.teacher").out
 

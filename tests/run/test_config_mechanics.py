@@ -17,7 +17,8 @@ def test_every_algorithm_has_a_config_that_needs_no_task() -> None:
     for name in algorithm_names():
         assert name in config_names()
         plays = name in ("ppo", "sac", "redq", "discrete_sac")
-        config = load_config(name, ["env.id=CartPole-v1"] if plays else ["data.path=heat.npz"])
+        judged = ["policies.target.path=runs/judged"] if name == "fqe" else []
+        config = load_config(name, [*judged, *(["env.id=CartPole-v1"] if plays else ["data.path=heat.npz"])])
         assert config.algorithm == name
         assert config.out == f"runs/{name}/{'CartPole-v1' if plays else 'heat'}/0"
         assert (config.env is None) == (not plays)

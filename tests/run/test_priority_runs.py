@@ -87,7 +87,7 @@ def _next(source: Any, policy: Any) -> Transitions:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     cases: list[tuple[str, dict[str, Any], str]] = [
-        ("bc", {"priority": {"exponent": 0.6}}, "this algorithm learns no values"),
+        ("bc", {"priority": {"exponent": 0.6}}, "this algorithm does not say how wrong it was"),
         ("iql", {"priority": {"exponent": 1.5}}, "source.priority.exponent"),
         ("iql", {"priority": {"exponent": 0.6, "correction": 2}}, "source.priority.correction.start"),
         ("iql", {"priority": {"correction": 0.5}}, "correction means nothing with exponent=0"),

@@ -28,6 +28,7 @@ from understudy.tools.portable import Portable
 from worlds import (
     CARTPOLE_RECIPE,
     PENDULUM_RECIPE,
+    judges_only,
     learning_from,
     takes_boxes,
     takes_choices,
@@ -35,7 +36,7 @@ from worlds import (
     tiny_settings,
 )
 
-OFFLINE = learning_from("offline")
+OFFLINE = [name for name in learning_from("offline") if not judges_only(name)]
 BOTH = pytest.mark.parametrize("format", sorted(FORMATS))
 NO_FACTS: dict[str, Any] = {"training": {}, "scores": {}}
 

@@ -219,9 +219,11 @@ def _told_owners(names: Mapping[str, None]) -> tuple[str, ...]:
     from understudy.algorithms import algorithm_names
 
     everyone = algorithm_names().keys()
-    if not everyone <= names.keys():
+    lacking = sorted(everyone - names.keys())
+    if len(lacking) > 1:
         return tuple(names)
-    return (*(name for name in names if name not in everyone), "every algorithm")
+    told = f"every algorithm but {lacking[0]}" if lacking else "every algorithm"
+    return (*(name for name in names if name not in everyone), told)
 
 
 def settings_of(model: type[BaseModel], prefix: str, *, deep: bool = True) -> Iterator[Setting]:

@@ -190,7 +190,7 @@ def check_told(settings: PrioritySettings, demand: Demand) -> None:
     if settings.exponent and not demand.priorities:
         raise ConfigError(
             "source.priority.exponent",
-            "this algorithm learns no values, and cannot say how wrong it was about a row",
+            "this algorithm does not say how wrong it was about a row",
             got=settings.exponent,
-            do="Leave it at 0, or use an algorithm that learns values, such as iql.",
+            do="Leave it at 0, or use an algorithm that does, such as iql.",
         )
