@@ -51,13 +51,15 @@ class Case(NamedTuple):
 
 
 STYLE = "algo.objectives.style"
+LONGER = ("algo.gamma=0.99", "updates=1000", "eval_every=200", "save_every=200")
+"""Two million steps, for what is learned beside a task."""
 CASES = {
     "hopper, style alone": Case(HOPPER, "hopper-ladder/expert", "ppo/hopper-style"),
     "walker, style alone": Case(WALKER, "walk", "ppo/walker2d-style"),
     "cheetah, style alone": Case(CHEETAH, "gait", "ppo/halfcheetah-style"),
-    "cheetah, task alone": Case(CHEETAH, "expert", "ppo/halfcheetah-style", ("algo.gamma=0.99", f"{STYLE}=null")),
+    "cheetah, task alone": Case(CHEETAH, "expert", "ppo/halfcheetah-style", (*LONGER, f"{STYLE}=null")),
     "cheetah, task and style": Case(
-        CHEETAH, "expert", "ppo/halfcheetah-style", ("algo.gamma=0.99", f"{STYLE}.task_weight=1", f"{STYLE}.weight=5")
+        CHEETAH, "expert", "ppo/halfcheetah-style", (*LONGER, f"{STYLE}.task_weight=1", f"{STYLE}.weight=5")
     ),
 }
 COLORS = dict(zip(CASES, ("#1f5fa8", "#6b46c1", "#2f855a", "#4a5568", "#b5651d"), strict=True))
