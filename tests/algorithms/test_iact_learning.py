@@ -72,6 +72,7 @@ PENDULUM = {
 }
 
 
+@pytest.mark.slow
 def test_a_corrupted_pendulum_misleads_the_base_and_not_iact() -> None:
     """A tenth of the rows, those with the highest rewards, is paid far too little."""
     clean = make_dataset(Recipe.parse(PENDULUM))

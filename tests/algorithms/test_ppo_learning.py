@@ -26,6 +26,7 @@ def test_pendulum_in_seconds(tmp_path: Path) -> None:
     assert learned("ppo/pendulum", tmp_path / "run", updates=25) > -250
 
 
+@pytest.mark.slow
 def test_two_choices_at_once(tmp_path: Path) -> None:
     """Multi-discrete thrusters: standing still in the wind has about −90."""
     settings: dict[str, Any] = {"env.id": "UnderstudyWindyThrusters-v0", "algo.learning_rate": 3e-3}

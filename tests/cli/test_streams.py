@@ -62,6 +62,7 @@ def test_no_letter_stops_a_command(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_no_letter_stops_a_command_in_the_simplest_locale(tmp_path: Path) -> None:
     config = str(config_file(tmp_path / "small.yaml", tmp_path / "run"))
     data = str(tmp_path / "dätä")

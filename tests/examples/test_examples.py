@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SMALL = ["bc/pendulum", "cql/pendulum", "td3bc/pendulum", "discrete_cql/cartpole", "iql/battle"]
+LONGER = [pytest.param(name, marks=pytest.mark.slow) for name in ("cql/pendulum", "td3bc/pendulum")]
+SMALL = ["bc/pendulum", *LONGER, "discrete_cql/cartpole", "iql/battle"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHORT = ["updates=40", "log_every=20", "eval_every=40", "eval_episodes=2", "data.recipe.episodes=8"]
 

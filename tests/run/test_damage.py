@@ -55,6 +55,7 @@ def flips(content: bytes, places: Iterator[int]) -> Iterator[tuple[int, bytes]]:
         yield place, content[:place] + bytes([content[place] ^ (1 << place % 8)]) + content[place + 1 :]
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_of_the_manifest(run: Path) -> None:
     file = run / "checkpoints" / "000000009" / "manifest.json"
     original = file.read_bytes()

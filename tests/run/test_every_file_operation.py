@@ -85,10 +85,12 @@ def test_a_death_before_every_change_of_a_run() -> None:
     check_births(FAULTS["before a change"], at_least=80)
 
 
+@pytest.mark.slow
 def test_a_death_in_the_middle_of_every_write_of_a_run() -> None:
     check_births(FAULTS["in the middle of a write"], at_least=20)
 
 
+@pytest.mark.slow
 def test_a_death_before_every_change_of_an_extension() -> None:
     check_extensions(FAULTS["before a change"], at_least=20)
 

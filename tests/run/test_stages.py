@@ -85,7 +85,7 @@ def test_the_config_a_run_keeps_is_the_config_it_had(tmp_path: Path) -> None:
     assert kept.stages[0].logged.fingerprint == kept.logged.fingerprint != ""
 
 
-@pytest.mark.parametrize("moment", [1, 5, 9, 15])
+@pytest.mark.parametrize("moment", [5, *(pytest.param(moment, marks=pytest.mark.slow) for moment in (1, 9, 15))])
 def test_a_kill_in_any_stage_changes_nothing(tmp_path: Path, moment: int) -> None:
     """Updates 1 to 8 are the stage's, 9 to 20 the run's own; saved every 4."""
     whole = short_config(tmp_path, name="whole", stages=[CLONE])

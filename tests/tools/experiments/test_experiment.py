@@ -87,6 +87,7 @@ def test_an_experiment_runs_what_is_not_finished_and_tells_what_came_out(tmp_pat
         us.Experiment(CLONES, [TASK], 2, settings={**FAST, "updates": 61}, out=tmp_path)
 
 
+@pytest.mark.slow
 def test_seeds_are_added_until_the_ranking_is_settled_and_the_same_call_again_adds_none(tmp_path: Path) -> None:
     """Who is judged by its first steps alone loses less: a difference that any test must find."""
     brief = {"config": "bc/pendulum", "settings": {"eval_max_steps": 5}}
