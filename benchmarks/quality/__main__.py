@@ -2,11 +2,12 @@
 
     python benchmarks/quality                                  # every method, every set, five seeds
     python benchmarks/quality --methods "IQL, TD3+BC" --sets hopper-medium-expert --seeds 3
+    python benchmarks/quality --suite falls                    # what makes a cheetah fall less
     python benchmarks/quality --table                          # no run, only the page
 
-What is compared is a suite, quality.yaml; what came out stands in scores.jsonl (one line a run). A run that was stopped
-or killed goes on where it was; one that has ended is not repeated. Settings at the end (updates=300) are for a trial,
-which lies elsewhere and is not recorded.
+What is compared is a suite, quality.yaml or falls.yaml; what came out stands in scores.jsonl (one line a run). A run
+that was stopped or killed goes on where it was; one that has ended is not repeated. Settings at the end (updates=300)
+are for a trial, which lies elsewhere and is not recorded.
 """
 
 import argparse
@@ -19,16 +20,17 @@ import understudy as us
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+SUITES = ("quality", "falls")
 
 
 def main() -> None:
     options = _options()
     runs = options.runs if not options.settings else options.runs.with_name(f"{options.runs.name}-trial")
-    suite = yaml.safe_load((HERE / "quality.yaml").read_text())
+    suites = {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in SUITES}
     book, known = HERE / "scores.jsonl", Peers(**yaml.safe_load((HERE / "peers.yaml").read_text()))
     if not options.table:
         experiment = us.Experiment(
-            str(HERE / "quality.yaml"),
+            str(HERE / f"{options.suite}.yaml"),
             [f"{name}-v2" for name in options.sets],
             options.seeds,
             methods=[options.methods] if options.methods else [],
@@ -43,16 +45,18 @@ def main() -> None:
             if not options.settings:
                 record(experiment, book)
     if not options.settings:
-        sets = [task["id"].removesuffix("-v2") for task in suite["tasks"]]
-        (HERE / "README.md").write_text(page(recorded(book), sets, list(suite["methods"]), known))
+        sets = [task["id"].removesuffix("-v2") for task in suites["quality"]["tasks"]]
+        methods = {name: list(suite["methods"]) for name, suite in suites.items()}
+        (HERE / "README.md").write_text(page(recorded(book), sets, methods["quality"], methods["falls"], known))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("settings", nargs="*", help="key=value, for a trial that is not recorded")
+    parser.add_argument("--suite", choices=SUITES, default="quality")
     parser.add_argument("--sets", nargs="*", default=[], help="hopper-medium-expert and others; all if absent")
     parser.add_argument("--methods", default="", help="with commas between them; all if absent")
-    parser.add_argument("--seeds", type=int, help="how many; five if absent")
+    parser.add_argument("--seeds", type=int, help="how many; what the suite says if absent")
     parser.add_argument("--jobs", type=int, help="runs at once, one thread each")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "tiers", help="the sets' folder")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "quality", help="where runs are kept")

@@ -13,6 +13,10 @@ from understudy.tools.experiments.table import NOTHING, Scores, told_estimate
 EPISODES = 30
 """Of an evaluation. Lines of ten are older, and stand in a table of their own: ten hide the falls."""
 
+FALLS = "halfcheetah-medium-replay"
+FALLEN = 2823.0
+"""A return below this, a score of 25, is of a cheetah that fell; one that runs gets about 33."""
+
 
 @dataclass(frozen=True)
 class Peers:
@@ -52,7 +56,7 @@ def scores_of(lines: list[dict[str, Any]], sets: list[str], methods: list[str], 
     return {method: {name: seeds(method, name) for name in sets} for method in methods}
 
 
-def page(lines: list[dict[str, Any]], sets: list[str], methods: list[str], known: Peers) -> str:
+def page(lines: list[dict[str, Any]], sets: list[str], methods: list[str], arms: list[str], known: Peers) -> str:
     now, before = (scores_of(lines, sets, methods, older=older) for older in (False, True))
     said = us.statistics.verdict(now)
     return f"""# Quality, on the same files as the peers
@@ -64,6 +68,13 @@ over them, and their number. Every run: scores.jsonl. What is not here yet is ru
 {_table(sets, now, known)}
 
 {said}
+
+## Falls
+
+What makes a cheetah fall less, on {FALLS}: `python benchmarks/quality --suite falls`. An episode below a score of 25 is
+counted as a fall.
+
+{_falls(lines, [*methods, *arms])}
 
 ## Ten episodes
 
@@ -81,6 +92,36 @@ def _table(sets: list[str], scores: Scores, known: Peers) -> str:
     rows += [[peer, *(_peer_cell(row.get(name, [])) for name in sets)] for peer, row in known.peers.items()]
     rows += [[f"*{what}*", *(str(row.get(name, NOTHING)) for name in sets)] for what, row in known.data.items()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _falls(lines: list[dict[str, Any]], methods: list[str]) -> str:
+    """Of each method the episodes of all its seeds: how many fall, and what the others are worth."""
+    rows = [["", "seeds", "score", "falls", "of a seed", "score of those that run"], ["---"] * 6]
+    for method in methods:
+        found = [line for line in lines if (line["method"], line["set"]) == (method, FALLS)]
+        played = [np.array(line["returns"]) for line in found if len(line["returns"]) >= EPISODES]
+        if not played:
+            rows.append([method, *[NOTHING] * 5])
+            continue
+        every = np.concatenate(played)
+        fallen = [int((returns < FALLEN).sum()) for returns in played]
+        run = every[every >= FALLEN]
+        rows.append(
+            [
+                method,
+                str(len(played)),
+                f"{_score(every.mean()):.1f}",
+                f"{sum(fallen)} of {len(every)}",
+                ", ".join(map(str, fallen)),
+                f"{_score(run.mean()):.1f}" if len(run) else NOTHING,
+            ]
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _score(value: float) -> float:
+    low, high = -280.178953, 12135.0
+    return 100 * (value - low) / (high - low)
 
 
 def _peer_cell(scores: list[float]) -> str:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import understudy as us
+from understudy.run.video import write_frames
 from written_runs import write_study
 
 BAD = '</script><img src=x onerror="hacked=1">'
@@ -45,6 +47,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     write_study(folder / "runs", {"ours": [-900, -300, -120], BAD: [-900, -700, -600]}, metrics={f"loss/{BAD}": 1.0})
+    film = folder / "runs" / "ours" / "0" / "videos" / "last.mp4"
+    film.parent.mkdir()
+    write_frames((np.full((64, 96, 3), 4 * shade, np.uint8) for shade in range(60)), film, fps=30)
     return us.report(folder / "runs", folder / "report.html").paths[0]
 
 
@@ -138,6 +143,29 @@ def test_phones_have_no_page_that_is_wider_than_they_are(browser: Any, page: Pat
         assert browser.execute_script("return document.documentElement.scrollWidth") == 390
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_on_paper_nothing_is_folded_up(browser: Any, page: Path) -> None:
+    browser.get(page.as_uri())
+    inside = "[...document.querySelectorAll('details:not([open]) > :not(summary)')].map((one) => one.checkVisibility())"
+    folded = browser.execute_script(f"return {inside}")
+    assert folded
+    assert not any(folded)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert all(browser.execute_script(f"return {inside}"))
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_film_plays_from_inside_the_page(browser: Any, page: Path) -> None:
+    browser.get(page.as_uri())
+    film = "document.querySelector('#films video')"
+    assert browser.execute_script(f"return {film}.muted"), "what is muted may play by itself"
+    browser.execute_script(f"{film}.play()")
+    wait(browser, f"{film}.currentTime > 0.2")
+    assert browser.execute_script(f"return [{film}.videoWidth, {film}.videoHeight, {film}.duration]") == [96, 64, 2]
+    assert browser.execute_script(f"return {film}.error") is None
 
 
 def test_without_scripts_the_drawings_are_there(browser: Any, page: Path) -> None:
