@@ -44,8 +44,8 @@ LIMITED["td3bc"] = {"critic_warmup": 11}
 
 
 COMPILED = [name for name in learning_from("offline") if usual_needs(name).compiles]
-LONG = ("ciql", "iact", "rebrac", "redq", "discrete_sac")
-"""Compiling them takes a minute in all; what they are made of is compiled in the others, too."""
+LONG = ("bc", "td3bc", "cql", "discrete_cql", "ciql", "iact", "rebrac", "redq", "discrete_sac")
+"""Compiling them takes two minutes in all; what they are made of is compiled in the others, too."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in COMPILED])

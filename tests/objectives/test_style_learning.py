@@ -131,6 +131,7 @@ def is_the_motion(learned: Learned, margin: float = 0.15) -> bool:
     return all(abs(number - 1.0) < margin for number in learned[1:])
 
 
+@pytest.mark.slow
 def test_a_point_begins_to_go_round_as_it_was_shown_and_another_style_scores_low(tmp_path: Path) -> None:
     learned = learn(laps(tmp_path), 60)
     assert learned.turn > 0.3, "counter-clockwise"

@@ -225,7 +225,8 @@ def test_environments_of_every_kind_train_and_evaluate(tmp_path: Path) -> None:
         returns[kind] = [line["returns"] for line in run.evaluations()]
         assert run.evaluate(episodes=5, env=env, progress=False).returns[:2] == tuple(returns[kind][-1])
         assert run.evaluate(progress=False).returns == tuple(returns[kind][-1]), "a run keeps what it was given"
-        assert run.evaluate(1, progress=False).returns == run.evaluate(2, progress=False).returns[:1]
+        alone, of_two = (run.evaluate(episodes, progress=False).returns[0] for episodes in (1, 2))
+        assert alone == pytest.approx(of_two, rel=1e-6), "the same start; last bits depend on rows at once"
         with pytest.raises(ConfigError, match=rf"env: '{name}' is an environment of somebody's own"):
             us.Run(run.path).evaluate(progress=False)
         with pytest.raises(ConfigError, match=rf"env: '{name}' is an environment of somebody's own"):

@@ -54,6 +54,7 @@ def labelled(path: Path, checkpoint: int | str = "last") -> Dataset:
     return Dataset.from_episodes(recording.episodes(), recording.space)
 
 
+@pytest.mark.slow
 def test_a_run_killed_anywhere_goes_on_to_the_bit(tmp_path: Path, teachers: dict[str, str]) -> None:
     """In the middle of rounds' updates, with the aggregate, memories, drivers and every stream."""
     policy = {"policies": {"teacher": {"path": teachers["gru"]}}}

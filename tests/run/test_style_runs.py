@@ -56,6 +56,7 @@ def last_state(run: us.Run) -> Any:
     return load_checkpoint(run.path / "checkpoints", list_checkpoints(run.path / "checkpoints")[-1]).state
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(swings: Path) -> None:
     """The windows it remembers, and the frames it waits for, are part of every checkpoint."""
     delays = random.Random(3)
@@ -77,6 +78,7 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(swings: Path)
         assert leftovers(folder / "killed") == []
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_uninterrupted_one_with_memory_encoders_and_a_teacher(
     swings: Path, tmp_path: Path
 ) -> None:

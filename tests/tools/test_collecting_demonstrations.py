@@ -328,6 +328,7 @@ def killed_at(change: int, **collected: Any) -> bool:
         os._exit(0)
 
 
+@pytest.mark.slow
 def test_killed_at_any_change_of_a_file_an_appended_set_is_the_same_bytes(tmp_path: Path) -> None:
     """Writes, renames, cuts and removals: the same command then gives what nobody killed gives, and what was there
     before can be read at any time."""

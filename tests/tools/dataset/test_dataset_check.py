@@ -208,7 +208,9 @@ def test_a_time_feature_goes_by_its_group(pendulum: list[Episode]) -> None:
     assert check_dataset(mended(report, timed, PENDULUM), open_world("Pendulum-v1")).passed
 
 
-@pytest.mark.parametrize("name", ["ant_opolo_300", "ant_opolo_1200", "ant_opolo_5400"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("ant_opolo_300", marks=pytest.mark.slow), "ant_opolo_1200", "ant_opolo_5400"]
+)
 def test_columns_of_earlier_versions(name: str) -> None:
     report = check_dataset(open_recording(real_data(f"{name}.npz")), open_world("Ant-v5"))
     assert "got 112 columns, expected 105" in found(report, "error")["time-feature"]

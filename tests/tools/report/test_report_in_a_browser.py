@@ -164,7 +164,7 @@ def test_a_film_plays_from_inside_the_page(browser: Any, page: Path) -> None:
     assert browser.execute_script(f"return {film}.muted"), "what is muted may play by itself"
     browser.execute_script(f"{film}.play()")
     wait(browser, f"{film}.currentTime > 0.2")
-    assert browser.execute_script(f"return [{film}.videoWidth, {film}.videoHeight, {film}.duration]") == [96, 64, 2]
+    assert browser.execute_script(f"return [{film}.videoWidth, {film}.videoHeight, {film}.duration]") == [384, 256, 2]
     assert browser.execute_script(f"return {film}.error") is None
 
 
