@@ -121,7 +121,7 @@ def _sentence(
         numbers = _against(cells, leader, beaten, lowest_is_best)
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
     iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *unsure))
-    more = _more(cells, leader, unsure, forecasts)
+    more = told_more(cells, [(leader, other) for other in unsure], forecasts)
     first = f"Cannot tell {leader} from {_listed(unsure, 'or')} {where} with {_seed_words(cells)}"
     also = f"; {leader} is better than {_listed(beaten)}" if beaten else ""
     return f"{first} (IQM {iqms}){more}{also}."
@@ -148,12 +148,13 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
     return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
 
 
-def _more(cells: Mapping[str, list[Array]], leader: str, unsure: Sequence[str], forecasts: Sequence[Forecast]) -> str:
-    """How many more seeds it would take to tell the leader from all of them."""
+def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]) -> str:
+    """How many more seeds it would take to tell all of these pairs apart, each by its share of 5 %."""
     told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
+    level = 0.05 / len(pairs)
     counts = [
-        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[leader], cells[other])
-        for other, pair in ((other, frozenset((leader, other))) for other in unsure)
+        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[a], cells[b], level)
+        for a, b, pair in ((a, b, frozenset((a, b))) for a, b in pairs)
     ]
     if max(counts) > MANY:
         return "; more seeds will hardly help"
