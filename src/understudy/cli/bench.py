@@ -9,7 +9,7 @@ import typer
 from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
 from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
-from understudy.core.wording import folded
+from understudy.core.wording import counted, folded
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
@@ -64,6 +64,8 @@ def bench(
     """
     from understudy.tools.experiments.experiment import Experiment
 
+    place = Place(on, slurm, dry_run)
+    place.check()
     experiment = Experiment(
         suite,
         [tasks] if tasks else [],
@@ -75,7 +77,6 @@ def bench(
         only_read=table,
         accept_versions=accept_versions,
     )
-    place = Place(on, slurm, dry_run)
     if _done(experiment, jobs, place, table=table, until_decided=until_decided, quiet=quiet):
         for line in experiment.table().lines(edge(OUT, NO_EDGE)):
             print(line)
@@ -130,6 +131,8 @@ def ablate(
     from understudy.tools.experiments.ablation import BASE, ablation_suite
     from understudy.tools.experiments.experiment import Experiment
 
+    place = Place(on, slurm, dry_run)
+    place.check()
     suite, words = ablation_suite(config, overrides or [], changes)
     chosen = [BASE, arms] if arms else []
     experiment = Experiment(
@@ -143,7 +146,6 @@ def ablate(
         accept_versions=accept_versions,
         against=BASE,
     )
-    place = Place(on, slurm, dry_run)
     if _done(experiment, jobs, place, table=table, until_decided=until_decided, quiet=quiet):
         for line in experiment.differences().lines():
             print(folded(line, edge(OUT, NO_EDGE)))
@@ -167,19 +169,28 @@ def _done(
     experiment: "Experiment", jobs: int | None, place: Place, *, table: bool, until_decided: bool, quiet: bool
 ) -> bool:
     """Whether there is something to show: what is there, or what has been run."""
+    from understudy.run.progress import Reporter
+
     if not table:
         return work_off(experiment, jobs, place, until_decided=until_decided, quiet=quiet)
     if until_decided:
         experiment.look()
+    notes = list(experiment.plan.notices)
+    if more := experiment.overlooked:
+        most = max(int(path.name) for path in more) + 1
+        notes.append(f"{counted(len(more), 'run')} with other seeds there: --seeds {most} counts them")
+    for note in notes:
+        Reporter(quiet=quiet).say(f"note: {note}")
     return True
 
 
 def _conclude(experiment: "Experiment") -> None:
     from shlex import quote
 
-    print(experiment.verdict())
     out = str(experiment.plan.out)
-    print(f"runs: {out}" + (f"  a page of them: understudy report {quote(out)}" if experiment.results.runs else ""))
+    way = f"runs: {out}" + (f"  a page of them: understudy report {quote(out)}" if experiment.results.runs else "")
+    for line in (experiment.verdict(), way):
+        print(folded(line, edge(OUT, NO_EDGE)))
 
 
 def _seeds(text: str) -> int | list[int] | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from understudy.core.arguments import as_count, as_truth
 from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.core.wording import counted
+from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words, plain_data
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir
@@ -20,7 +21,7 @@ from understudy.tools.experiments.forecast import Forecast, forecast
 from understudy.tools.experiments.launcher import Launcher, LocalLauncher
 from understudy.tools.experiments.manager import Manager, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
-from understudy.tools.experiments.results import Results, read_result
+from understudy.tools.experiments.results import Result, Results, read_result
 from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
 from understudy.tools.experiments.verdict import verdict
@@ -79,6 +80,8 @@ class Experiment:
         self.decisions: Decisions | None = None
         """Of the sequential test, once it was asked."""
         self.forecasts: Sequence[Forecast] = ()
+        if only_read:
+            self._check_unmixed()
 
     def run(
         self,
@@ -184,9 +187,17 @@ class Experiment:
             if run.experiment != first.experiment:
                 raise RunError(
                     f"experiment '{self.plan.out}'",
-                    f"'{first.path}' and '{run.path}' are of different experiments: the data has changed in between",
+                    f"'{first.path}' and '{run.path}' are of different experiments: {_told_differences(first, run)}",
                     do="Remove one of them, or choose another place (--out), and run it again.",
                 )
+
+    @property
+    def overlooked(self) -> list[Path]:
+        """Runs of its methods and tasks that lie there with seeds that it does not have."""
+        places = dict.fromkeys(run.directory.parent for run in self.plan.runs)
+        planned = {run.directory for run in self.plan.runs}
+        there = sorted(path for place in places for path in place.glob("*") if path.name.isdecimal())
+        return [path for path in there if path not in planned and RunDir(path).config_file.exists()]
 
     @property
     def results(self) -> Results:
@@ -241,6 +252,16 @@ def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
     if not others:
         raise ConfigError("against", f"nothing is held against '{against}'", got="one method", expected="two or more")
     return [(method, against) for method in others]
+
+
+NOT_SETTINGS = ("fingerprint", "sha256", "compile", "seed")
+
+
+def _told_differences(one: Result, other: Result) -> str:
+    """What differs in what two runs of one cell are."""
+    differing = differing_settings(one.config, other.config)
+    told = [f"{key} is {a} and {b}" for key, (a, b) in differing.items() if not key.endswith(NOT_SETTINGS)]
+    return "; ".join(told) or "the data has changed in between"
 
 
 def _told_pairs(pairs: Sequence[Decision], against: Sequence[tuple[str, str]]) -> str:

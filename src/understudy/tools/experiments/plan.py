@@ -25,10 +25,12 @@ from understudy.run.rundir import RunDir
 from understudy.run.suites import Method, Suite, Task, check_seeds
 from understudy.tools.experiments.results import SCORE, experiment_digest
 from understudy.tools.experiments.task_data import Found, Making, find_data
-from understudy.tools.experiments.work import check_same_run, order_of
+from understudy.tools.experiments.work import check_same_run, order_of, other_settings
 
 RUNS = Path("runs")
 DATA = "data.path"
+ITS_OWN = {"seed": "--seeds", "out": "--out", "task": "--tasks", "method": "--methods"}
+"""Settings that each run has its own of, and what says it of all of them."""
 
 
 @final
@@ -127,6 +129,7 @@ ALL = Narrowing()
 
 def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     """The runs of a suite, or of what is wanted of it; seeds come last, so that a first answer comes soon."""
+    _check_overrides(narrowing.overrides)
     suite = suite if suite.tasks else suite.model_copy(update={"tasks": (_own_task(suite, narrowing),)})
     methods, tasks, seeds = _chosen(suite, narrowing)
     out = narrowing.out or RUNS / suite.name
@@ -138,6 +141,13 @@ def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     notices = list(_check_places(runs, only_read=narrowing.only_read))
     makings, metric = list(found.makings.values()), _common_metric(suite, cells)
     return Plan(suite, out, runs, makings, metric, notices, narrowing.only_read)
+
+
+def _check_overrides(words: Sequence[str]) -> None:
+    for word in words:
+        if (key := word.partition("=")[0].strip()) in ITS_OWN:
+            do = f"Say {ITS_OWN[key]} (in Python, {ITS_OWN[key][2:]}=)."
+            raise ConfigError(key, "every run of an experiment has its own", got=word, do=do)
 
 
 def _chosen(suite: Suite, narrowing: Narrowing) -> tuple[dict[str, Method], list[Task], Sequence[int]]:
@@ -275,17 +285,22 @@ def _metric(config: RunConfig) -> str:
 
 def _check_places(runs: Iterable[PlannedRun], *, only_read: bool) -> Iterator[str]:
     """What lies where runs shall lie is theirs, and of today's versions where it shall go on and nobody accepts others;
-    of what is of others is told."""
+    of what is of others is told. What is only read may also be of other settings, of which is told too."""
     ended: list[PlannedRun] = []
     begun: list[PlannedRun] = []
     changed: dict[str, None] = {}
+    unlike: dict[Path, list[str]] = {}
     for planned in runs:
         run = RunDir(planned.directory)
         if not run.config_file.exists():
             run.check_free()
             continue
-        check_same_run(run, planned.config)
-        _check_same_data(run.config, planned)
+        if only_read:
+            differing = other_settings(run, planned.config)
+            unlike |= {planned.directory: differing} if differing else {}
+        else:
+            check_same_run(run, planned.config)
+            _check_same_data(run.config, planned)
         if (record := _record(run)) is not None and (differing := record.changed_versions(planned.config)):
             if run.finished or only_read:
                 ended.append(planned)
@@ -301,6 +316,10 @@ def _check_places(runs: Iterable[PlannedRun], *, only_read: bool) -> Iterator[st
         )
     if ended:
         yield f"{counted(len(ended), 'run')} made by other versions or code, among them {ended[0].directory}"
+    if unlike:
+        (first, differing), *_ = unlike.items()
+        told = f"{counted(len(unlike), 'run')} of other settings than are asked for"
+        yield f"{told}, among them {first}: {'; '.join(differing)}"
     if begun:
         told = f"{counted(len(begun), 'unfinished run')} of other versions or code ({', '.join(changed)})"
         yield f"{told}, which go on as asked for: bits may differ"

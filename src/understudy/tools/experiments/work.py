@@ -115,15 +115,20 @@ def _planned(directory: str, config: str) -> tuple[RunConfig, bool]:
 
 def check_same_run(run: RunDir, planned: RunConfig) -> bool:
     """True; an error names each setting in which the run that lies there is another than the one that is planned."""
-    kept, changed = run.config, {}
-    wished = with_handed_normalizers(settled_data(planned), SILENT.say)
-    for key, (there, asked) in differing_settings(kept, wished).items():
-        if not key.endswith(FILLED_IN) or asked not in ('""', '"auto"', "null"):
-            changed[key] = f"{key} is {there} there and {asked} here"
-    if changed:
+    if changed := other_settings(run, planned):
         raise OtherRunError(
             f"run '{run.path}'",
-            f"was begun with other settings: {'; '.join(changed.values())}",
-            do="Choose another place for this one, or remove what lies there.",
+            f"was begun with other settings: {'; '.join(changed)}",
+            do="Choose another place (--out), or remove what lies there.",
         )
     return True
+
+
+def other_settings(run: RunDir, planned: RunConfig) -> list[str]:
+    """Each in which the run that lies there is another than the one that is planned, with both values."""
+    wished = with_handed_normalizers(settled_data(planned), SILENT.say)
+    return [
+        f"{key} is {there} there and {asked} here"
+        for key, (there, asked) in differing_settings(run.config, wished).items()
+        if not key.endswith(FILLED_IN) or asked not in ('""', '"auto"', "null")
+    ]
