@@ -1,11 +1,17 @@
 """bench, compare and ablate on the command line: what they say before anything runs, and of what is there."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from command_line import complaint, understudy
+
+import understudy as us
+from understudy.run.rundir import RunDir
+from understudy.tools.experiments.work import Outcome, train_or_resume
 
 PLAY = {"env": "Pendulum-v1", "episodes": 4, "behaviours": [{"policy": "random"}]}
 SUITE = {
@@ -51,6 +57,11 @@ def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
     assert "data.path: is what is compared on: give it" in complaint("compare", code=2)
     assert "nothing is declared to be changed about it" in complaint("ablate", "bc/pendulum", code=2)
     assert "there is no 'no clothing'" in complaint("ablate", "iact/pendulum", "--arms", "no clothing", code=2)
+    for word, option in (("seed=3", "--seeds"), ("out=x", "--out"), ("task=x", "--tasks"), ("method=x", "--methods")):
+        told = complaint("bench", suite, word, code=2)
+        assert "every run of an experiment has its own" in told
+        assert f"Say {option} " in told
+    assert complaint("bench", suite, "--table", "--on", "mars", code=2).startswith("--on: no such place")
     assert not Path("runs").exists()
 
 
@@ -72,6 +83,61 @@ def test_an_ablation_of_ones_own(suite: str) -> None:
     assert [line.split()[0] for line in spoken.out.splitlines()[:3]] == ["eval/return_mean", "base", "slow"]
     assert "same" not in spoken.out
     assert "runs/ablate-bc-pendulum" in spoken.out
+
+
+def test_unfinished_runs_of_other_versions_are_refused_unless_they_are_accepted(suite: str, no_plots: None) -> None:
+    send = ("bench", suite, *SMALL, "--on", "slurm", "--dry-run", "--quiet")
+    sent = understudy(*send)
+    assert sent.code == 0, sent
+    first = json.loads(next(Path("runs/small/slurm").glob("*/runs.jsonl")).read_text().splitlines()[0])
+    assert Outcome.from_json(train_or_resume(first["directory"], first["config"])).outcome == "finished"
+    run = RunDir(first["directory"])
+    run.result_file.unlink()
+    shutil.rmtree(run.checkpoints)
+    run.meta_file.write_text(run.meta_file.read_text().replace('"understudy": "', '"understudy": "0.0.'))
+    told = complaint(*send, code=1)
+    assert told.startswith("run 'runs/small/BC/swing/0': was written with other versions (understudy 0.0.")
+    assert told.endswith("accept it: --accept-versions.\n")
+    assert understudy("bench", suite, *SMALL, "--table").code == 0
+    assert understudy(*send, "--accept-versions").code == 0
+    lists = [path.read_text() for path in Path("runs/small/slurm").glob("*/runs.jsonl")]
+    assert sorted(text.count("accept_versions: true") for text in lists) == [0, 2]
+    again = next(json.loads(text.splitlines()[0]) for text in lists if "accept_versions: true" in text)
+    assert Outcome.from_json(train_or_resume(again["directory"], again["config"])).outcome == "finished"
+
+
+def test_a_table_shows_what_is_there_and_notes_in_what_it_is_not_what_was_asked_for(suite: str, no_plots: None) -> None:
+    def run(seeds: list[int], *words: str) -> None:
+        plan = us.Experiment(suite, seeds=seeds, methods=["BC"], overrides=[*SMALL, *words]).plan
+        for making in plan.makings:
+            making.make()
+        for planned in plan.runs:
+            assert '"finished"' in train_or_resume(str(planned.directory), planned.order)
+
+    run([0, 1])
+    spoken = understudy("bench", suite, "--table")
+    assert spoken.code == 0, spoken
+    assert "note: 1 run of other settings than are asked for, among them runs/small/BC/swing/0: " in spoken.err
+    assert "updates is 4 there and " in spoken.err
+    assert "note: 1 run with other seeds there: --seeds 2 counts them" in spoken.err
+    assert "(1)" in spoken.out.splitlines()[1]
+    assert understudy("bench", suite, "--table", "--quiet").err == ""
+    assert "(2)" in understudy("bench", suite, "--table", "--seeds", "2").out.splitlines()[1]
+    run([2], "updates=5")
+    mixed = complaint("bench", suite, "--table", "--seeds", "3", code=1)
+    assert (
+        "'runs/small/BC/swing/0' and 'runs/small/BC/swing/2' are of different experiments: updates is 4 and 5" in mixed
+    )
+
+
+def test_what_is_decided_so_far_is_shown_without_running_anything(suite: str) -> None:
+    Path("mine.yaml").write_text("{about: x, arms: {slow: {algo.learning_rate: 1e-5}}}")
+    for words in (("bench", suite, "--seeds", "3"), ("ablate", "bc/pendulum", "--changes", "mine.yaml")):
+        spoken = understudy(*words, "--table", "--until-decided")
+        assert spoken.code == 0, spoken
+        assert ("no results yet" in spoken.out) or ("nothing can be said" in spoken.out)
+    assert "groups of 1 seed can be dealt in 32 ways" in complaint("bench", suite, "--until-decided", code=2)
+    assert not Path("runs").exists()
 
 
 @pytest.mark.slow

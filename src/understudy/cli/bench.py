@@ -9,7 +9,7 @@ import typer
 from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
 from understudy.cli.learn import ConfigName, Overrides, Quiet
 from understudy.cli.streams import OUT, edge
-from understudy.core.wording import folded
+from understudy.core.wording import counted, folded
 
 if TYPE_CHECKING:
     from understudy.tools.experiments.experiment import Experiment
@@ -26,7 +26,10 @@ Data = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Where it lies; runs/<suite>, if absent.")]
 UntilDecided = Annotated[
-    bool, typer.Option("--until-decided", help="Add groups of seeds until the ranking is settled, or cannot be.")
+    bool, typer.Option("--until-decided", help="Add groups of seeds until all is told apart, or cannot be.")
+]
+AcceptVersions = Annotated[
+    bool, typer.Option("--accept-versions", help="Go on with runs that other versions or code began (bits may differ).")
 ]
 TableOnly = Annotated[bool, typer.Option("--table", help="Run nothing: show what is there.")]
 
@@ -51,6 +54,7 @@ def bench(
     on: On = "here",
     slurm: SlurmOptions = None,
     dry_run: DryRun = False,
+    accept_versions: AcceptVersions = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -60,6 +64,8 @@ def bench(
     """
     from understudy.tools.experiments.experiment import Experiment
 
+    place = Place(on, slurm, dry_run)
+    place.check()
     experiment = Experiment(
         suite,
         [tasks] if tasks else [],
@@ -69,9 +75,12 @@ def bench(
         overrides=overrides or [],
         out=out,
         only_read=table,
+        accept_versions=accept_versions,
     )
-    if table or work_off(experiment, jobs, Place(on, slurm, dry_run), until_decided=until_decided, quiet=quiet):
-        _show(experiment)
+    if _done(experiment, jobs, place, table=table, until_decided=until_decided, quiet=quiet):
+        for line in experiment.table().lines(edge(OUT, NO_EDGE)):
+            print(line)
+        _conclude(experiment)
 
 
 def compare(
@@ -84,6 +93,7 @@ def compare(
     on: On = "here",
     slurm: SlurmOptions = None,
     dry_run: DryRun = False,
+    accept_versions: AcceptVersions = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -94,8 +104,8 @@ def compare(
     from understudy.tools.experiments.baselines import baselines_for
 
     words = overrides or []
-    where = on, slurm, dry_run
-    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *where, table, quiet)
+    rest = on, slurm, dry_run, accept_versions, table, quiet
+    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *rest)
 
 
 def ablate(
@@ -106,9 +116,11 @@ def ablate(
     seeds: Seeds = "",
     changes: Annotated[str, typer.Option("--changes", help="A .yaml file that declares others.")] = "",
     out: Out = None,
+    until_decided: UntilDecided = False,
     on: On = "here",
     slurm: SlurmOptions = None,
     dry_run: DryRun = False,
+    accept_versions: AcceptVersions = False,
     table: TableOnly = False,
     quiet: Quiet = False,
 ) -> None:
@@ -116,19 +128,28 @@ def ablate(
 
     What is changed is declared for IACT, CIQL, IQL and PPO; of others, by --changes.
     """
-    from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite
+    from understudy.tools.experiments.ablation import BASE, ablation_suite
     from understudy.tools.experiments.experiment import Experiment
 
+    place = Place(on, slurm, dry_run)
+    place.check()
     suite, words = ablation_suite(config, overrides or [], changes)
     chosen = [BASE, arms] if arms else []
-    experiment = Experiment(suite, (), _seeds(seeds), methods=chosen, overrides=words, out=out, only_read=table)
-    if not table and not work_off(experiment, jobs, Place(on, slurm, dry_run), quiet=quiet):
-        return
-    found = Differences(experiment.plan.metric, experiment.scores(), experiment.lowest_is_best)
-    for line in found.lines():
-        print(folded(line, edge(OUT, NO_EDGE)))
-    print(found.verdict())
-    _point_to(experiment)
+    experiment = Experiment(
+        suite,
+        (),
+        _seeds(seeds),
+        methods=chosen,
+        overrides=words,
+        out=out,
+        only_read=table,
+        accept_versions=accept_versions,
+        against=BASE,
+    )
+    if _done(experiment, jobs, place, table=table, until_decided=until_decided, quiet=quiet):
+        for line in experiment.differences().lines():
+            print(folded(line, edge(OUT, NO_EDGE)))
+        _conclude(experiment)
 
 
 def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or shall lie.")]) -> None:
@@ -144,18 +165,32 @@ def work(directory: Annotated[Path, typer.Argument(help="Where the run lies, or 
         raise typer.Exit(1)
 
 
-def _show(experiment: "Experiment") -> None:
-    for line in experiment.table().lines(edge(OUT, NO_EDGE)):
-        print(line)
-    print(experiment.verdict())
-    _point_to(experiment)
+def _done(
+    experiment: "Experiment", jobs: int | None, place: Place, *, table: bool, until_decided: bool, quiet: bool
+) -> bool:
+    """Whether there is something to show: what is there, or what has been run."""
+    from understudy.run.progress import Reporter
+
+    if not table:
+        return work_off(experiment, jobs, place, until_decided=until_decided, quiet=quiet)
+    if until_decided:
+        experiment.look()
+    notes = list(experiment.plan.notices)
+    if more := experiment.overlooked:
+        most = max(int(path.name) for path in more) + 1
+        notes.append(f"{counted(len(more), 'run')} with other seeds there: --seeds {most} counts them")
+    for note in notes:
+        Reporter(quiet=quiet).say(f"note: {note}")
+    return True
 
 
-def _point_to(experiment: "Experiment") -> None:
+def _conclude(experiment: "Experiment") -> None:
     from shlex import quote
 
     out = str(experiment.plan.out)
-    print(f"runs: {out}" + (f"  a page of them: understudy report {quote(out)}" if experiment.results.runs else ""))
+    way = f"runs: {out}" + (f"  a page of them: understudy report {quote(out)}" if experiment.results.runs else "")
+    for line in (experiment.verdict(), way):
+        print(folded(line, edge(OUT, NO_EDGE)))
 
 
 def _seeds(text: str) -> int | list[int] | None:

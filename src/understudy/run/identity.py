@@ -111,9 +111,7 @@ class Record:
 
     def check_versions(self, config: RunConfig, say: Callable[[str], None], *, accept: bool) -> None:
         """Other versions, or other code of the same version, need consent; what was accepted is told."""
-        changed = [f"{name} {then} → {now}" for name, then, now in self._changed("versions", versions())]
-        for name, then, now in self._changed("sources", code_digests(config)):
-            changed.append(f"the source code of {name}, sha256 {then[:12]} → {now[:12]}")
+        changed = self.changed_versions(config)
         if changed and not accept:
             raise RunError(
                 self.where,
@@ -122,6 +120,13 @@ class Record:
             )
         if changed:
             say(f"accepted other versions: {', '.join(changed)}")
+
+    def changed_versions(self, config: RunConfig) -> list[str]:
+        """Each package, and each of our source files by what it is of, that is another one today."""
+        changed = [f"{name} {then} → {now}" for name, then, now in self._changed("versions", versions())]
+        for name, then, now in self._changed("sources", code_digests(config)):
+            changed.append(f"the source code of {name}, sha256 {then[:12]} → {now[:12]}")
+        return changed
 
     def _refuse(self) -> NoReturn:
         raise RunError(self.where, "does not say with which settings it was written", do="Start a new run.")

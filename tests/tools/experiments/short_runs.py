@@ -1,9 +1,11 @@
 """Runs of a second or less that are worked off, and what two equal ones have in common."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
+from understudy.core.files import seal
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
 
@@ -21,10 +23,28 @@ SHORT: dict[str, Any] = {
 }
 
 
-def config_text(config: str = "bc/pendulum", **changes: Any) -> str:
-    """A short run's config, everything written out; dots of keys are `__`."""
+def config_words(**changes: Any) -> list[str]:
+    """The settings of a short run; dots of keys are `__`."""
     settings = {**SHORT, **{key.replace("__", "."): value for key, value in changes.items()}}
-    return load_config(config, [f"{key}={value}" for key, value in settings.items()]).to_yaml()
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+def config_text(config: str = "bc/pendulum", **changes: Any) -> str:
+    """A short run's config, everything written out."""
+    return load_config(config, config_words(**changes)).to_yaml()
+
+
+def written_with(run: Path, package: str, version: str) -> None:
+    """Make it a run whose newest checkpoint, if it has one, and birth were with another version of a package."""
+    for update in list_checkpoints(run / "checkpoints")[-1:]:
+        file = run / "checkpoints" / f"{update:09d}" / "manifest.json"
+        manifest = json.loads(file.read_text())
+        del manifest["seal"]
+        manifest["facts"]["versions"][package] = version
+        file.write_bytes(seal(manifest))
+    meta = json.loads((run / "meta.json").read_text())
+    meta["versions"][package] = version
+    (run / "meta.json").write_text(json.dumps(meta))
 
 
 def small_suite() -> dict[str, Any]:

@@ -111,6 +111,35 @@ def test_seeds_are_added_until_the_ranking_is_settled_and_the_same_call_again_ad
     assert again.begun == []
 
 
+@pytest.mark.slow
+def test_arms_get_seeds_until_each_is_told_from_the_base_and_none_from_another(tmp_path: Path) -> None:
+    settings = {**FAST, "updates": 10, "eval_every": 10}
+    del settings["eval_max_steps"]
+    arms = {"brief": {"eval_max_steps": 5}, "briefer": {"eval_max_steps": 4}, "like it": {"algo.learning_rate": 1.1e-3}}
+    changed = {name: {"config": "bc/pendulum", "settings": words} for name, words in arms.items()}
+    methods = {BASE: "bc/pendulum", **changed}
+
+    def experiment() -> us.Experiment:
+        return us.Experiment(methods, [TASK], 3, settings=settings, out=tmp_path, against=BASE)
+
+    launcher, told = Here(), experiment()
+    assert told.pairs == [("brief", BASE), ("briefer", BASE), ("like it", BASE)]
+    told.run(1, until_decided=True, progress=False, launcher=launcher)
+    assert told.decisions is not None
+    assert {(pair.a, pair.verdict, pair.seeds) for pair in told.decisions.pairs} == {
+        ("brief", "better", 6),
+        ("briefer", "better", 6),
+        ("like it", "cannot tell apart", 15),
+    }
+    assert len(launcher.begun) == 6 + 6 + 15 + 15
+    assert told.verdict().startswith(
+        "Better than the base: brief; briefer. 1 of 3 changes cannot be told from the base"
+    )
+    read = experiment().look()
+    assert (read.decisions, read.verdict()) == (told.decisions, told.verdict())
+    assert "with 3 seeds" in experiment().verdict(), "who does not ask for added seeds gets the first"
+
+
 def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -> None:
     two = [TASK, {**TASK, "id": "other"}]
     uneven = {**CLONES, "one": {"config": "iql/pendulum", "tasks": ["swing"]}}
@@ -118,11 +147,26 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
         ({"all": "bc/pendulum"}, [TASK], 3, "nothing to decide"),
         (uneven, two, 3, "methods are for different tasks"),
         (CLONES, [TASK], [0, 4], "come in groups here"),
+        (CLONES, [TASK], 1, "groups of 1 seed can be dealt in 32 ways in all, too few to decide by"),
     ):
         experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")
         with pytest.raises(ConfigError, match=told):
             experiment.run(until_decided=True, progress=False)
+    for against, told in (("al", "there is no 'al'. Did you mean 'all'"), ("all", "nothing is held against 'all'")):
+        with pytest.raises(ConfigError, match=told):
+            us.Experiment({"all": "bc/pendulum"}, [TASK], 3, out=tmp_path / "none", against=against)
+    with pytest.raises(ConfigError, match="nobody said to what there are differences"):
+        us.Experiment(CLONES, [TASK], 3, settings=FAST, out=tmp_path / "none").differences()
     assert not (tmp_path / "none").exists()
+
+
+def test_a_number_that_was_never_measured_decides_nothing(tmp_path: Path) -> None:
+    suite = {"methods": CLONES, "tasks": [TASK], "metric": "eval/happiness", "settings": FAST}
+    for until_decided in (False, True):
+        with pytest.raises(RunError, match=r"did not measure .*: got 'eval/happiness', expected eval/.*eval/score"):
+            us.Experiment(suite, seeds=2, out=tmp_path).run(
+                1, until_decided=until_decided, progress=False, launcher=Here()
+            )
 
 
 def test_runs_that_fail_for_good_are_told_when_the_others_are_done(tmp_path: Path) -> None:
@@ -209,7 +253,12 @@ def test_differences_to_the_base_come_with_intervals_and_a_verdict_that_counts_a
     assert rows[0] == ["eval/score", "mean", "difference to base", "P(better)"]
     assert rows[2][2].startswith(f"{scores['worse']['x'].mean() - scores[BASE]['x'].mean():.1f} [")
     assert rows[2][3] == "0.00 [0.00, 0.00]"
-    assert found.verdict() == "Worse than the base: worse. 1 of 2 changes cannot be told from the base with 6 seeds."
+    told = "Worse than the base: worse. 1 of 2 changes cannot be told from the base with 6 seeds"
+    assert found.verdict() == f"{told}; more seeds will hardly help."
+    fewer = Differences("eval/score", {**scores, "begun": {"x": base[:1]}, "not": {"x": base[:0]}}).verdict()
+    assert fewer == f"{told.replace('2 changes', '4 changes')}; more seeds will hardly help. " + (
+        "2 of 4 have fewer than two seeds yet."
+    )
     errors = Differences("eval/action_error", scores, lowest_is_best=True)
     assert list(errors.rows())[2][3] == "1.00 [1.00, 1.00]"
     assert errors.verdict().startswith("Better than the base: worse.")

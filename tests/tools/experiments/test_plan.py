@@ -183,6 +183,10 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
         make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), again)
     read = replace(again, only_read=True)
     assert make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), read).notices == old.notices
+    accepted = make_plan(suite(settings={**SHORT_SETTINGS, "updates": 20}), replace(again, accept_versions=True))
+    assert accepted.notices[0].startswith("1 unfinished run of other versions or code (understudy 0.0.")
+    assert [run.order.startswith("accept_versions: true\n") for run in (old.runs[0], accepted.runs[0])] == [False, True]
+    assert accepted.with_seeds({("BC", "swing"): 2}).runs[1].accept_versions
     other = Narrowing(out=tmp_path, seeds=1, methods=["half of BC"])
     (tmp_path / "half-of-BC" / "swing" / "0").mkdir(parents=True)
     (tmp_path / "half-of-BC" / "swing" / "0" / "thesis.tex").touch()

@@ -1,6 +1,7 @@
 """One sentence that claims no more than the seeds bear out, whatever the table looks like."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -59,6 +60,13 @@ def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
     unknown = [Forecast("A", "B", math.nan, math.nan, math.nan, math.nan)]
     assert verdict(table(SEEDS[:3], A=75, B=74), forecasts=unknown) == near
     assert verdict(table(A=5, B=5, C=5)).startswith("Cannot tell A from B or C on 3 tasks with 5 seeds")
+
+
+def test_of_many_that_cannot_be_told_from_the_leader_only_the_best_is_shown_with_its_number() -> None:
+    told = verdict(table(SEEDS[:2], A=74, B=75, C=74.5, D=73, E=74.2))
+    assert told.startswith("Cannot tell B from A, C, D or E on 3 tasks with 2 seeds (IQM B 73.")
+    assert told.count("IQM") == 1
+    assert re.search(r"\(IQM B [^,]+, [^,]+\], C [^,]+, [^,]+\]\)", told), told
 
 
 def test_decisions_of_the_sequential_test_decide() -> None:

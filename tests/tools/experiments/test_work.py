@@ -8,10 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from short_runs import config_text, run_content
+from short_runs import config_text, config_words, run_content, written_with
 
+from understudy.run.config import load_config
 from understudy.run.rundir import RunDir
-from understudy.tools.experiments.work import Outcome, train_or_resume
+from understudy.tools.experiments.on_ray import resources
+from understudy.tools.experiments.on_slurm import threads_of
+from understudy.tools.experiments.work import Outcome, order_of, train_or_resume
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +78,24 @@ def test_work_that_another_process_does_is_busy_and_impossible_work_is_not_to_be
         assert (failed.outcome, failed.retry) == ("failed", False)
         assert reason in failed.reason
     assert not (tmp_path / "wrong").exists()
+
+
+def test_work_that_other_versions_began_goes_on_only_if_the_order_says_so(tmp_path: Path) -> None:
+    config = load_config("bc/pendulum", config_words(updates=200))
+    assert done(tmp_path / "whole", order_of(config)) == Outcome("finished")
+    run = tmp_path / "run"
+    killed_when_saved(run, order_of(config))
+    written_with(run, "torch", "1.0.0")
+    refused = done(run, order_of(config))
+    assert (refused.outcome, "other versions (torch 1.0.0 → " in refused.reason) == ("failed", True)
+    assert done(run, order_of(config, accept_versions=True)) == Outcome("finished")
+    assert run_content(run) == run_content(tmp_path / "whole")
+    wrong = done(run, f"accept_versions: perhaps\n{config.to_yaml()}")
+    assert (wrong.retry, wrong.reason) == (False, "accept_versions: neither True nor False: got 'perhaps'.")
+    assert (resources(order_of(config, accept_versions=True)), threads_of(order_of(config, accept_versions=True))) == (
+        {"num_cpus": 1, "num_gpus": 0},
+        1,
+    )
 
 
 @pytest.mark.slow

@@ -14,15 +14,26 @@ from pydantic import Field
 
 from understudy.core.errors import ConfigError, did_you_mean, told_with
 from understudy.core.settings import Settings
+from understudy.core.wording import counted
 from understudy.run.config import RunConfig, load_config, read_config
 from understudy.run.overrides import override_words
 from understudy.run.packaged import ablation_names, read_packaged
 from understudy.run.places import place_of
 from understudy.run.suites import Label, Suite, Task, find_task
 from understudy.run.yaml_text import parse_yaml, read_yaml
+from understudy.tools.experiments.forecast import Forecast
 from understudy.tools.experiments.plan import folder_name
 from understudy.tools.experiments.results import experiment_digest
-from understudy.tools.experiments.sequential import BETTER, WORSE, Decisions, Design, decide
+from understudy.tools.experiments.sequential import (
+    ALIKE,
+    BETTER,
+    UNDECIDED,
+    WORSE,
+    Decision,
+    Decisions,
+    Design,
+    decide,
+)
 from understudy.tools.experiments.statistics import (
     difference,
     mean,
@@ -30,6 +41,7 @@ from understudy.tools.experiments.statistics import (
     probability_of_improvement,
 )
 from understudy.tools.experiments.table import Scores, aligned, told_estimate, told_interval
+from understudy.tools.experiments.verdict import told_more
 
 BASE = "base"
 
@@ -112,15 +124,16 @@ class Differences:
     metric: str
     scores: Scores
     lowest_is_best: bool = False
+    base: str = BASE
 
     @property
     def arms(self) -> list[str]:
-        return [name for name in self.scores if name != BASE]
+        return [name for name in self.scores if name != self.base]
 
     def rows(self) -> Iterator[list[str]]:
-        yield [self.metric, "mean", "difference to base", "P(better)"]
-        base = list(self.scores[BASE].values())
-        yield [BASE, told_estimate(base), "", ""]
+        yield [self.metric, "mean", f"difference to {self.base}", "P(better)"]
+        base = list(self.scores[self.base].values())
+        yield [self.base, told_estimate(base), "", ""]
         for name in self.arms:
             tasks = list(self.scores[name].values())
             if not all(map(len, [*tasks, *base])):
@@ -134,17 +147,33 @@ class Differences:
     def lines(self) -> Iterator[str]:
         yield from aligned(list(self.rows()))
 
-    def verdict(self, decisions: Decisions | None = None) -> str:
-        """Which changes matter, every arm being held against the base and none against another."""
-        seeds = min((len(known) for row in self.scores.values() for known in row.values()), default=0)
-        if seeds < 2:
+    def verdict(self, decisions: Decisions | None = None, forecasts: Sequence[Forecast] = ()) -> str:
+        """Which changes matter, every arm being held against the base and none against another.
+
+        `decisions` of the sequential test decide where seeds were added until it was decided; otherwise one test of as
+        many seeds as every arm has does. Arms without two seeds on every task wait.
+        """
+        known = {name: row for name, row in self.scores.items() if min(map(len, row.values()), default=0) > 1}
+        pairs = [(name, self.base) for name in self.arms if name in known]
+        if self.base not in known or not pairs:
             return "One seed each, or none: nothing can be said of any change."
-        pairs = [(name, BASE) for name in self.arms]
-        cut = {name: {task: known[:seeds] for task, known in row.items()} for name, row in self.scores.items()}
-        design = Design(group=seeds, looks=1)
-        found = decisions or decide(cut, design, pairs=pairs, lowest_is_best=self.lowest_is_best)
+        found = decisions or self._decided_at_once(known, pairs)
         told = {kind: [pair[0] for pair in pairs if found.of(*pair).verdict == kind] for kind in (BETTER, WORSE)}
-        sentences = [f"{kind.capitalize()} than the base: {'; '.join(names)}." for kind, names in told.items() if names]
-        rest = len(pairs) - sum(map(len, told.values()))
-        unsure = f"{rest} of {len(pairs)} changes cannot be told from the base with {seeds} seeds."
-        return " ".join([*sentences, *([unsure] if rest else [])])
+        base = "the base" if self.base == BASE else self.base
+        sentences = [f"{kind.capitalize()} than {base}: {'; '.join(names)}." for kind, names in told.items() if names]
+        if unsure := [found.of(*pair) for pair in pairs if found.of(*pair).verdict in (UNDECIDED, ALIKE)]:
+            fewest = min(pair.seeds for pair in unsure) or min(len(row) for row in known[unsure[0].a].values())
+            which = f"{len(unsure)} of {len(self.arms)} changes cannot be told from {base}"
+            sentences.append(f"{which} with {counted(fewest, 'seed')}{self._more(unsure, forecasts)}.")
+        if waiting := len(self.arms) - len(pairs):
+            sentences.append(f"{waiting} of {len(self.arms)} have fewer than two seeds yet.")
+        return " ".join(sentences)
+
+    def _decided_at_once(self, known: Scores, pairs: Sequence[tuple[str, str]]) -> Decisions:
+        seeds = min(len(numbers) for row in known.values() for numbers in row.values())
+        cut = {name: {task: numbers[:seeds] for task, numbers in row.items()} for name, row in known.items()}
+        return decide(cut, Design(group=seeds, looks=1), pairs=pairs, lowest_is_best=self.lowest_is_best)
+
+    def _more(self, unsure: Sequence[Decision], forecasts: Sequence[Forecast]) -> str:
+        cells = {name: list(self.scores[name].values()) for name in (self.base, *(pair.a for pair in unsure))}
+        return told_more(cells, [(pair.a, self.base) for pair in unsure], forecasts)

@@ -8,19 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.arguments import as_count, as_truth
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.core.wording import counted
+from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words, plain_data
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir
 from understudy.run.suites import Suite, Task, find_task, load_suite
+from understudy.tools.experiments.ablation import Differences
 from understudy.tools.experiments.board import board_of
 from understudy.tools.experiments.forecast import Forecast, forecast
 from understudy.tools.experiments.launcher import Launcher, LocalLauncher
 from understudy.tools.experiments.manager import Manager, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
-from understudy.tools.experiments.results import Results, read_result
-from understudy.tools.experiments.sequential import UNDECIDED, Decisions, Design, decide
+from understudy.tools.experiments.results import Result, Results, read_result
+from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
 from understudy.tools.experiments.verdict import verdict
 
@@ -35,7 +37,9 @@ class Experiment:
     `data` and `env`. `settings` (or `overrides`, as `key=value`) are those of every run, and
     have the last word. Runs lie in
     `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and begins nothing;
-    with `only_read` nor will running be asked for, and runs of other versions can be looked at.
+    with `only_read` nor will running be asked for, and runs of other versions can be looked at. `accept_versions` goes
+    on with unfinished runs that other versions began, and bits may differ. `against` is the method that all others are
+    held against, and none against another, as the arms of an ablation against their base.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class Experiment:
         out: str | Path | None = None,
         name: str = "experiment",
         only_read: bool = False,
+        accept_versions: bool = False,
+        against: str = "",
     ) -> None:
         whole, narrowed = _suite_of(what, tasks, name)
         words = [*overrides, *override_words(settings or {}), *([f"env.id={env}"] if env else [])]
@@ -66,11 +72,16 @@ class Experiment:
             [str(place) for place in places],
             None if out is None else Path(out),
             only_read,
+            as_truth(accept_versions, "accept_versions"),
         )
         self.plan: Plan = make_plan(whole, wishes)
+        self.pairs: Sequence[tuple[str, str]] = _pairs(self.plan, against)
+        """That are compared; every two methods if none are named."""
         self.decisions: Decisions | None = None
         """Of the sequential test, once it was asked."""
         self.forecasts: Sequence[Forecast] = ()
+        if only_read:
+            self._check_unmixed()
 
     def run(
         self,
@@ -83,9 +94,9 @@ class Experiment:
     ) -> "Experiment":
         """Work off what is not finished, so many runs at once (as many as there are cores, if nothing is said).
 
-        `until_decided` adds seeds, as many again as were asked for, until the sequential test tells all methods apart
-        or says that it cannot. Stopped or killed, the same call goes on. Runs that fail for good are an error once all
-        others are done.
+        `until_decided` adds seeds, as many again as were asked for, until the sequential test tells apart all that are
+        compared or says that it cannot. Stopped or killed, the same call goes on. Runs that fail for good are an error
+        once all others are done.
         """
         jobs = usual_jobs(self.plan) if jobs is None else as_count(jobs, "jobs")
         speaker, worker = reporter_for(progress, reporter), launcher or LocalLauncher()
@@ -93,10 +104,21 @@ class Experiment:
         for notice in self.plan.notices:
             speaker.say(f"note: {notice}")
         self._work_off(worker, jobs, speaker)
-        while design is not None and not (looked := self._look(design)).settled:
+        while design is not None and not (looked := self._decided(design)).settled:
             speaker.say(self._add_seeds(looked))
             self._work_off(worker, jobs, speaker)
         return self
+
+    def look(self) -> "Experiment":
+        """What the sequential test says of seeds that are there, those that it added among them; nothing is run."""
+        design = self._design()
+        while not (looked := self._decided(design)).settled and self._finished:
+            self._add_seeds(looked)
+        return self
+
+    @property
+    def _finished(self) -> bool:
+        return all(RunDir(run.directory).finished for run in self.plan.runs)
 
     def _work_off(self, launcher: Launcher, jobs: int, reporter: Reporter) -> None:
         manager = Manager(self.plan, launcher, jobs, reporter, board_of(reporter, jobs))
@@ -109,6 +131,7 @@ class Experiment:
                 f"{counted(len(failed), 'run')} of {len(standings)} failed",
                 do=f"The others are finished (--table shows them). The same command tries again.\n{told}",
             )
+        self._check_measured()
         self._check_unmixed()
 
     def _design(self) -> Design:
@@ -122,12 +145,16 @@ class Experiment:
             raise ConfigError(where, what, do="Choose tasks that all of them are for: --tasks.")
         if seeds != set(range(len(seeds))):
             raise ConfigError("seeds", "come in groups here", got=sorted(seeds), expected="a number: the first group's")
-        return Design(group=len(seeds), by_spread=not self.one_scale)
+        design = Design(group=len(seeds), by_spread=not self.one_scale)
+        if (most := design.ways(len(self.plan.tasks))) < 2 / design.alpha:
+            what = f"groups of {counted(design.group, 'seed')} can be dealt in {most} ways in all, too few to decide by"
+            raise ConfigError("seeds", what, expected="2 or more")
+        return design
 
-    def _look(self, design: Design) -> Decisions:
+    def _decided(self, design: Design) -> Decisions:
         scores = self.scores()
-        self.decisions = decide(scores, design, lowest_is_best=self.lowest_is_best)
-        self.forecasts = forecast(scores, design)
+        self.decisions = decide(scores, design, pairs=self.pairs, lowest_is_best=self.lowest_is_best)
+        self.forecasts = forecast(scores, design, pairs=self.pairs)
         return self.decisions
 
     def _add_seeds(self, looked: Decisions) -> str:
@@ -135,9 +162,22 @@ class Experiment:
         known = len(self.plan.runs)
         cells = dict.fromkeys((run.method, run.task) for run in self.plan.runs)
         self.plan = self.plan.with_seeds({cell: looked.wanted[cell[0]] for cell in cells if cell[0] in looked.wanted})
-        undecided = [f"{pair.a} and {pair.b}" for pair in looked.pairs if pair.verdict == UNDECIDED]
+        undecided = [pair for pair in looked.pairs if pair.verdict == UNDECIDED]
         more = counted(len(self.plan.runs) - known, "run")
-        return f"not told apart yet: {'; '.join(undecided)}. {more} more until the next look."
+        return f"{_told_pairs(undecided, self.pairs)}. {more} more until the next look."
+
+    def _check_measured(self) -> None:
+        """What all are judged by is known of all."""
+        for run in self.results.runs:
+            if np.isnan(run.last(self.plan.metric)):
+                known = {name for line in run.evaluations for name in line if name.startswith("eval/")}
+                raise RunError(
+                    f"run '{run.path}'",
+                    "did not measure what decides",
+                    got=f"'{self.plan.metric}'",
+                    expected=", ".join(sorted(known)) or "an evaluation",
+                    do="Name one of these as the suite's metric.",
+                )
 
     def _check_unmixed(self) -> None:
         """The seeds of a cell are of one experiment: same settings, same data."""
@@ -147,9 +187,17 @@ class Experiment:
             if run.experiment != first.experiment:
                 raise RunError(
                     f"experiment '{self.plan.out}'",
-                    f"'{first.path}' and '{run.path}' are of different experiments: the data has changed in between",
+                    f"'{first.path}' and '{run.path}' are of different experiments: {_told_differences(first, run)}",
                     do="Remove one of them, or choose another place (--out), and run it again.",
                 )
+
+    @property
+    def overlooked(self) -> list[Path]:
+        """Runs of its methods and tasks that lie there with seeds that it does not have."""
+        places = dict.fromkeys(run.directory.parent for run in self.plan.runs)
+        planned = {run.directory for run in self.plan.runs}
+        there = sorted(path for place in places for path in place.glob("*") if path.name.isdecimal())
+        return [path for path in there if path not in planned and RunDir(path).config_file.exists()]
 
     @property
     def results(self) -> Results:
@@ -181,10 +229,45 @@ class Experiment:
         """Mean, interval and number of seeds, method by method and task by task."""
         return Table(self.plan.metric, self.scores(), together=self.one_scale)
 
+    def differences(self) -> Differences:
+        """Of all others to the method that they are held `against`."""
+        if not self.pairs:
+            raise ConfigError("against", "nobody said to what there are differences", do="Give it when you make it.")
+        return Differences(self.plan.metric, self.scores(), self.lowest_is_best, self.pairs[0][1])
+
     def verdict(self) -> str:
         """Who is better, in a sentence that claims no more than the seeds bear out."""
+        if self.pairs:
+            return self.differences().verdict(self.decisions, self.forecasts)
         scores, lowest = self.scores(), self.lowest_is_best
         return verdict(scores, lowest_is_best=lowest, decisions=self.decisions, forecasts=self.forecasts)
+
+
+def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
+    if not against:
+        return []
+    if against not in plan.methods:
+        raise ConfigError("against", f"there is no '{against}'", do=did_you_mean(against, plan.methods))
+    others = [method for method in plan.methods if method != against]
+    if not others:
+        raise ConfigError("against", f"nothing is held against '{against}'", got="one method", expected="two or more")
+    return [(method, against) for method in others]
+
+
+NOT_SETTINGS = ("fingerprint", "sha256", "compile", "seed")
+
+
+def _told_differences(one: Result, other: Result) -> str:
+    """What differs in what two runs of one cell are."""
+    differing = differing_settings(one.config, other.config)
+    told = [f"{key} is {a} and {b}" for key, (a, b) in differing.items() if not key.endswith(NOT_SETTINGS)]
+    return "; ".join(told) or "the data has changed in between"
+
+
+def _told_pairs(pairs: Sequence[Decision], against: Sequence[tuple[str, str]]) -> str:
+    if against:
+        return f"not told from {against[0][1]} yet: {'; '.join(pair.a for pair in pairs)}"
+    return f"not told apart yet: {'; '.join(f'{pair.a} and {pair.b}' for pair in pairs)}"
 
 
 def _suite_of(

@@ -147,7 +147,7 @@ class Manager:
             standing.state, standing.began, standing.from_updates = "running", now, standing.updates
             standing.attempts += 1
             planned = standing.planned
-            self._running[self.launcher.submit(str(planned.directory), planned.config.to_yaml())] = standing
+            self._running[self.launcher.submit(str(planned.directory), planned.order)] = standing
 
     def _ended(self, standing: Standing, outcome: Outcome) -> None:
         standing.reason = outcome.reason

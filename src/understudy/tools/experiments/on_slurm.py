@@ -48,7 +48,7 @@ class Array:
 
 def send(plan: Plan, options: Mapping[str, str], jobs: int | None, reporter: Reporter, *, dry_run: bool = False) -> str:
     """What is not finished of a plan, sent to Slurm; a sentence about it. Nothing is sent of a `dry_run`."""
-    work = [(str(run.directory), run.config.to_yaml()) for run in plan.runs if not RunDir(run.directory).finished]
+    work = [(str(run.directory), run.order) for run in plan.runs if not RunDir(run.directory).finished]
     if not work:
         return "all runs are finished"
     check_options(options)

@@ -25,10 +25,12 @@ from understudy.run.rundir import RunDir
 from understudy.run.suites import Method, Suite, Task, check_seeds
 from understudy.tools.experiments.results import SCORE, experiment_digest
 from understudy.tools.experiments.task_data import Found, Making, find_data
-from understudy.tools.experiments.work import check_same_run
+from understudy.tools.experiments.work import check_same_run, order_of, other_settings
 
 RUNS = Path("runs")
 DATA = "data.path"
+ITS_OWN = {"seed": "--seeds", "out": "--out", "task": "--tasks", "method": "--methods"}
+"""Settings that each run has its own of, and what says it of all of them."""
 
 
 @final
@@ -39,6 +41,8 @@ class PlannedRun:
     method: str
     task: str
     config: RunConfig
+    accept_versions: bool = False
+    """It is gone on with even if other versions began it."""
 
     @property
     def seed(self) -> int:
@@ -56,6 +60,11 @@ class PlannedRun:
     def experiment(self) -> str:
         """Equal for the seeds of one cell."""
         return experiment_digest(self.config)
+
+    @property
+    def order(self) -> str:
+        """The text that asks for it."""
+        return order_of(self.config, accept_versions=self.accept_versions)
 
     def with_seed(self, seed: int) -> "PlannedRun":
         place = str(self.directory.with_name(str(seed)))
@@ -78,6 +87,8 @@ class Narrowing:
     """Where it lies; runs/<suite> if nothing is said."""
     only_read: bool = False
     """Nothing shall be run, so that runs of other versions are no obstacle."""
+    accept_versions: bool = False
+    """Nor are they if something shall be: bits may differ."""
 
 
 @final
@@ -93,6 +104,7 @@ class Plan:
     """What all of them are judged by."""
     notices: Sequence[str] = field(default=())
     """What is worth knowing of runs that lie there already."""
+    only_read: bool = False
 
     @property
     def methods(self) -> list[str]:
@@ -108,7 +120,7 @@ class Plan:
         wanted = [first[cell].with_seed(seed) for cell, count in seeds.items() for seed in range(count)]
         there = {run.directory for run in self.runs}
         new = [run for run in wanted if run.directory not in there]
-        notices = list(_check_places(new))
+        notices = list(_check_places(new, only_read=self.only_read))
         return replace(self, runs=[*self.runs, *new], notices=[*self.notices, *notices])
 
 
@@ -117,6 +129,7 @@ ALL = Narrowing()
 
 def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     """The runs of a suite, or of what is wanted of it; seeds come last, so that a first answer comes soon."""
+    _check_overrides(narrowing.overrides)
     suite = suite if suite.tasks else suite.model_copy(update={"tasks": (_own_task(suite, narrowing),)})
     methods, tasks, seeds = _chosen(suite, narrowing)
     out = narrowing.out or RUNS / suite.name
@@ -125,8 +138,16 @@ def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     cells = list(_cells(suite, methods, tasks, found, narrowing))
     _check_cells(suite, cells)
     runs = [cell.with_seed(seed) for seed in seeds for cell in cells]
-    notices = list(_check_places(runs, accept=narrowing.only_read))
-    return Plan(suite, out, runs, list(found.makings.values()), _common_metric(suite, cells), notices)
+    notices = list(_check_places(runs, only_read=narrowing.only_read))
+    makings, metric = list(found.makings.values()), _common_metric(suite, cells)
+    return Plan(suite, out, runs, makings, metric, notices, narrowing.only_read)
+
+
+def _check_overrides(words: Sequence[str]) -> None:
+    for word in words:
+        if (key := word.partition("=")[0].strip()) in ITS_OWN:
+            do = f"Say {ITS_OWN[key]} (in Python, {ITS_OWN[key][2:]}=)."
+            raise ConfigError(key, "every run of an experiment has its own", got=word, do=do)
 
 
 def _chosen(suite: Suite, narrowing: Narrowing) -> tuple[dict[str, Method], list[Task], Sequence[int]]:
@@ -207,7 +228,7 @@ def _cells(
                 words = [f"task={task.id}", *words, *narrowing.overrides, *last]
                 resolved = load_config(config, words, suite=suite)
                 check_config(_as_made(resolved, found.makings.get(task.id)))
-            yield PlannedRun(label, task.id, resolved)
+            yield PlannedRun(label, task.id, resolved, narrowing.accept_versions)
 
 
 def _as_made(config: RunConfig, making: Making | None) -> RunConfig:
@@ -262,22 +283,46 @@ def _metric(config: RunConfig) -> str:
     return SCORE if scored and config.best_metric == RETURN else config.best_metric
 
 
-def _check_places(runs: Iterable[PlannedRun], *, accept: bool = False) -> Iterator[str]:
-    """What lies where runs shall lie is theirs, and can go on unless other versions are accepted, of which is told."""
-    aged: list[PlannedRun] = []
+def _check_places(runs: Iterable[PlannedRun], *, only_read: bool) -> Iterator[str]:
+    """What lies where runs shall lie is theirs, and of today's versions where it shall go on and nobody accepts others;
+    of what is of others is told. What is only read may also be of other settings, of which is told too."""
+    ended: list[PlannedRun] = []
+    begun: list[PlannedRun] = []
+    changed: dict[str, None] = {}
+    unlike: dict[Path, list[str]] = {}
     for planned in runs:
         run = RunDir(planned.directory)
         if not run.config_file.exists():
             run.check_free()
             continue
-        check_same_run(run, planned.config)
-        _check_same_data(run.config, planned)
-        changed: list[str] = []
-        if (record := _record(run)) is not None:
-            record.check_versions(planned.config, changed.append, accept=accept or run.finished)
-        aged += [planned] if changed else []
-    if aged:
-        yield f"{counted(len(aged), 'run')} made by other versions or code, among them {aged[0].directory}"
+        if only_read:
+            differing = other_settings(run, planned.config)
+            unlike |= {planned.directory: differing} if differing else {}
+        else:
+            check_same_run(run, planned.config)
+            _check_same_data(run.config, planned)
+        if (record := _record(run)) is not None and (differing := record.changed_versions(planned.config)):
+            if run.finished or only_read:
+                ended.append(planned)
+            else:
+                begun.append(planned)
+                changed.update(dict.fromkeys(differing))
+    if begun and not begun[0].accept_versions:
+        others = f" and {counted(len(begun) - 1, 'other')}" if len(begun) > 1 else ""
+        raise RunError(
+            f"run '{begun[0].directory}'{others}",
+            f"{'were' if others else 'was'} written with other versions ({', '.join(changed)}), so bits may differ",
+            do="Bring back these versions, or accept it: --accept-versions.",
+        )
+    if ended:
+        yield f"{counted(len(ended), 'run')} made by other versions or code, among them {ended[0].directory}"
+    if unlike:
+        (first, differing), *_ = unlike.items()
+        told = f"{counted(len(unlike), 'run')} of other settings than are asked for"
+        yield f"{told}, among them {first}: {'; '.join(differing)}"
+    if begun:
+        told = f"{counted(len(begun), 'unfinished run')} of other versions or code ({', '.join(changed)})"
+        yield f"{told}, which go on as asked for: bits may differ"
 
 
 def _check_same_data(kept: RunConfig, planned: PlannedRun) -> None:

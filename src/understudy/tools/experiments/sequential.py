@@ -68,6 +68,10 @@ class Design:
         if not 0 < self.alpha < 1:
             raise ConfigError("design.alpha", "wrong value", got=self.alpha, expected="between 0 and 1, as 0.05")
 
+    def ways(self, tasks: int) -> int:
+        """To deal the seeds of two methods out otherwise, when all looks have been taken."""
+        return math.prod([math.comb(2 * self.group, self.group)] * (self.looks * tasks))
+
 
 @final
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ Scores = Mapping[str, Mapping[str, ArrayLike]]
 Table = dict[str, dict[str, Array]]
 MANY = 200
 """More seeds than anybody would wait for."""
+MANY_RIVALS = 3
+"""Of more that cannot be told from the leader, only the best is shown with its number: a table has the others."""
 
 
 @final
@@ -120,8 +122,9 @@ def _sentence(
     if not unsure:
         numbers = _against(cells, leader, beaten, lowest_is_best)
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
-    iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *unsure))
-    more = _more(cells, leader, unsure, forecasts)
+    shown = unsure if len(unsure) <= MANY_RIVALS else [_best(cells, unsure, lowest_is_best)]
+    iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *shown))
+    more = told_more(cells, [(leader, other) for other in unsure], forecasts)
     first = f"Cannot tell {leader} from {_listed(unsure, 'or')} {where} with {_seed_words(cells)}"
     also = f"; {leader} is better than {_listed(beaten)}" if beaten else ""
     return f"{first} (IQM {iqms}){more}{also}."
@@ -139,8 +142,7 @@ def _leader(cells: Mapping[str, list[Array]], pairs: Sequence[Decision], lowest_
 
 
 def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str], lowest_is_best: bool) -> str:
-    sign = -1 if lowest_is_best else 1
-    second = max(beaten, key=lambda method: sign * iqm(cells[method]))
+    second = _best(cells, beaten, lowest_is_best)
     pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
     chance = paired_interval(probability_of_improvement, *pair)
     whose = f" of {second}" if len(beaten) > 1 else ""
@@ -148,12 +150,19 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
     return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
 
 
-def _more(cells: Mapping[str, list[Array]], leader: str, unsure: Sequence[str], forecasts: Sequence[Forecast]) -> str:
-    """How many more seeds it would take to tell the leader from all of them."""
+def _best(cells: Mapping[str, list[Array]], methods: Sequence[str], lowest_is_best: bool) -> str:
+    """By IQM."""
+    sign = -1 if lowest_is_best else 1
+    return max(methods, key=lambda method: sign * iqm(cells[method]))
+
+
+def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]) -> str:
+    """How many more seeds it would take to tell all of these pairs apart, each by its share of 5 %."""
     told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
+    level = 0.05 / len(pairs)
     counts = [
-        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[leader], cells[other])
-        for other, pair in ((other, frozenset((leader, other))) for other in unsure)
+        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[a], cells[b], level)
+        for a, b, pair in ((a, b, frozenset((a, b))) for a, b in pairs)
     ]
     if max(counts) > MANY:
         return "; more seeds will hardly help"

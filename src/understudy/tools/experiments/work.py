@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, final
 
+from understudy.core.arguments import as_truth
 from understudy.core.errors import (
     ConfigError,
     DataError,
@@ -40,6 +41,8 @@ HOPELESS = (ConfigError, DataError, DivergenceError, InventoryError, MissingPack
 """Errors that the same run would meet again."""
 FILLED_IN = ("compile", "fingerprint", "sha256")
 """Last words of settings that a run decides or fills in when it starts."""
+ACCEPT: Final = "accept_versions"
+"""What may stand beside the settings: a run that other versions began is gone on with."""
 
 
 class OtherRunError(RunError):
@@ -66,21 +69,29 @@ class Outcome:
         return cls(**json.loads(text))
 
 
+def order_of(config: RunConfig, *, accept_versions: bool = False) -> str:
+    """The text that asks for a run."""
+    return (f"{ACCEPT}: true\n" if accept_versions else "") + config.to_yaml()
+
+
 def train_or_resume(directory: str, config: str) -> str:
     """Begin the run that a config (YAML, everything written out) describes, or go on with it, or leave it as it is if
-    it is finished. What came of it is an `Outcome` in JSON."""
+    it is finished. What came of it is an `Outcome` in JSON.
+
+    With `accept_versions: true` beside the settings it goes on although other versions began it.
+    """
     return _work(directory, config).to_json()
 
 
 def _work(directory: str, config: str) -> Outcome:
     run = RunDir(directory)
     try:
-        planned = _planned(directory, config)
+        planned, accept_versions = _planned(directory, config)
         with stoppable(f"run '{directory}'"):
             if not run.config_file.exists():
                 begin(planned, Surroundings(SILENT))
             elif check_same_run(run, planned) and not run.finished:
-                go_on(run, Surroundings(SILENT))
+                go_on(run, Surroundings(SILENT), accept_versions=accept_versions)
     except (InterruptedRunError, StoppedError) as error:
         return Outcome(STOPPED, str(error), retry=True)
     except OtherRunError as error:
@@ -94,24 +105,30 @@ def _work(directory: str, config: str) -> Outcome:
     return Outcome(FINISHED)
 
 
-def _planned(directory: str, config: str) -> RunConfig:
+def _planned(directory: str, config: str) -> tuple[RunConfig, bool]:
     content = parse_yaml(config, "config")
     if not isinstance(content, dict):
         raise ConfigError("config", "not a config", got=repr(content), expected="settings with their values")
-    return parse_config(content).model_copy(update={"out": directory})
+    accept = content.pop(ACCEPT, False)
+    return parse_config(content).model_copy(update={"out": directory}), as_truth(accept, ACCEPT)
 
 
 def check_same_run(run: RunDir, planned: RunConfig) -> bool:
     """True; an error names each setting in which the run that lies there is another than the one that is planned."""
-    kept, changed = run.config, {}
-    wished = with_handed_normalizers(settled_data(planned), SILENT.say)
-    for key, (there, asked) in differing_settings(kept, wished).items():
-        if not key.endswith(FILLED_IN) or asked not in ('""', '"auto"', "null"):
-            changed[key] = f"{key} is {there} there and {asked} here"
-    if changed:
+    if changed := other_settings(run, planned):
         raise OtherRunError(
             f"run '{run.path}'",
-            f"was begun with other settings: {'; '.join(changed.values())}",
-            do="Choose another place for this one, or remove what lies there.",
+            f"was begun with other settings: {'; '.join(changed)}",
+            do="Choose another place (--out), or remove what lies there.",
         )
     return True
+
+
+def other_settings(run: RunDir, planned: RunConfig) -> list[str]:
+    """Each in which the run that lies there is another than the one that is planned, with both values."""
+    wished = with_handed_normalizers(settled_data(planned), SILENT.say)
+    return [
+        f"{key} is {there} there and {asked} here"
+        for key, (there, asked) in differing_settings(run.config, wished).items()
+        if not key.endswith(FILLED_IN) or asked not in ('""', '"auto"', "null")
+    ]
