@@ -111,7 +111,7 @@ class Line:
         """Pauses that have ended, learners that were begun, and commands."""
 
     def _meet(self, rank: int, size: int, seconds: float) -> None:
-        """All have come. What torch does next waits for them, too, but hears no signals meanwhile; who does not come may
+        """All have come. What torch does next waits for them, too, but hears no signals meanwhile. Who is missing may
         have been refused a setting."""
         self.tell(f"here/{rank}", "")
         for other in range(size):
