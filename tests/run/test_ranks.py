@@ -32,6 +32,7 @@ from understudy.core.ranks import (
     slice_of_draw,
     whole,
 )
+from understudy.core.stopping import StoppedError, stoppable
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
 from understudy.run.crew import check_shared
@@ -45,6 +46,7 @@ QUICK: dict[str, tuple[str, Changes]] = {
     "iql": ("iql", {"algo.critic_optimizer.max_grad_norm": 1.0, "source.priority.exponent": 0.6}),
     "td3bc": ("td3bc", {"algo.n_step": 3}),
     "bc": ("bc", {}),
+    "iact, weighed": ("iact", {"algo.teaching.keep": 0.7, "source.importance.provider": "elite"}),
 }
 OTHERS: dict[str, tuple[str, Changes]] = {
     "iql, weights of mean 1": ("iql", {"algo.awr_norm": "batch_mean"}),
@@ -55,7 +57,6 @@ OTHERS: dict[str, tuple[str, Changes]] = {
     "iact": ("iact", {"algo.teaching.keep": 0.7}),
     "iact, td": ("iact", {"algo.teaching": {"score": "td", "keep": 0.7, "select_critic": True, "disagreement": 0.8}}),
     "iact, sac_bc": ("iact", {"algo.base": "sac_bc", "algo.cloning.adaptive.target": 0.1}),
-    "iact, weighed": ("iact", {"algo.teaching.keep": 0.7, "source.importance.provider": "elite"}),
     "sac": ("sac", {}),
     "redq": ("redq", {}),
     "discrete_cql": ("discrete_cql", {"algo.penalty": "sampled", "algo.negatives": 1}),
@@ -270,6 +271,7 @@ def test_what_several_processes_would_learn_otherwise_is_refused_before_anything
     assert "dropout would not be that of one process" in told("iql", "algo.critic.dropout=0.1")
     assert "iql with these settings looks at a batch as a whole" in told("iql", "algo.awr_norm=softmax")
     assert "ciql with these settings" in told("ciql", "algo.penalty=relu_mean")
+    assert "iact with these settings" in told("iact", "algo.cloning.confidence=1")
     assert "source.kind=replay cannot be shared" in told("sac", "source.kind=replay", "data=null")
 
 
@@ -282,6 +284,35 @@ def test_processes_that_cannot_find_each_other_say_so(tmp_path: Path, monkeypatc
     monkeypatch.setenv("UNDERSTUDY_PATIENCE", "for ever")
     with pytest.raises(ConfigError, match="UNDERSTUDY_PATIENCE: no number of seconds: got 'for ever'"):
         us.train(short("iql", tmp_path / "run"), progress=False)
+
+
+def test_who_waits_for_a_first_process_that_was_refused_a_setting_can_be_told_to_stop(tmp_path: Path) -> None:
+    """torchrun holds the store, and tells the others to stop when one has ended."""
+    waiting, done = tmp_path / "waiting", tmp_path / "done"
+
+    def work() -> None:
+        port, rank = int(os.environ["MASTER_PORT"]), process_share().rank
+        if rank == 0:
+            store = torch.distributed.TCPStore("127.0.0.1", port, 2, is_master=True, wait_for_workers=False)
+            while not waiting.exists():
+                time.sleep(0.01)
+            time.sleep(1.0)
+            os.kill(int(waiting.read_text()), signal.SIGTERM)
+            until = time.monotonic() + 20.0
+            while not done.exists():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            del store
+            return
+        os.environ.update({"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"})
+        os.environ["UNDERSTUDY_PATIENCE"] = "60"
+        waiting.with_name("draft").write_text(str(os.getpid()))
+        waiting.with_name("draft").rename(waiting)
+        with pytest.raises(StoppedError), stoppable("torchrun"):
+            us.train(short("iql", tmp_path / "run"), progress=False)
+        done.touch()
+
+    assert in_ranks(work) == [0, 0]
 
 
 def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def comparison(lessons: dict[str, Lesson], chosen: dict[str, Tensor], weight: Te
         metrics["selection/rate"] = kept / len(left)
         metrics["selection/overlap"] = overlap(left, right)
     if weight is not None:
+        weight = whole(weight)
         metrics["importance/batch_effective_share"] = effective_sample_size(weight) / len(weight)
         metrics["importance/batch_std"] = weight.std(correction=0)
         metrics |= {"importance/batch_smallest": weight.amin(), "importance/batch_largest": weight.amax()}

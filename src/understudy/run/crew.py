@@ -99,15 +99,23 @@ class Line:
         patience = patience_seconds(os.environ.get(PATIENCE, ""))
         try:
             store, rank, size = next(iter(rendezvous("env://", timeout=patience)))
+            self.store = PrefixStore("understudy", store)
+            self._meet(rank, size, patience.total_seconds())
             distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=patience)
         except (RuntimeError, ValueError) as error:
             reason = str(error).strip().split("\n")[0].rstrip(".")
             told = f"process {share.rank} of {share.size} cannot find the others ({reason})"
             raise RunError("torchrun", told, do="RANK and WORLD_SIZE are set: start it with torchrun.") from error
         self.share = share
-        self.store = PrefixStore("understudy", store)
         self.said = self.begun = self.ended = 0
         """Pauses that have ended, learners that were begun, and commands."""
+
+    def _meet(self, rank: int, size: int, seconds: float) -> None:
+        """All have come. What torch does next waits for them, too, but hears no signals meanwhile. Who is missing may
+        have been refused a setting."""
+        self.tell(f"here/{rank}", "")
+        for other in range(size):
+            self.heard(f"here/{other}", until(seconds))
 
     def order(self, order: int, told: Sequence[int]) -> tuple[int, int]:
         """What the first process says, and the signal that one of them was told by; all come here together."""

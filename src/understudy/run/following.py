@@ -53,8 +53,9 @@ def follows() -> bool:
 
 def follow(make_envs: MakeEnvs | None = None) -> Ending:
     """Do as the first process says, until it ends."""
+    line = line_of_process()  # until all have met, there is nothing to put in order
     with stop_signals() as stop:
-        return _Follower(line_of_process(), stop, make_envs).go()
+        return _Follower(line, stop, make_envs).go()
 
 
 @final

@@ -115,6 +115,9 @@ def test_what_fails_on_ray_says_why(launcher: RayLauncher, tmp_path: Path) -> No
     failed = ended(launcher, handle)
     assert (failed.outcome, failed.retry) == ("failed", False)
     assert "no such setting" in failed.reason
+    for asked, told in (({"device": "cuda"}, "1 core and a GPU"), ({"threads": 5}, "5 cores")):
+        failed = ended(launcher, launcher.submit(str(tmp_path / "run"), config_text(**asked)), 20.0)
+        assert failed == Outcome("failed", f"no machine of the cluster has {told}")  # it would wait for one for ever
 
 
 def test_an_address_where_nobody_answers_is_told_at_once() -> None:

@@ -15,6 +15,7 @@ from typing import Any, final
 
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.stopping import SIGNALS, listen
+from understudy.core.wording import counted
 from understudy.run.yaml_text import parse_yaml
 from understudy.tools.experiments.work import FAILED, STOPPED, Outcome, train_or_resume
 
@@ -36,13 +37,19 @@ class RayLauncher:
         self._ray = connected(*self._where)
         self._handles = 0
         self._running: dict[Any, int] = {}
+        self._refused: dict[int, Outcome] = {}
         self._cancelled: set[int] = set()
 
     def submit(self, directory: str, config: str) -> int:
         if not self._ray.is_initialized():  # closed, and used again
             self._ray = connected(*self._where)
         self._handles += 1
-        task = self._ray.remote(max_retries=0, **resources(config))(work)
+        asked = resources(config)
+        if not any(node["Alive"] and has(node["Resources"], asked) for node in self._ray.nodes()):
+            what = f"no machine of the cluster has {counted(asked['num_cpus'], 'core')}"
+            self._refused[self._handles] = Outcome(FAILED, what + " and a GPU" * asked["num_gpus"])
+            return self._handles
+        task = self._ray.remote(max_retries=0, **asked)(work)
         self._running[task.remote(str(Path.cwd()), directory, config)] = self._handles
         return self._handles
 
@@ -51,9 +58,9 @@ class RayLauncher:
         return max(1, int(self._ray.cluster_resources().get("CPU", 1)) // threads)
 
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
-        running = list(self._running)
-        if not running:
-            return {}
+        running, refused, self._refused = list(self._running), self._refused, {}
+        if refused or not running:
+            return refused
         ended, _ = self._ray.wait(running, num_returns=1, timeout=seconds)
         if ended:
             ended, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
@@ -92,12 +99,17 @@ def work(folder: str, directory: str, config: str) -> str:
     return train_or_resume(directory, config)
 
 
-def resources(config: str) -> dict[str, float]:
+def resources(config: str) -> dict[str, int]:
     """What a run asks of a machine."""
     settings = parse_yaml(config, "config")
     assert isinstance(settings, dict)
     gpu = str(settings.get("device", "cpu")).startswith("cuda")
     return {"num_cpus": int(settings.get("threads", 1)), "num_gpus": int(gpu)}
+
+
+def has(machine: Mapping[str, float], asked: Mapping[str, int]) -> bool:
+    """Whether it could take a run, once it has nothing else to do; Ray would wait for one that can, without a word."""
+    return all(machine.get(name, 0) >= asked[f"num_{name.lower()}s"] for name in ("CPU", "GPU"))
 
 
 def connected(address: str, cores: int | None) -> Any:

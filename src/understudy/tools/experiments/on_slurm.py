@@ -1,12 +1,13 @@
 """Runs on a Slurm cluster: one script with one array, an element for each run that is not finished.
 
-An element is `work.train_or_resume` in a process of its own. Slurm signals it before its time is up (and when it is
-pre-empted): it saves, and puts itself into the queue again, until it is finished. Whatever dies without a word (a node,
-say) Slurm requeues, and the run goes on from its last checkpoint. Nobody has to stay logged in: the script, and the
-list of runs that it reads, lie beside the runs, which all machines must see.
+An element is `slurm_element`, in the place of the script's shell. Slurm signals it before its time is up: it saves, and
+puts itself into the queue again, until it is finished. Whatever dies without a word (a node, say) Slurm requeues, and
+the run goes on from its last checkpoint. Nobody has to stay logged in: the script, and the list of runs that it reads,
+lie beside the runs, which all machines must see.
 """
 
 import json
+import math
 import re
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, final
+from typing import final
 
 from understudy.core.errors import ConfigError, RunError
 from understudy.core.files import sha256_bytes, write_bytes
@@ -23,18 +24,18 @@ from understudy.run.progress import Reporter
 from understudy.run.rundir import RunDir
 from understudy.run.yaml_text import parse_yaml
 from understudy.tools.experiments.plan import Plan
-from understudy.tools.experiments.work import BUSY, FINISHED, STOPPED, Outcome, train_or_resume
 
 FOLDER, SCRIPT, LIST = "slurm", "array.sh", "runs.jsonl"
 SAVING_SECONDS = 120
 """So long before the end of its time an element is told to save."""
-AGAIN = 75
-"""What an element exits with that is to be put into the queue again (EX_TEMPFAIL)."""
-MOST_ATTEMPTS = 3
-"""So often a run that crashes is begun in all."""
+SHORTEST_MINUTES = 5.0
+"""Slurm may say so a minute earlier still, and a run must have begun by then, or it would be requeued for ever."""
+LARGEST_ARRAY = 1000
+"""Elements of one array: Slurm has 1,001 at most, unless a cluster is told otherwise (MaxArraySize)."""
 OURS = frozenset({"array", "requeue", "no-requeue", "signal", "output", "error", "open-mode", "job-name", "wrap"})
-OPTION, PLAIN = re.compile(r"[a-z][a-z-]*"), re.compile(r"[\w.,:/%@+*\[\]=-]+")
+OPTION, PLAIN = re.compile(r"[a-z][a-z-]*"), re.compile(r"[\w.,:/%@+*()&|!\[\]=-]+")
 SENT = re.compile(r"\d+")
+TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 
 
 @final
@@ -54,11 +55,17 @@ def send(plan: Plan, options: Mapping[str, str], jobs: int | None, reporter: Rep
     check_options(options)
     for making in plan.makings:
         making.make(reporter)
-    array = write_array(work, plan.out, options, jobs)
-    told = counted(array.runs, "run")
+    parts = (work[start : start + LARGEST_ARRAY] for start in range(0, len(work), LARGEST_ARRAY))
+    arrays = [write_array(part, plan.out, options, jobs) for part in parts]
+    told = f"{counted(len(work), 'run')} in {', '.join(str(array.script) for array in arrays)}"
     if dry_run:
-        return f"{told} in {array.script}: sbatch {shlex.quote(str(array.script))}"
-    return f"{told} in {array.script}, submitted as job {submit(array)}. The same command shows, and sends again."
+        return f"{told}: {'; '.join(f'sbatch {shlex.quote(str(array.script))}' for array in arrays)}"
+    sent: list[str] = []
+    for array in arrays:
+        sent.append(submit(array, sent[-1] if sent and jobs is not None else ""))
+        if len(arrays) > 1:
+            reporter.say(f"{counted(array.runs, 'run')} submitted as job {sent[-1]}")
+    return f"{told}, submitted as job {', '.join(sent)}. The same command shows, and sends again."
 
 
 def write_array(
@@ -74,16 +81,19 @@ def write_array(
     place = (folder / FOLDER).absolute() / sha256_bytes(listing)[:12]  # an array in the queue keeps its own
     place.mkdir(parents=True, exist_ok=True)
     write_bytes(place / LIST, listing)
+    for book in place.glob("*.crashes"):  # whoever sends it again may have mended what crashed
+        book.unlink()
     threads = max((threads_of(config) for _, config in work), default=1)
     words = {"cpus-per-task": str(threads), **options}
     write_bytes(place / SCRIPT, script_text(place, len(lines), words, jobs).encode())
     return Array(place / SCRIPT, len(lines))
 
 
-def submit(array: Array) -> str:
-    """The number of the job that Slurm made of it."""
+def submit(array: Array, after: str = "") -> str:
+    """The number of the job that Slurm made of it, which begins once the job `after` has ended."""
+    words = ["sbatch", "--parsable", *([f"--dependency=afterany:{after}"] if after else []), str(array.script)]
     try:
-        done = subprocess.run(["sbatch", "--parsable", str(array.script)], capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         do = f"On a machine that has it: sbatch {shlex.quote(str(array.script))}"
         raise RunError("--on slurm", "there is no sbatch on this machine", do=do) from error
@@ -99,36 +109,20 @@ def script_text(place: Path, runs: int, options: Mapping[str, str], jobs: int | 
     facts = {
         "job-name": "understudy",
         "array": f"0-{runs - 1}{at_once}",
-        "signal": f"B:TERM@{SAVING_SECONDS}",
+        "signal": f"B:USR1@{SAVING_SECONDS}",
         "output": "/dev/null",
         "open-mode": "append",
         **options,
     }
     asked = "\n".join(f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in facts.items())
-    module = "understudy.tools.experiments.on_slurm"
-    command = shlex.join([sys.executable, "-m", module, str(place / LIST)])
+    command = shlex.join([sys.executable, "-m", "understudy.tools.experiments.slurm_element", str(place / LIST)])
     return f"""#!/bin/bash
 #SBATCH --requeue
 {asked}
+number="${{SLURM_ARRAY_TASK_ID:?is said by Slurm: give this script to sbatch}}"
+exec >>{shlex.quote(str(place))}/"$number.log" 2>&1
 cd {shlex.quote(str(Path.cwd()))} || exit 1
-exec >>{shlex.quote(str(place))}/"$SLURM_ARRAY_TASK_ID.log" 2>&1
-{command} "$SLURM_ARRAY_TASK_ID" &
-worker=$!
-trap 'kill -TERM "$worker" 2>/dev/null' TERM
-wait "$worker"
-code=$?
-while kill -0 "$worker" 2>/dev/null; do  # a signal ends `wait`, and not the worker, which is saving
-    wait "$worker"
-    code=$?
-done
-wait "$worker" 2>/dev/null
-last=$?
-[ "$last" -ne 127 ] && code=$last  # of a worker that ended while `wait` was interrupted
-if [ "$code" -eq {AGAIN} ] || [ "$code" -eq 143 ]; then  # 143: the signal came before anything was begun
-    scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-    exit
-fi
-exit "$code"
+exec {command} "$number"  # in the place of this shell, which is what Slurm signals
 """
 
 
@@ -142,6 +136,10 @@ def check_options(options: Mapping[str, str]) -> None:
             raise ConfigError(where, "is said by the script itself", do="Leave it out.")
         if value and not PLAIN.fullmatch(value):
             raise ConfigError(where, "holds letters that no option needs", got=repr(value), expected="one plain word")
+        if name == "time" and 0 < minutes_of(value) <= SHORTEST_MINUTES:  # 0 is no limit
+            do = "Elements are told to save two minutes before, and are then requeued."
+            expected = f"more than {SHORTEST_MINUTES:g} minutes"
+            raise ConfigError(where, "leaves no time to learn", got=value, expected=expected, do=do)
 
 
 def options_from(words: Sequence[str]) -> dict[str, str]:
@@ -154,30 +152,11 @@ def threads_of(config: str) -> int:
     return int(settings.get("threads", 1)) if isinstance(settings, dict) else 1
 
 
-def element(listing: Path, number: int) -> tuple[int, str]:
-    """Do the work of one element: what to exit with, and a sentence."""
-    line = json.loads(listing.read_text(encoding="utf-8").splitlines()[number])
-    done = Outcome.from_json(train_or_resume(line["directory"], line["config"]))
-    told = f"{line['directory']}: {done.outcome}. {done.reason}".strip()
-    if done.outcome in (FINISHED, BUSY):  # whoever is at it ends it
-        return 0, told
-    again = done.outcome == STOPPED or (done.retry and crashed(listing.with_name(f"{number}.crashes")) < MOST_ATTEMPTS)
-    return AGAIN if again else 1, told
-
-
-def crashed(book: Path) -> int:
-    """How often an element has, this time included."""
-    count = int(book.read_text(encoding="utf-8")) + 1 if book.exists() else 1
-    write_bytes(book, str(count).encode())
-    return count
-
-
-def main() -> NoReturn:
-    listing, number = sys.argv[1:]
-    code, told = element(Path(listing), int(number))
-    print(told, flush=True)
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()
+def minutes_of(time: str) -> float:
+    """Of [days-]hours[:minutes[:seconds]] or minutes[:seconds], as sbatch reads them; without end of anything else."""
+    if not (read := TIME.fullmatch(time)):
+        return math.inf
+    days, *parts = (int(part or 0) for part in read.groups())
+    hours_first = read["days"] is not None or read["third"] is not None
+    hours, minutes, seconds = parts if hours_first else (0, *parts[:2])
+    return (days * 24 + hours) * 60 + minutes + seconds / 60
