@@ -31,7 +31,13 @@ def tune(
         ),
     ] = None,
     trials: Annotated[int, typer.Option("--trials", "-n", help="Trials of the search, pruned ones among them.")] = 20,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes that share the work.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", help="Processes that share the work: 1, or what a Ray cluster has cores for."),
+    ] = None,
+    on: Annotated[
+        str, typer.Option("--on", help="Where they are: here, or ray (ray=HOST:PORT: an existing cluster).")
+    ] = "here",
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each trial, each with a seed of its own.")] = 1,
     metric: Annotated[
         str,
@@ -51,11 +57,18 @@ def tune(
     """
     from understudy.run.progress import Reporter
     from understudy.tools.tuning.plan import Plan
-    from understudy.tools.tuning.search import GO_ON, check_packages, search
+    from understudy.tools.tuning.search import check_packages, search
     from understudy.tools.tuning.worker import Orders
+    from understudy.tools.tuning.workers import GO_ON
 
     space, settings = _sorted_words(words or [])
-    counts = {"--trials": trials, "--jobs": jobs, "--seeds": seeds, "--last": last, "--fresh": fresh}
+    counts = {
+        "--trials": trials,
+        "--jobs": 1 if jobs is None else jobs,
+        "--seeds": seeds,
+        "--last": last,
+        "--fresh": fresh,
+    }
     for option, count in (*counts.items(), ("--top", top + 1), ("--retries", retries + 1)):
         if count < 1:
             raise ConfigError(option, "too small", got=count - (option in ("--top", "--retries")))
@@ -63,7 +76,7 @@ def tune(
     plan = Plan.make(config, space, settings, metric=metric, last=last, seeds=seeds)
     orders = Orders(trials, top, fresh, retries)
     with stoppable(f"tuning of '{config}'", GO_ON):
-        made = search(plan, orders, out or "", jobs=jobs, reporter=Reporter(quiet=quiet))
+        made = search(plan, orders, out or "", jobs=jobs, on=on, reporter=Reporter(quiet=quiet))
     if not quiet:
         print("\n".join(_told(made)))
 

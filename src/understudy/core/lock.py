@@ -32,7 +32,16 @@ os.register_at_fork(after_in_child=_let_go)
 
 def hold(path: Path) -> int:
     """A lock on a file or folder itself, which puts nothing beside it; BlockingIOError, if another holds it."""
-    handle = _open(path, os.O_RDONLY | os.O_NONBLOCK)
+    return _locked(_open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def hold_file(path: Path) -> int:
+    """The same of a file that is made if it is not there, and opened for writing: file systems that several machines
+    share (NFS) lock nothing else."""
+    return _locked(_open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK))
+
+
+def _locked(handle: int) -> int:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:

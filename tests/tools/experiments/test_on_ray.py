@@ -23,7 +23,8 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[RayLauncher]:
-    """One core: one task at a time."""
+    """One core: one task at a time. It is our own, whatever cluster there may be besides."""
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     ours = Path(__file__).parents[3] / "src"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ours), os.environ.get("PYTHONPATH", "")]))
     with closing(RayLauncher(cores=1)) as launcher:
@@ -111,6 +112,7 @@ def test_a_suite_whose_worker_is_killed_ends_as_it_would_have_here(launcher: Ray
 
 @pytest.mark.slow
 def test_what_fails_on_ray_says_why(launcher: RayLauncher, tmp_path: Path) -> None:
+    check_answers(__import__("ray").get_runtime_context().gcs_address)
     handle = launcher.submit(str(tmp_path / "run"), config_text().replace("batch_size:", "batch_sise:"))
     failed = ended(launcher, handle)
     assert (failed.outcome, failed.retry) == ("failed", False)
@@ -129,6 +131,41 @@ def test_an_address_where_nobody_answers_is_told_at_once() -> None:
     for wrong in ("nowhere", "host:", ":6379", "host:port"):
         with pytest.raises(ConfigError, match="expected host:port or auto"):
             check_answers(wrong)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "timed out"),
+        (b"", "it hung up"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "whoever listens there is not Ray"),
+    ],
+)
+def test_an_address_where_somebody_listens_who_is_not_ray_is_told_in_time(
+    answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself would try for minutes."""
+    monkeypatch.setattr("understudy.tools.experiments.on_ray.ANSWER_SECONDS", 0.5)
+
+    def reply() -> None:
+        line, _ = listening.accept()
+        with line:
+            line.recv(1024)
+            if answer is None:
+                done.wait(10)
+            else:
+                line.sendall(answer)
+
+    done = threading.Event()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        server = threading.Thread(target=reply)
+        server.start()
+        before = time.monotonic()
+        with pytest.raises(RunError, match=rf"no cluster answers at '127\.0\.0\.1:\d+' \({told}\)"):
+            RayLauncher(f"127.0.0.1:{listening.getsockname()[1]}")
+        assert time.monotonic() - before < 5
+        done.set()
+        server.join()
 
 
 def test_a_machine_without_our_folder_says_so(tmp_path: Path) -> None:

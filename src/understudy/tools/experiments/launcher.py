@@ -19,7 +19,8 @@ ENDING_SECONDS = 10.0
 
 
 class Launcher(Protocol):
-    """Runs work on something. What it is handed and what it hands back is text, or an `Outcome` made of it.
+    """Runs work on something. What it is handed and what it hands back is text, or an `Outcome` made of it. Which work
+    that is, whoever makes one knows: of experiments it is `train_or_resume`.
 
     A handle is a number that is never used twice. Work that dies without a word comes back as one that failed and may
     be tried again. When the process that holds a launcher dies, so does its work, at the latest when it was saved;
@@ -27,7 +28,7 @@ class Launcher(Protocol):
     """
 
     def submit(self, directory: str, config: str) -> int:
-        """Have `train_or_resume(directory, config)` done."""
+        """Have the work done that two words describe: `train_or_resume(directory, config)`."""
 
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
         """What ended since it was last asked, by handle; waits so long at most if nothing did."""

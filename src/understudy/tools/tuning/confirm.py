@@ -12,17 +12,19 @@ from typing import Any, final
 
 import numpy as np
 
-from understudy.core.lock import hold, release
+from understudy.core.lock import hold_file, release
 from understudy.core.wording import counted
+from understudy.run.run import Run
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.statistics import Estimate, difference, interval, mean, paired_interval
+from understudy.tools.experiments.work import HOPELESS
 from understudy.tools.tuning.plan import GIVEN
-from understudy.tools.tuning.study import Study, TrialRow, hold_folder
+from understudy.tools.tuning.study import WORKED_ON, Study, TrialRow, hold_folder
 from understudy.tools.tuning.trial import STOPPED, Work, finish, told
 
 CONFIRMED = "confirmed"
-FAILED_RUNS = "failed_runs"
-"""Of the study: attempts that failed, by their place."""
+FAILED_RUNS, GIVEN_UP, FRESH_WORKERS = "failed_runs", "given_up", "fresh_workers"
+"""Of the study: attempts that failed, by their place; those that would fail again; who is at which."""
 
 
 @final
@@ -106,42 +108,55 @@ def work_off_fresh(study: Study, runs: Sequence[FreshRun], work: Work) -> None:
     while (claimed := _claim(study, runs, work.retries)) is not None:
         run, handle = claimed
         try:
-            finish(study.plan.run_config(run.candidate.words, run.seed, run.place, run.candidate.title), work)
+            config = study.plan.run_config(run.candidate.words, run.seed, run.place, run.candidate.title)
+            study.plan.criterion.value(finish(config, work))  # what takes long to judge is judged by who has it
         except STOPPED:
             raise
         except Exception as error:
-            _add_failure(study, run, told(error))
+            _add_failure(study, run, told(error), again=not isinstance(error, HOPELESS))
         finally:
             release(handle)
 
 
+def blame_fresh(study: Study, runs: Sequence[FreshRun], worker: str, reason: str) -> bool:
+    """A worker died: that counts as an attempt at the run that it was in the middle of. False if there is none."""
+    workers = dict(study.optuna.user_attrs.get(FRESH_WORKERS, {}))
+    held = [run for run in runs if workers.get(_key(run)) == worker and not RunDir(run.place).finished]
+    for run in held:
+        _add_failure(study, run, reason)
+    return bool(held)
+
+
 def _claim(study: Study, runs: Sequence[FreshRun], retries: int) -> tuple[FreshRun, int] | None:
     with hold_folder(study.folder):
-        failed = failed_runs(study)
-        for run in runs:
-            if RunDir(run.place).finished or len(failed.get(_key(run), ())) > retries:
-                continue
+        for run in unfinished(study, runs, retries):
             run.place.mkdir(parents=True, exist_ok=True)
             try:
-                return run, hold(run.place)
+                handle = hold_file(run.place.with_name(f".{run.seed}{WORKED_ON}"))
             except BlockingIOError:
                 continue
+            workers = study.optuna.user_attrs.get(FRESH_WORKERS, {})
+            study.optuna.set_user_attr(FRESH_WORKERS, {**workers, _key(run): study.worker})
+            return run, handle
     return None
 
 
 def unfinished(study: Study, runs: Sequence[FreshRun], retries: int) -> list[FreshRun]:
-    failed = failed_runs(study)
-    return [run for run in runs if not RunDir(run.place).finished and len(failed.get(_key(run), ())) <= retries]
+    failed, given_up = failed_runs(study), study.optuna.user_attrs.get(GIVEN_UP, [])
+    left = [run for run in runs if _key(run) not in given_up and len(failed.get(_key(run), ())) <= retries]
+    return [run for run in left if not RunDir(run.place).finished]
 
 
 def failed_runs(study: Study) -> dict[str, list[str]]:
     return dict(study.optuna.user_attrs.get(FAILED_RUNS, {}))
 
 
-def _add_failure(study: Study, run: FreshRun, reason: str) -> None:
+def _add_failure(study: Study, run: FreshRun, reason: str, *, again: bool = True) -> None:
     with hold_folder(study.folder):
         failed = failed_runs(study)
         study.optuna.set_user_attr(FAILED_RUNS, {**failed, _key(run): [*failed.get(_key(run), []), reason]})
+        if not again:
+            study.optuna.set_user_attr(GIVEN_UP, [*study.optuna.user_attrs.get(GIVEN_UP, []), _key(run)])
 
 
 def _key(run: FreshRun) -> str:
@@ -155,19 +170,25 @@ def confirmed(study: Study, runs: Sequence[FreshRun]) -> list[Confirmed]:
     for run in runs:
         known = found.get(run.candidate.name, Confirmed(run.candidate, {}, {}))
         values, failures = dict(known.values), dict(known.failures)
-        if RunDir(run.place).finished and math.isfinite(value := _value(study, run)):
+        value, reason = _judged(study, run) if RunDir(run.place).finished else (math.nan, "")
+        if math.isfinite(value):
             values[str(run.seed)] = value
         else:
-            failures[str(run.seed)] = next(reversed(failed.get(_key(run), [])), f"{criterion.name} gave no number")
+            known_reason = next(reversed(failed.get(_key(run), [])), f"{criterion.name} gave no number")
+            failures[str(run.seed)] = reason or known_reason
         found[run.candidate.name] = Confirmed(run.candidate, values, failures)
     sign = 1.0 if criterion.lowest else -1.0
     return sorted(found.values(), key=lambda one: (bool(one.failures), sign * _known(one.estimate.value)))
 
 
-def _value(study: Study, run: FreshRun) -> float:
-    from understudy.run.run import Run
-
-    return study.plan.criterion.value(Run(run.place))
+def _judged(study: Study, run: FreshRun) -> tuple[float, str]:
+    """What a finished run is worth; why nobody can say."""
+    try:
+        return study.plan.criterion.value(Run(run.place)), ""
+    except STOPPED:
+        raise
+    except Exception as error:
+        return math.nan, told(error)
 
 
 def _known(value: float) -> float:

@@ -4,11 +4,12 @@ on."""
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
-from understudy.core.arguments import as_count, as_path
+from understudy.core.arguments import as_count, as_path, as_text
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.lock import lock_folder, release
 from understudy.core.stopping import StoppedError
@@ -18,19 +19,32 @@ from understudy.run.config import ConfigLike
 from understudy.run.loop import InterruptedRunError
 from understudy.run.preflight import preflight
 from understudy.run.progress import Reporter, reporter_for
+from understudy.tools.experiments.launcher import Launcher
 from understudy.tools.trials import import_optuna
 from understudy.tools.tuning.confirm import candidates, fresh_runs, unfinished
+from understudy.tools.tuning.on_ray import ray_for
 from understudy.tools.tuning.outcome import Tuning, conclude
 from understudy.tools.tuning.plan import PLAN, Plan
 from understudy.tools.tuning.progress import Board, FreshBoard, SearchBoard
-from understudy.tools.tuning.study import HOPELESS_TRIALS, Study, quietly
+from understudy.tools.tuning.study import Study, hopeless, quietly
 from understudy.tools.tuning.trial import Work
-from understudy.tools.tuning.worker import Orders, Workers, work_off
+from understudy.tools.tuning.worker import Orders, work_off
+from understudy.tools.tuning.workers import GO_ON, LocalWorkers, Workers
 
-GO_ON = "The same command goes on."
 FOLDER = "tune"
 WAIT = 0.5
 """Seconds between two looks at what another process still has in its hands."""
+
+
+@final
+@dataclass(frozen=True)
+class Hands:
+    """Who works."""
+
+    jobs: int
+    launcher: Launcher
+    own: bool
+    """This process itself, and no other."""
 
 
 def tune(
@@ -38,7 +52,8 @@ def tune(
     space: object = None,
     *,
     trials: int = 20,
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: str = "here",
     seeds: int = 1,
     metric: str = "",
     last: int = 1,
@@ -57,7 +72,9 @@ def tune(
     `space`: a dict or a YAML file of `key: {low, high, log}` or `key: {choices: […]}`; that of the algorithm if none
     is given. Every trial is `seeds` ordinary runs in OUT/trials, judged by the mean of their `last` evaluations of
     `metric` (what the config is judged by anyway, if none is named). The `top` best, and the config as it is, are
-    trained anew on `fresh` seeds. `jobs` processes share the work; what fails is tried again up to `retries` times.
+    trained anew on `fresh` seeds. `jobs` processes share the work, of this machine (one, if nothing is said) or of a
+    Ray cluster (as many as it has cores for): `on="ray"`, which is one of our own, `"ray=HOST:PORT"` or `"ray=auto"`.
+    What fails is tried again up to `retries` times.
     Stopped or killed, the same call goes on. `settings` are those of `train`, the same for all trials.
     """
     given = {"data.path": _as_word(data, "data"), "env.id": _as_word(env, "env")}
@@ -68,7 +85,8 @@ def tune(
     orders = Orders(
         as_count(trials, "trials"), as_count(top, "top", 0), as_count(fresh, "fresh"), as_count(retries, "retries", 0)
     )
-    return search(plan, orders, out, jobs=as_count(jobs, "jobs"), reporter=reporter_for(progress, reporter))
+    wished = None if jobs is None else as_count(jobs, "jobs")
+    return search(plan, orders, out, jobs=wished, on=as_text(on, "on"), reporter=reporter_for(progress, reporter))
 
 
 def _as_word(value: object, where: str) -> str:
@@ -92,11 +110,19 @@ def check_packages(seeds: int) -> None:
             raise MissingPackageError("tune", f"several seeds need scipy ({error})", do=do) from error
 
 
-def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int, reporter: Reporter) -> Tuning:
+def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int | None, on: str, reporter: Reporter) -> Tuning:
     """Both steps of a plan, from wherever they are."""
     folder = as_path(out, "out") if str(out) else Path(plan.home) / FOLDER
     _check_place(folder)
     plan.check_same(folder)
+    ray = ray_for(on, plan)  # nothing is begun where nobody answers
+    jobs = jobs or (1 if ray is None else ray.room(plan.base.threads))
+    launcher = LocalWorkers() if ray is None else ray
+    with closing(launcher):
+        return _searched(plan, orders, folder, Hands(jobs, launcher, ray is None and jobs == 1), reporter)
+
+
+def _searched(plan: Plan, orders: Orders, folder: Path, hands: Hands, reporter: Reporter) -> Tuning:
     begun = (folder / PLAN).exists()
     if not begun:
         _check_buildable(plan, reporter)
@@ -106,7 +132,7 @@ def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int, reporter: 
         if not begun:
             plan.write(folder)
         with quietly():
-            return _worked_off(Study(folder, plan), orders, jobs, reporter)
+            return _worked_off(Study.open(folder), orders, hands, reporter)
     except InterruptedRunError as error:
         raise StoppedError(f"tuning '{folder}'", error.exit_code - 128, GO_ON) from None
     finally:
@@ -129,14 +155,14 @@ def _check_buildable(plan: Plan, reporter: Reporter) -> None:
         plan.criterion.check(base)
 
 
-def _worked_off(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> Tuning:
-    _search(study, orders, jobs, reporter)
+def _worked_off(study: Study, orders: Orders, hands: Hands, reporter: Reporter) -> Tuning:
+    _search(study, orders, hands, reporter)
     if orders.top and study.complete():
-        _confirm(study, Orders(**{**orders.__dict__, "fresh_only": True}), jobs, reporter)
+        _confirm(study, Orders(**{**orders.__dict__, "fresh_only": True}), hands, reporter)
     return conclude(study, orders)
 
 
-def _search(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None:
+def _search(study: Study, orders: Orders, hands: Hands, reporter: Reporter) -> None:
     """The first step."""
     rows = study.rows()
     trials = max(orders.trials, len(rows))
@@ -146,13 +172,12 @@ def _search(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None
 
     def left() -> int:
         states = [row.state for row in study.rows()]
-        hopeless = len(states) >= HOPELESS_TRIALS and set(states) == {"failed"}
-        return 0 if hopeless else trials - sum(state != "running" for state in states)
+        return 0 if hopeless(states) else trials - sum(state != "running" for state in states)
 
-    _by(jobs, study, orders, left, SearchBoard(study, trials, reporter), reporter)
+    _by(hands, study, orders, left, SearchBoard(study, trials, reporter), reporter)
 
 
-def _confirm(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> None:
+def _confirm(study: Study, orders: Orders, hands: Hands, reporter: Reporter) -> None:
     """The second step."""
     runs = fresh_runs(study, candidates(study, orders.top), orders.fresh)
     if not unfinished(study, runs, orders.retries):
@@ -161,23 +186,23 @@ def _confirm(study: Study, orders: Orders, jobs: int, reporter: Reporter) -> Non
     named = "the best trial" if best == 1 else f"the best {best} trials"
     reporter.say(f"{named} and the config as it is, on {counted(orders.fresh, 'fresh seed')}")
     board = FreshBoard(runs, study.plan.base.updates)
-    _by(jobs, study, orders, lambda: len(unfinished(study, runs, orders.retries)), board, reporter)
+    _by(hands, study, orders, lambda: len(unfinished(study, runs, orders.retries)), board, reporter)
 
 
-def _by(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board: Board, reporter: Reporter) -> None:
+def _by(hands: Hands, study: Study, orders: Orders, left: Callable[[], int], board: Board, reporter: Reporter) -> None:
     """Work done here, or by processes of its own, and shown meanwhile."""
     with reporter.board(board.lines, board.sentence) as board.show:
-        _work(jobs, study, orders, left, board)
+        _work(hands, study, orders, left, board)
         board.read()
 
 
-def _work(jobs: int, study: Study, orders: Orders, left: Callable[[], int], board: Board) -> None:
+def _work(hands: Hands, study: Study, orders: Orders, left: Callable[[], int], board: Board) -> None:
     board.look(now=True)
-    if jobs == 1:
+    if hands.own:
         work = Work(orders.retries, board)
         while left():
             work_off(study, orders, work)
             if left():
                 time.sleep(WAIT)  # somebody else, who is ending, has the rest in their hands
     else:
-        Workers(study, orders, jobs, left).run(board.look)
+        Workers(study, orders, hands.jobs, hands.launcher, left).run(board.look)

@@ -8,20 +8,22 @@ runs, to the bit. Nothing waits for a heartbeat, and nothing is pickled: only Op
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
 from understudy.core.errors import RunError
-from understudy.core.lock import hold, release
+from understudy.core.lock import hold_file, release
 from understudy.core.rng import derived_seed
 from understudy.tools.trials import import_optuna
-from understudy.tools.tuning.plan import PLAN, Plan
+from understudy.tools.tuning.plan import Plan
 from understudy.tools.tuning.space import word_of
 
 JOURNAL, TRIALS = "journal.log", "trials"
+GIVING_OUT, WORKED_ON = ".giving-out", ".worker"
+"""Files that are locked: by whoever takes work from a search, and by whoever works on a trial."""
 PAUSE = 0.01
 STARTUP_TRIALS, MEDIAN_OF = 5, 3
 """Finished trials before one is pruned, and those that must have come as far as it has."""
@@ -92,10 +94,10 @@ class KernelLock:
 
 
 def hold_patiently(path: Path) -> int:
-    """The lock of a file or folder, waited for; those who have it are done in milliseconds."""
+    """The lock of a file, waited for; those who have it are done in milliseconds."""
     while True:
         with suppress(BlockingIOError):
-            return hold(path)
+            return hold_file(path)
         time.sleep(PAUSE)
 
 
@@ -132,8 +134,9 @@ def quietly() -> Iterator[None]:
 class Study:
     """The trials of a plan."""
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder, self.plan, self._optuna = folder, plan, import_optuna("tune")
+    def __init__(self, folder: Path, plan: Plan, worker: str = "") -> None:
+        """`worker` is how whoever started this process calls it."""
+        self.folder, self.plan, self.worker, self._optuna = folder, plan, worker, import_optuna("tune")
         self._storage = self._opened(folder / JOURNAL)
         with hold_folder(folder):
             self.optuna = self._optuna.create_study(
@@ -145,8 +148,8 @@ class Study:
             )
 
     @classmethod
-    def open(cls, folder: Path) -> "Study":
-        return cls(folder, Plan.read(folder))
+    def open(cls, folder: Path, worker: str = "") -> "Study":
+        return cls(folder, Plan.read(folder), worker)
 
     def _opened(self, journal: Path) -> Any:
         """The journal, as far as whole lines of it go."""
@@ -201,7 +204,7 @@ class Study:
             for trial in known:
                 if not trial.state.is_finished() and (claim := self._held(trial)) is not None:
                     return claim
-            if len(known) >= trials or _hopeless(known):
+            if len(known) >= trials or hopeless([row.state for row in map(self._row, known)]):
                 return None
             return self._held(self._asked(len(known)))
 
@@ -209,23 +212,31 @@ class Study:
         folder = self.trial_folder(trial.number)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            handle = hold(folder)
+            handle = hold_file(folder / WORKED_ON)
         except BlockingIOError:
             return None
-        if trial.state.name == "WAITING":
-            self._storage.set_trial_state_values(trial._trial_id, self._optuna.trial.TrialState.RUNNING)
-        self._storage.set_trial_user_attr(trial._trial_id, WORKER, os.getpid())
+        self._storage.set_trial_user_attr(trial._trial_id, WORKER, self.worker)
         return Claim(trial.number, trial._trial_id, self._row(trial).words, folder, handle)
 
     def _asked(self, number: int) -> Any:
-        """The next trial. What is drawn depends on its number and on the trials before it, and not on how often
-        somebody began anew; the first is the config as it is, where that lies in the space."""
+        """The next trial, written down whole or not at all, whenever this process dies.
+
+        What is drawn depends on its number and on the trials before it, and not on how often somebody began anew; the
+        first is the config as it is, where that lies in the space.
+        """
+        distributions = {key: one.distribution(self._optuna) for key, one in self.plan.dimensions.items()}
+        drawn = (self.own_settings() if number == 0 else None) or self._drawn(number, distributions)
+        trials, running = self._optuna.trial, self._optuna.trial.TrialState.RUNNING
+        self.optuna.add_trial(trials.create_trial(state=running, params=drawn, distributions=distributions))
+        return self.optuna.get_trials(deepcopy=False)[number]
+
+    def _drawn(self, number: int, distributions: Mapping[str, Any]) -> dict[str, Any]:
+        """What the sampler makes of the trials so far, in a copy of them."""
         seed = derived_seed(self.plan.base.seed, "tune", number) % SAMPLER_SEEDS
-        self.optuna.sampler = self._optuna.samplers.TPESampler(seed=seed)
-        if number == 0 and (own := self.own_settings()):
-            self.optuna.enqueue_trial(own)
-        asked = self.optuna.ask({key: one.distribution(self._optuna) for key, one in self.plan.dimensions.items()})
-        return self._storage.get_trial(asked._trial_id)
+        direction, sampler = self.optuna.direction, self._optuna.samplers.TPESampler(seed=seed)
+        copy = self._optuna.create_study(direction=direction, sampler=sampler)
+        copy.add_trials(self.optuna.get_trials(deepcopy=False))
+        return dict(copy.ask(distributions).params)
 
     def own_settings(self) -> dict[str, Any] | None:
         """The config's own place in the space, if it has one."""
@@ -261,16 +272,18 @@ class Study:
         self.note(claim, REASON, reason)
         self.optuna.tell(claim.number, state=self._optuna.trial.TrialState.FAIL)
 
-    def blame_worker(self, process: int, reason: str, retries: int) -> None:
-        """A process died in the middle of a trial: that counts as an attempt at it."""
+    def blame_worker(self, worker: str, reason: str, retries: int) -> bool:
+        """A worker died: that counts as an attempt at the trial that it was in the middle of. False if it was not."""
         with hold_folder(self.folder):
             for trial in self.optuna.get_trials(deepcopy=False):
-                if trial.state.is_finished() or trial.user_attrs.get(WORKER) != process:
+                if trial.state.is_finished() or trial.user_attrs.get(WORKER) != worker:
                     continue
                 if (claim := self._held(trial)) is not None:
                     if self.add_failure(claim, reason) > retries:
                         self.fail_trial(claim, reason)
                     claim.release()
+                    return True
+        return False
 
     def importances(self) -> dict[str, float]:
         """The share of each setting in what made trials good; nothing where too few are complete to say."""
@@ -280,14 +293,15 @@ class Study:
         return {key: float(share) for key, share in found.items()}
 
 
-def _hopeless(trials: list[Any]) -> bool:
-    return len(trials) >= HOPELESS_TRIALS and all(trial.state.name == "FAIL" for trial in trials)
+def hopeless(states: Sequence[State]) -> bool:
+    """Enough have failed, and none has come to another end."""
+    return states.count("failed") >= HOPELESS_TRIALS and not {"complete", "pruned"} & set(states)
 
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
     """One process at a time gives out work."""
-    handle = hold_patiently(folder / PLAN)
+    handle = hold_patiently(folder / GIVING_OUT)
     try:
         yield
     finally:

@@ -1,32 +1,23 @@
-"""Processes that work on one search: what each does, and who starts them, counts their deaths and ends them.
+"""One worker of a search: told a folder and words, it does everything there that nobody else does.
 
-A worker is given a folder and words, and reads everything else there. It ends, saved, when its standard input does:
-the kernel closes that when whoever started it dies, however it dies.
+It reads all else in the folder, wherever it runs: in a process of this machine, or of Ray's.
 """
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
 
-from understudy.core.errors import RunError, UnderstudyError
 from understudy.core.stopping import stoppable
-from understudy.tools.tuning.confirm import candidates, fresh_runs, work_off_fresh
+from understudy.tools.experiments.work import FAILED, FINISHED, Outcome
+from understudy.tools.experiments.work import STOPPED as SAVED
+from understudy.tools.tuning.confirm import blame_fresh, candidates, fresh_runs, work_off_fresh
 from understudy.tools.tuning.study import Study, quietly
-from understudy.tools.tuning.trial import Work, run_trial
-
-LOG = "workers.log"
-PAUSE = 0.2
-FRUITLESS = 3
-"""Workers that may die one after the other without having worked on anything."""
-WORDS_OF_LOG = 600
+from understudy.tools.tuning.trial import STOPPED, Work, run_trial, told
 
 
 @final
@@ -40,6 +31,8 @@ class Orders:
     retries: int
     fresh_only: bool = False
     """The second step."""
+    worker: str = ""
+    """What whoever gives them calls the one who gets them."""
 
     def words(self) -> str:
         return json.dumps(asdict(self))
@@ -55,17 +48,37 @@ def work_off(study: Study, orders: Orders, work: Work) -> None:
     return None
 
 
-def main(folder: str, words: str) -> int:
-    """One worker; what to exit with."""
-    threading.Thread(target=_end_with_whoever_started, daemon=True).start()
-    orders = Orders(**json.loads(words))
+def blame(study: Study, orders: Orders, worker: str, reason: str) -> bool:
+    """A worker died: that counts as an attempt at what it had in its hands. False if that was nothing."""
+    if orders.fresh_only:
+        return blame_fresh(study, fresh_runs(study, candidates(study, orders.top), orders.fresh), worker, reason)
+    return study.blame_worker(worker, reason, orders.retries)
+
+
+def work(folder: str, words: str) -> str:
+    """Orders, carried out to their end; an `Outcome` in JSON."""
+    return _work(Path(folder), Orders(**json.loads(words))).to_json()
+
+
+def _work(folder: Path, orders: Orders) -> Outcome:
     try:
         with stoppable(f"worker of '{folder}'"), quietly():
-            work_off(Study.open(Path(folder)), orders, Work(orders.retries))
-    except UnderstudyError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return 0
+            work_off(Study.open(folder, orders.worker), orders, Work(orders.retries))
+    except STOPPED as error:
+        return Outcome(SAVED, str(error), retry=True)
+    except Exception as error:
+        return Outcome(FAILED, told(error), retry=True)
+    return Outcome(FINISHED)
+
+
+def main(folder: str, words: str) -> None:
+    """In a process of its own, which ends, saved, when its standard input does: the kernel closes that when whoever
+    started it dies, however it dies."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what others print is no answer
+    threading.Thread(target=_end_with_whoever_started, daemon=True).start()
+    with os.fdopen(answer, "w", encoding="utf-8") as line:
+        line.write(work(folder, words))
 
 
 def _end_with_whoever_started() -> None:
@@ -74,80 +87,5 @@ def _end_with_whoever_started() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-@final
-class Workers:
-    """So many processes, replaced when they die. What was in the hands of one that died counts as an attempt."""
-
-    def __init__(self, study: Study, orders: Orders, jobs: int, unfinished: Callable[[], int]) -> None:
-        self._study, self._orders, self._jobs, self._unfinished = study, orders, jobs, unfinished
-        self._running: list[subprocess.Popen[bytes]] = []
-        self._fruitless = 0
-
-    def run(self, look: Callable[[], None]) -> None:
-        """Until nothing is left to do, or a signal says otherwise: then all are saved first."""
-        try:
-            self._fill()
-            while self._running:
-                time.sleep(PAUSE)
-                look()
-                self._bury()
-        finally:
-            self._end()
-
-    def _fill(self) -> None:
-        while len(self._running) < min(self._jobs, self._unfinished()):
-            command = [sys.executable, "-m", "understudy.tools.tuning.worker"]
-            with (self._study.folder / LOG).open("ab") as log:
-                self._running.append(
-                    subprocess.Popen(
-                        [*command, str(self._study.folder), self._orders.words()],
-                        stdin=subprocess.PIPE,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,  # Ctrl-C is heard here, and handed on once
-                    )
-                )
-
-    def _bury(self) -> None:
-        """Take those off the list that have ended, and put others in the place of those that died."""
-        ended = [one for one in self._running if one.poll() is not None]
-        self._running = [one for one in self._running if one.poll() is None]
-        for worker in ended:
-            _close(worker)
-            if worker.returncode:
-                self._blame(worker)
-        if any(worker.returncode for worker in ended) or (not self._running and self._unfinished()):
-            self._fill()
-
-    def _blame(self, worker: "subprocess.Popen[bytes]") -> None:
-        before = self._unfinished()
-        reason = f"its process ended by {_signal_name(worker.returncode)}"
-        if worker.returncode not in (-signal.SIGTERM, 128 + signal.SIGTERM):  # that one has saved its run
-            self._study.blame_worker(worker.pid, reason, self._orders.retries)
-        self._fruitless = 0 if self._unfinished() < before else self._fruitless + 1
-        if self._fruitless > FRUITLESS * (self._orders.retries + 1):
-            log = (self._study.folder / LOG).read_text(encoding="utf-8", errors="replace")
-            raise RunError(
-                f"tuning '{self._study.folder}'",
-                f"its processes die one after the other ({reason}): {log[-WORDS_OF_LOG:].strip()}",
-            )
-
-    def _end(self) -> None:
-        for worker in self._running:
-            worker.send_signal(signal.SIGTERM)
-        for worker in self._running:
-            worker.wait()
-            _close(worker)
-
-
-def _close(worker: "subprocess.Popen[bytes]") -> None:
-    if worker.stdin is not None:
-        worker.stdin.close()
-
-
-def _signal_name(code: int) -> str:
-    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])
