@@ -46,6 +46,7 @@ from understudy.data.stores.store import open_store, write_store
 from understudy.run.checkpoint import load_checkpoint
 from understudy.run.config import read_resolved
 from understudy.run.policies import load_policy
+from understudy.tools.ope.kept import Kept, digest, keep
 from understudy.tools.tuning.plan import Plan
 from worlds import random_dataset, random_episodes, tiny_config
 
@@ -724,6 +725,38 @@ PLAN_CLAIMS: dict[str, Spoil] = {
 }
 
 
+# What critics said of a candidate.
+
+
+def make_kept(folder: Path) -> Path:
+    (folder / "kept").mkdir()
+    keep(folder / "kept" / "judged.json", digest({"candidate": "it"}), [0.5, -1.25, 3.0], 3.0)
+    return folder / "kept"
+
+
+def read_kept(path: Path) -> str:
+    kept = Kept.open(path / "judged.json", digest({"candidate": "it"}), 3)
+    return digest_of(kept.about, kept.starts, kept.largest)
+
+
+def told_kept(**facts: object) -> Spoil:
+    def spoil(path: Path) -> None:
+        content = read_sealed(path / "judged.json")
+        content.pop("seal", None)
+        (path / "judged.json").write_bytes(seal({**content, **facts}))
+
+    return spoil
+
+
+KEPT_CLAIMS: dict[str, Spoil] = {
+    "of other settings": told_kept(about=digest({"candidate": "another"})),
+    "of other episodes": told_kept(starts=[0.5, -1.25]),
+    "of no episode": told_kept(starts=[]),
+    "of a million episodes": told_kept(starts=[0.0] * (1 << 20)),
+    "values above the largest": told_kept(starts=[0.5, -1.25, 1e308]),
+}
+
+
 def aliases(path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
@@ -998,6 +1031,17 @@ FORMATS: dict[str, Format] = {
         without={
             "path_names": "every path in it is a person's own",
             "numbers_not_finite": "a setting that must be finite says so itself",
+        },
+    ),
+    "judgement that is kept": Format(
+        make_kept,
+        read_kept,
+        cards=("judged.json",),
+        sealed=True,
+        claims=KEPT_CLAIMS,
+        without={
+            "path_names": NO_NAMES,
+            "numbers_not_finite": "what is sealed has no such numbers: whoever seals refuses them",
         },
     ),
     "config": Format(

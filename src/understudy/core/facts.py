@@ -39,10 +39,10 @@ class SealedFacts(Facts):
     FORMAT: ClassVar[int]
 
     @classmethod
-    def read(cls, path: Path, where: str) -> Self:
-        """A file that `seal` wrote."""
+    def read(cls, path: Path, where: str, limit: int = SIZE_LIMIT) -> Self:
+        """A file that `seal` wrote, of so many bytes at most."""
         try:
-            content = read_sealed(path, SIZE_LIMIT)
+            content = read_sealed(path, limit)
         except UnderstudyError as error:
             raise CheckpointError(where, f"damaged or incomplete ({error})") from error
         if content.get("format") != cls.FORMAT:

@@ -1,5 +1,6 @@
 """Estimators of off-policy evaluation against closed forms, and against walking through every trajectory there is."""
 
+import math
 from collections.abc import Callable
 from itertools import product
 
@@ -8,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
+from understudy.data.index import EpisodeIndex
 from understudy.tools.ope import estimators as ope
 
 Array = NDArray[np.float64]
@@ -138,4 +140,28 @@ def test_what_a_policy_would_never_do_counts_for_nothing() -> None:
     assert ope.effective_samples(ope.weights(steps)[:, -1]) == 1.0
     never = ope.Steps.of(np.ones(2), np.full(2, -np.inf), np.ones(2, np.int64))
     assert ope.effective_samples(ope.weights(never)[:, -1]) == 0.0
-    assert ope.estimate(ope.weighted_importance_sampling(never, 1.0)) == 0.0
+    for method in (ope.weighted_importance_sampling, ope.weighted_per_decision):
+        assert math.isnan(ope.estimate(method(never, 1.0))), "nothing is known, which is not 0"
+    judged = ope.Judgements(np.zeros((2, 1)), np.array([[3.0], [5.0]]), np.zeros(2))
+    assert ope.estimate(ope.weighted_doubly_robust(never, judged, 1.0)) == 4.0, "what the critic expects"
+
+
+def test_columns_are_laid_beside_each_other() -> None:
+    """V̂ of a step is that of the state after the one before; D walks back from what an episode's end is worth: nothing,
+    the critic's word, or, where nobody knows what followed, not even the last step's correction."""
+    rng, lengths = np.random.default_rng(0), np.array([3, 1, 4])
+    first, (q, after, rewards, ratio) = rng.standard_normal(3), rng.standard_normal((4, 8))
+    terminated, known = np.array([True, False, False]), np.array([True, True, False])
+    index = EpisodeIndex(lengths, terminated, ~terminated, known)
+    steps = ope.Steps.of(rewards, ratio, lengths)
+    judged = ope.judgements(first, q, after, rewards, index, GAMMA)
+    worth = []
+    for episode, (start, length) in enumerate(zip((0, 3, 4), lengths, strict=True)):
+        total = 0.0 if terminated[episode] else after[start + length - 1]
+        for t in range(start + length - 1, start - 1, -1):
+            value = first[episode] if t == start else after[t - 1]
+            unknown = t == start + length - 1 and not known[episode]
+            total = value + (0.0 if unknown else np.exp(ratio[t]) * (rewards[t] + GAMMA * total - q[t]))
+        worth.append(total)
+    assert np.allclose(ope.doubly_robust(steps, judged, GAMMA).numerator[:, 0], worth)
+    assert np.allclose(ope.episode_returns(rewards, lengths, GAMMA), ope.discounted_returns(steps.reward, GAMMA))

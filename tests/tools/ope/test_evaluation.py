@@ -1,6 +1,8 @@
 """From policies and data to a ranking: what is found, what is kept, what is refused before anything is trained."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.run.progress import SILENT
 from understudy.tools.ope import judge, stacked
-from understudy.tools.ope.ranking import Ranking
+from understudy.tools.ope.ranking import Ranking, judgement, ranked
 
 QUICK: dict[str, Any] = {
     "updates": 300,
@@ -129,6 +131,63 @@ def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Pat
     assert "one seed says nothing of others" in told
     assert "thin support: much of what" in told
     assert "cut" in " ".join(judged(folders[:1], boxes(terminated=False), **SHORT).warnings)
+    assert short.verdict().endswith(
+        "This is not to be relied on: 78% of what is far ahead is missing, the support is thin."
+    )
+    assert cloned.verdict().endswith("This is not to be relied on: fewer than ten effective episodes.")
+
+
+def test_one_episode_says_nothing_of_others(folders: list[str]) -> None:
+    """Nobody else was in similar states, and no resampling differs."""
+    for given, data in ((folders[:1], boxes(1)), (favouring(choices().spec, (0.1, 0.1, 0.8)), choices(1, 40))):
+        ranking = judged(given, data, **SHORT)
+        told = " ".join(ranking.warnings)
+        assert "the data has 1 episode: intervals of so few are too narrow" in told
+        assert "nothing is known of the support" in told
+        assert "thin support" not in told
+        assert "far" not in ranking.best.facts
+        assert "there are few episodes" in ranking.verdict()
+
+
+def test_where_no_episode_has_any_weight_nothing_is_known() -> None:
+    """Rewards are below 0, so that 0 would be better than all that ever was."""
+    data = choices(20, 10)
+    data.rewards.sub_(2.0)
+    never = favouring(data.spec, (0.98, 0.01, 0.01))
+    for method in ("wis", "wpdis"):
+        ranking = judged(never, data, method=method)
+        assert math.isnan(ranking.best.estimate.value)
+        assert ranking.to_json()["candidates"][0]["low"] is None
+        assert next(line for line in ranking.lines() if "policy" in line).split()[2:5] == ["unknown"] * 3
+        assert ranking.verdict().endswith("no episode of the data has any weight.")
+    likely = favouring(data.spec, (0.5, 0.25, 0.25))
+    both = judged([never, likely], data, method="wis", stochastic=True)
+    assert both.best.facts["effective"] == pytest.approx(20)
+
+
+def test_who_diverged_is_nobodys_rival() -> None:
+    """And if all did, nobody is best."""
+    calm, wild = np.linspace(0.0, 1.0, 50), np.full(50, np.nan)
+    lost, known = judgement("lost", [math.nan], wild, {}, True), judgement("known", [0.5], calm, {}, False)
+    interval = known.estimate
+    two = Ranking("fqe", 0.9, "it", ranked([lost, known]), interval, interval, [])
+    assert two.best is known
+    assert two.verdict().startswith("known is best")
+    assert Ranking("fqe", 0.9, "it", [lost], interval, interval, []).verdict() == (
+        "Nothing is known of lost: the critics diverged."
+    )
+    assert json.loads(json.dumps(two.to_json(), allow_nan=False))["candidates"][1]["value"] is None
+
+
+def test_importance_weights_of_very_long_episodes_need_no_table_that_does_not_fit() -> None:
+    """A long episode among many short ones: FQE lays nothing side by side, and who must is told how much that is."""
+    parts = choices(10_000, 1), choices(1, 80_000)
+    played = [part.episode(number) for part in parts for number in range(part.episodes)]
+    long = us.Dataset.from_episodes(played, us.Discrete(3), name="long")
+    policy = favouring(long.spec, (0.3, 0.3, 0.4))
+    assert judged(policy, long, **SHORT).best.estimate.value < 3
+    with pytest.raises(ConfigError, match="importance weights of 1 policies along 10,001 episodes would need more"):
+        judged(policy, long, method="wpdis", stochastic=True)
 
 
 def test_whatever_is_wrong_is_found_before_anything_is_trained(
@@ -136,7 +195,8 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
 ) -> None:
     monkeypatch.setattr(judge, "train_stack", None)
     remembering = actor(boxes().spec, memory={"kind": "gru", "units": 4})
-    stuck = boxes(steps=1, terminated=False)
+    stuck, unpaid = boxes(steps=1, terminated=False), boxes()
+    unpaid.rewards.zero_()
     wrong: list[tuple[object, Any, dict[str, Any], str]] = [
         ([], boxes(), {}, "candidates: nobody is to be judged"),
         (3, boxes(), {}, "candidates: not a policy: got"),
@@ -145,6 +205,7 @@ def test_whatever_is_wrong_is_found_before_anything_is_trained(
         (folders, None, {}, "data: is missing"),
         (remembering, boxes(), {}, "has a memory"),
         (folders, stuck, {}, "nobody knows where episodes began"),
+        (folders, unpaid, {}, "every reward is 0: there is nothing to judge by"),
         (folders, boxes(terminated=False), {"gamma": 1.0}, "values of such a world have no end"),
         (folders, boxes(), {"gamma": 1.5}, "gamma: out of range: got 1.5"),
         (folders, boxes(), {"method": "fqee"}, "method: no such estimator: got fqee. Did you mean 'fqe'?"),
@@ -179,8 +240,19 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     clone = us.train("bc", data=data, out=str(tmp_path / "bc"), **words)
     ranking = us.evaluate_offline(tmp_path, checkpoints="all", progress=False, **SHORT)
     assert sorted(ranking.values()) == [f"{tmp_path}/{name}@{at}" for name in ("bc", "iql") for at in (10, 20)]
-    own = us.evaluate_offline([run, f"{run.path}@10"], data, method="initial", progress=False, gamma=0.5)
+    own = us.evaluate_offline([run, f"{run.path}@10"], data, method="initial", progress=False)
     assert len(own.values()) == 2
     assert all("td_error" in one.facts for one in own.judged)
+    assert not any("another gamma" in told for told in own.warnings)
+    assert "learned with another gamma than 0.7" in " ".join(
+        us.evaluate_offline(run, data, method="initial", progress=False, gamma=0.7).warnings
+    )
     with pytest.raises(ConfigError, match="has no critics of its own to ask"):
         us.evaluate_offline(clone, data, method="initial", progress=False)
+    shifted = us.train("iql", data=data, out=str(tmp_path / "shifted"), **words, **{"data.shift_rewards": -1.0})
+    with pytest.raises(ConfigError, match="learned from rewards that were shifted or clipped"):
+        us.evaluate_offline(shifted, data, method="initial", progress=False)
+    shutil.rmtree(Path(clone.path) / "checkpoints")
+    shutil.rmtree(Path(clone.path) / "policy")
+    with pytest.raises(us.UnderstudyError, match=r"tmp.*bc"):
+        us.evaluate_offline(clone.path, data, checkpoints="all", progress=False, **SHORT)

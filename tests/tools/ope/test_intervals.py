@@ -1,5 +1,6 @@
 """Bootstraps over episodes and seeds: as wide as theory says, and the same draws for everybody."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from understudy.core.errors import DataError
 from understudy.tools.ope.estimators import Steps, importance_sampling, initial_values, weighted_importance_sampling
-from understudy.tools.ope.intervals import Resampling, around, distinct
+from understudy.tools.ope.intervals import Resampling, above, around
 
 
 def test_of_a_mean_it_is_as_wide_as_theory_says() -> None:
@@ -37,11 +38,25 @@ def test_candidates_are_compared_within_a_draw() -> None:
     values = rng.normal(0, 100, 60)
     shifts: dict[str, Any] = {"one": 0.0, "better": 1.0, "noisy": rng.normal(0, 20, 60)}
     draws = {name: Resampling(60, 1).of([initial_values(values + more)]) for name, more in shifts.items()}
-    assert distinct(draws["better"], draws["one"])
-    assert distinct(draws["one"], draws["better"])
-    assert not distinct(draws["noisy"], draws["one"])
+    assert above(draws["better"], draws["one"])
+    assert not above(draws["one"], draws["better"])
+    assert not above(draws["noisy"], draws["one"])
     wide, narrow = (around(0.0, draws["one"], confidence) for confidence in (0.99, 0.5))
     assert wide.low < narrow.low < narrow.high < wide.high
+
+
+def test_draws_that_know_nothing_may_be_anything() -> None:
+    """One weight of ten episodes: a third of the draws lack it, and nobody knows what they would have said."""
+    weight = np.where(np.arange(10) == 0, 0.0, -np.inf)
+    steps = Steps.of(np.full(10, -3.0), weight, np.ones(10, np.int64))
+    draws = Resampling(10, 1).of([weighted_importance_sampling(steps, 1.0)])
+    assert np.isnan(draws).mean() == pytest.approx(0.9**10, abs=0.05)
+    known = around(-3.0, draws)
+    assert math.isnan(known.low)
+    assert math.isnan(known.high)
+    few = np.where(np.arange(1000) < 10, np.nan, np.arange(1000.0))
+    assert around(0.0, few).low == pytest.approx(np.quantile(few[10:], 0.015), abs=1.0)
+    assert not above(draws, draws - 1)
 
 
 def test_draws_come_in_pieces_and_are_repeatable() -> None:

@@ -16,8 +16,11 @@ so that a bootstrap over episodes is nothing but other counts c. With ρ_t = π(
 G is the discounted return. Precup, Sutton and Singh 2000; Jiang and Li 2016 (arXiv:1511.03722); Thomas and Brunskill
 2016 (arXiv:1604.00923). After its end an episode has reward 0 and keeps its weight. What would have come after a cut is
 nothing to those who only read rewards; the doubly robust take what the critic expects of the last state.
+
+Where no episode has any weight left, WIS and WPDIS know nothing, and are NaN; WDR stays with what the critic expects.
 """
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -25,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.core.errors import DataError
+from understudy.data.index import EpisodeIndex
 
 Array = NDArray[np.float64]
 
@@ -59,6 +63,19 @@ class Judgements:
     """V̂ of the state an episode was cut in; 0 where it terminated."""
 
 
+def judgements(first: Array, q: Array, after: Array, rewards: Array, index: EpisodeIndex, gamma: float) -> Judgements:
+    """From V̂(s_0) [E], and of every step Q̂(s,a), V̂ of the state after it, and its reward [steps].
+
+    What followed a last step is unknown where its successor was not recorded: there it corrects nothing.
+    """
+    last, value = index.ends - 1, np.concatenate([[0.0], after[:-1]])
+    value[index.starts] = first
+    uncorrected = (q[last] - rewards[last]) / gamma
+    beyond = np.where(index.terminated, 0.0, np.where(index.final_known, after[last], uncorrected))
+    inside = np.arange(index.lengths.max()) < index.lengths[:, None]
+    return Judgements(unfold(q, inside), unfold(value, inside), beyond)
+
+
 @final
 @dataclass(frozen=True)
 class Terms:
@@ -66,6 +83,8 @@ class Terms:
 
     numerator: Array
     denominator: Array
+    without: float = math.nan
+    """A part of which no episode has any weight."""
 
 
 def unfold(column: Array, inside: NDArray[np.bool_]) -> Array:
@@ -80,9 +99,9 @@ def estimate(terms: Terms) -> float:
 
 
 def estimates(terms: Terms, counts: Array) -> Array:
-    """One for every row of counts of episodes [D, E] → [D]; a part of which nothing is left adds nothing."""
+    """One for every row of counts of episodes [D, E] → [D]."""
     above, below = counts @ terms.numerator, counts @ terms.denominator
-    parts: Array = np.divide(above, below, out=np.zeros_like(above), where=below != 0).sum(1)
+    parts: Array = np.divide(above, below, out=np.full_like(above, terms.without), where=below != 0).sum(1)
     return parts
 
 
@@ -95,6 +114,14 @@ def discounts(steps: int, gamma: float) -> Array:
 def discounted_returns(reward: Array, gamma: float) -> Array:
     """G [E] of rewards [E, T]."""
     total: Array = reward @ discounts(reward.shape[1], gamma)
+    return total
+
+
+def episode_returns(rewards: Array, lengths: NDArray[np.int64], gamma: float) -> Array:
+    """G [E] of a column [steps] of episodes one behind the other: no table, which one long episode would make wide."""
+    starts = np.cumsum(lengths) - lengths
+    step = np.arange(len(rewards)) - np.repeat(starts, lengths)
+    total: Array = np.add.reduceat(rewards * discounts(int(lengths.max()), gamma)[step], starts)
     return total
 
 
@@ -141,7 +168,7 @@ def weighted_doubly_robust(steps: Steps, judged: Judgements, gamma: float) -> Te
     last[np.arange(size[0]), steps.inside.sum(1) - 1] = judged.beyond
     gained = now * (powers[:-1] * (steps.reward - judged.q) + powers[1:] * last)
     expected = before * powers[:-1] * judged.value
-    return Terms(np.concatenate([gained, expected], axis=1), np.concatenate([now, before], axis=1))
+    return Terms(np.concatenate([gained, expected], axis=1), np.concatenate([now, before], axis=1), without=0.0)
 
 
 def initial_values(values: Array) -> Terms:

@@ -85,6 +85,8 @@ def _check(settings: Settings, candidates: Sequence[Candidate], dataset: Dataset
     where, index, spec = f"dataset '{dataset.name}'", dataset.index, dataset.spec
     if not dataset.has_rewards:
         raise DataError(where, "has no rewards: there is nothing to judge by")
+    if not bool(dataset.rewards.any()):
+        raise DataError(where, "every reward is 0: there is nothing to judge by")
     if isinstance(spec.action, MultiDiscrete):
         raise ConfigError(where, "actions of several factors are not judged yet", got=spec.action.describe())
     images = [name for name, group in spec.observation.items() if group.dtype == "uint8" or len(group.shape) > 1]

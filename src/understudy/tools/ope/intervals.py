@@ -48,12 +48,18 @@ class Resampling:
 
 
 def around(value: float, draws: Array, confidence: float = CONFIDENCE) -> Estimate:
-    """With the percentiles of its draws."""
-    low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(value, float(low), float(high))
+    """With the percentiles of its draws. Draws that know nothing (NaN) may be anything: with many there is no limit."""
+    beyond = np.isnan(draws)
+    low = _quantile(np.where(beyond, -np.inf, draws), (1 - confidence) / 2)
+    return Estimate(value, low, -_quantile(np.where(beyond, -np.inf, -draws), (1 - confidence) / 2))
 
 
-def distinct(draws: Array, other: Array, confidence: float = CONFIDENCE) -> bool:
-    """Whether one is above the other in the same draws, or below, nearly always."""
-    difference = around(0.0, draws - other, confidence)
-    return difference.low > 0 or difference.high < 0
+def _quantile(draws: Array, share: float) -> float:
+    """NaN where it is not finite."""
+    lower, higher = (np.quantile(draws, share, method=method) for method in ("lower", "higher"))
+    return float(np.quantile(draws, share)) if np.isfinite([lower, higher]).all() else float("nan")
+
+
+def above(draws: Array, other: Array, confidence: float = CONFIDENCE) -> bool:
+    """Whether one is above the other in the same draws, nearly always."""
+    return around(0.0, draws - other, confidence).low > 0

@@ -9,8 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from understudy.core.errors import CheckpointError
+from understudy.core.machine_memory import check_room
 from understudy.core.protocols import Demand
 from understudy.core.rng import stream
+from understudy.core.wording import counted
 from understudy.data.dataset import Dataset
 from understudy.data.experience import LoggedExperience
 from understudy.data.transforms import Transforms
@@ -22,12 +25,12 @@ from understudy.tools.ope import estimators
 from understudy.tools.ope.candidates import Candidate, policies_of
 from understudy.tools.ope.estimators import Judgements, Steps, Terms
 from understudy.tools.ope.intervals import Resampling, around
-from understudy.tools.ope.kept import Kept, place
+from understudy.tools.ope.kept import Kept, check_folder, digest, keep, place
 from understudy.tools.ope.likelihoods import CLONING, cloned_log_probs, log_probs, logged_log_probs
 from understudy.tools.ope.own_critics import own_values
 from understudy.tools.ope.ranking import Judgement, Ranking, about_cuts, judgement, ranked
 from understudy.tools.ope.settings import ROBUST, Settings
-from understudy.tools.ope.stacked import Judged, ask, train_stack
+from understudy.tools.ope.stacked import Judged, ask, bound, train_stack
 from understudy.tools.ope.support import THIN, Neighbourhood
 
 Array = NDArray[np.float64]
@@ -41,10 +44,13 @@ DOUBLY: Mapping[str, Callable[[Steps, Judgements, float], Terms]] = {
     "dr": estimators.doubly_robust,
     "wdr": estimators.weighted_doubly_robust,
 }
-FEW = 10.0
-"""Fewer effective episodes than these deserve a warning."""
+FEW = 10
+"""Fewer episodes than these, or fewer effective ones, deserve a warning."""
 MISSING = 0.1
 """A larger share of values that targets cannot have reached yet does, too."""
+FEW_TOLD = "fewer than ten effective episodes"
+TABLES, FURTHER = 2, 8
+"""Of numbers [E, T]: for every candidate, and besides, where importance is weighed."""
 MEASURED = 1 << 20
 """Steps of which returns say what the unit of rewards is."""
 
@@ -64,13 +70,17 @@ class Judge:
         self.settings, self.candidates, self.dataset = settings, candidates, dataset
         self.out, self.reporter = out, reporter
         self.data = LoggedExperience.of(dataset, _in_units(dataset, settings.gamma))
-        self.inside = np.arange(dataset.index.lengths.max()) < dataset.index.lengths[:, None]
         self.rewards = dataset.rewards.cpu().double().numpy()
         self.warnings: list[str] = []
+        if settings.weighs:
+            table = dataset.episodes * int(dataset.index.lengths.max()) * 8
+            told = f"importance weights of {len(candidates)} policies along {dataset.episodes:,} episodes"
+            check_room("ope", told, (TABLES * len(candidates) + FURTHER) * table, "Judge fewer at once, or use fqe.")
+        if out is not None and self._keeps:
+            check_folder(out)
 
     def rank(self) -> Ranking:
         settings, dataset = self.settings, self.dataset
-        returns = estimators.unfold(self.rewards, self.inside)
         facts = self._supports()
         terms, diverged = self._terms(facts)
         resampling = Resampling(dataset.episodes, len(terms[0]))
@@ -78,9 +88,10 @@ class Judge:
         for number, (candidate, own) in enumerate(zip(self.candidates, terms, strict=True)):
             values = [estimators.estimate(one) for one in own]
             draws = resampling.of(own)
-            judged.append(judgement(candidate.name, values, draws, facts[number], diverged[number]))
+            known = facts[number]
+            judged.append(judgement(candidate.name, values, draws, known, diverged[number], self._doubts(known)))
         self._warn(judged)
-        discounted = estimators.discounted_returns(returns, settings.gamma)
+        discounted = estimators.episode_returns(self.rewards, dataset.index.lengths, settings.gamma)
         return Ranking(
             settings.method,
             settings.gamma,
@@ -99,7 +110,8 @@ class Judge:
         shares = []
         for candidate in self.candidates:
             chosen = frozen_choices(candidate.policy, *asked, stream(0, "ope/near"))
-            shares.append({"far": near.far_share(chosen.cpu())})
+            share = near.far_share(chosen.cpu())
+            shares.append({} if math.isnan(share) else {"far": share})
         return shares
 
     def _terms(self, facts: list[dict[str, float]]) -> tuple[list[list[Terms]], list[bool]]:
@@ -107,9 +119,9 @@ class Judge:
         settings = self.settings
         if settings.method == "initial":
             found = [own_values(candidate, self.dataset) for candidate in self.candidates]
-            for known, (_, error) in zip(facts, found, strict=True):
-                known["td_error"] = error
-            return [[estimators.initial_values(values)] for values, _ in found], [False] * len(found)
+            for known, (_, error, gamma) in zip(facts, found, strict=True):
+                known |= {"td_error": error, "gamma": gamma}
+            return [[estimators.initial_values(values)] for values, *_ in found], [False] * len(found)
         steps = self._weighed(facts) if settings.weighs else []
         if settings.method in PLAIN:
             plain = PLAIN[settings.method]
@@ -145,13 +157,8 @@ class Judge:
     def _judgements(self, seed: Judged, number: int) -> Judgements:
         """What critics of one seed say of one candidate, along episodes."""
         (said,) = seed.steps
-        q, after = (part[number].numpy() for part in (said.q, said.after))
-        index = self.dataset.index
-        value = np.concatenate([[0.0], after[:-1]])
-        value[index.starts] = seed.starts[number].numpy()
-        goes_on = ~index.terminated & index.final_known
-        beyond = np.where(goes_on, after[index.ends - 1], 0.0)
-        return Judgements(estimators.unfold(q, self.inside), estimators.unfold(value, self.inside), beyond)
+        first, q, after = (part[number].numpy() for part in (seed.starts, said.q, said.after))
+        return estimators.judgements(first, q, after, self.rewards, self.dataset.index, self.settings.gamma)
 
     def _trained(self) -> list[Judged]:
         """FQE of every seed, of all candidates that are not done yet at once."""
@@ -166,6 +173,7 @@ class Judge:
         settings = self.settings
         kept = [self._found(candidate, seed) for candidate in self.candidates]
         left = [number for number, one in enumerate(kept) if one is None]
+        known = {number: (one.starts, one.largest) for number, one in enumerate(kept) if one is not None}
         if left:
             policies = policies_of([self.candidates[number] for number in left])
             choices = ask(policies, self.data, settings.draws, seed)
@@ -173,34 +181,56 @@ class Judge:
             judged = train_stack(settings.fqe(), self.data, *words, every_step=settings.method in ROBUST)
             self._keep(judged, left, seed)
             advance(settings.updates)
-            if len(left) == len(kept):
+            if not known:
                 return judged
-            for place, number in enumerate(left):
-                kept[number] = _kept(judged, place)
+            known |= {number: (judged.starts[i].tolist(), float(judged.largest[i])) for i, number in enumerate(left)}
         advance(settings.updates)
-        known = [one for one in kept if one is not None]
-        starts = torch.tensor([one.starts for one in known], dtype=torch.float64)
-        return Judged(starts, torch.tensor([one.largest for one in known], dtype=torch.float64), known[0].bound)
+        starts, largest = zip(*(known[number] for number in range(len(kept))), strict=True)
+        numbers = (torch.tensor(column, dtype=torch.float64) for column in (starts, largest))
+        return Judged(*numbers, bound(self.data, settings.gamma))
 
-    def _place(self, candidate: Candidate, seed: int) -> Path | None:
-        """Where the answer for one candidate and seed lies; what critics say of every step is not kept."""
-        settings = self.settings
-        if self.out is None or settings.method in ROBUST:
-            return None
-        words = {name: value for name, value in vars(settings).items() if name not in ("seeds", "method")}
-        about = {"candidate": candidate.fingerprint, "data": self.dataset.fingerprint, "seed": seed}
-        return place(self.out, {**words, **about})
+    @property
+    def _keeps(self) -> bool:
+        """What critics say of every step is not kept."""
+        return self.settings.method == "fqe"
+
+    def _about(self, candidate: Candidate, seed: int) -> str:
+        """The digest of all that the answer for one candidate and seed depends on."""
+        settings, data = self.settings, self.dataset.fingerprint
+        learning = {"updates": settings.updates, "batch_size": settings.batch_size, "draws": settings.draws}
+        about = {"candidate": candidate.fingerprint, "data": data, "seed": seed}
+        return digest({**about, **learning, "fqe": settings.fqe().model_dump(mode="json")})
 
     def _found(self, candidate: Candidate, seed: int) -> Kept | None:
-        path = self._place(candidate, seed)
-        found = None if path is None else Kept.found(path)
-        return found if found is not None and len(found.starts) == self.dataset.episodes else None
+        """Nothing if it was damaged or is of something else, for then it is made anew."""
+        if self.out is None or not self._keeps:
+            return None
+        about = self._about(candidate, seed)
+        path = place(self.out, about)
+        try:
+            return Kept.open(path, about, self.dataset.episodes) if path.is_file() else None
+        except CheckpointError as error:
+            self.reporter.say(f"made anew: {error}")
+            return None
 
     def _keep(self, judged: Judged, numbers: Sequence[int], seed: int) -> None:
+        if self.out is None or not self._keeps:
+            return
         for number, candidate in enumerate(numbers):
-            path = self._place(self.candidates[candidate], seed)
-            if path is not None:
-                _kept(judged, number).write(path)
+            about = self._about(self.candidates[candidate], seed)
+            said = judged.starts[number].tolist(), float(judged.largest[number])
+            keep(place(self.out, about), about, *said)
+
+    def _doubts(self, facts: Mapping[str, float]) -> list[str]:
+        """Why a number is not to be believed that looks like any other."""
+        settings = self.settings
+        reasons = {
+            f"{settings.missing:.0%} of what is far ahead is missing": settings.trains and settings.missing > MISSING,
+            "the support is thin": facts.get("far", 0.0) > THIN,
+            FEW_TOLD: facts.get("effective", math.inf) < FEW,
+            "there are few episodes": self.dataset.episodes < FEW,
+        }
+        return [reason for reason, holds in reasons.items() if holds]
 
     def _warn(self, judged: Sequence[Judgement]) -> None:
         settings, index = self.settings, self.dataset.index
@@ -211,23 +241,25 @@ class Judge:
             )
         if settings.trains and settings.seeds == 1:
             self.warnings.append("one seed says nothing of others: intervals are of episodes alone.")
-        if far := [one.name for one in judged if one.facts["far"] > THIN]:
+        if self.dataset.episodes < FEW:
+            told = counted(self.dataset.episodes, "episode")
+            self.warnings.append(f"the data has {told}: intervals of so few are too narrow.")
+        if [one for one in judged if "far" not in one.facts]:
+            self.warnings.append("nothing is known of the support: no other episode was in similar states.")
+        if other := [one.name for one in judged if one.facts.get("gamma", settings.gamma) != settings.gamma]:
+            told = f"critics of {', '.join(other)} learned with another gamma than {settings.gamma:g}"
+            self.warnings.append(f"{told}: what they expect is no match for the others, nor for the data's returns.")
+        if far := [one.name for one in judged if one.facts.get("far", 0.0) > THIN]:
             self.warnings.append(
                 f"thin support: much of what {', '.join(far)} would do is far from what the data did; what critics say "
                 "of it is a guess, and no interval shows how wrong."
             )
         if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
-            told = "fewer than ten effective episodes"
-            self.warnings.append(f"importance weights leave {told} for {', '.join(few)}.")
+            self.warnings.append(f"importance weights leave {FEW_TOLD} for {', '.join(few)}.")
         if lost := [one.name for one in judged if one.diverged]:
             self.warnings.append(f"|Q| of {', '.join(lost)} is beyond any return: these estimates are worth nothing.")
         if cut := int((~index.terminated).sum()):
             self.warnings.append(about_cuts(cut, self.dataset.episodes))
-
-
-def _kept(judged: Judged, number: int) -> Kept:
-    starts, largest = judged.starts[number].tolist(), float(judged.largest[number])
-    return Kept(starts=starts, largest=largest, bound=judged.bound)
 
 
 def _in_units(dataset: Dataset, gamma: float) -> Transforms:

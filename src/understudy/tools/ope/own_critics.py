@@ -28,9 +28,16 @@ from understudy.tools.ope.candidates import Candidate
 PREFIX = "algorithm."
 
 
-def own_values(candidate: Candidate, dataset: Dataset) -> tuple[NDArray[np.float64], float]:
-    """V(s₀) [E] of every episode's start in units of recorded rewards, and the mean squared TD error on these data."""
+def own_values(candidate: Candidate, dataset: Dataset) -> tuple[NDArray[np.float64], float, float]:
+    """V(s₀) [E] of every episode's start in units of recorded rewards, the mean squared TD error on these data, and
+    the discount that the critics learned with."""
     algorithm, data, gamma = _restored(candidate, dataset)
+    if data.reward.shift or data.reward.clips:
+        raise ConfigError(
+            candidate.name,
+            "its critics learned from rewards that were shifted or clipped, and know no values of the recorded ones",
+            do="Use method fqe.",
+        )
     learners = judges(algorithm)
     policy = algorithm.policy
     if not learners or not isinstance(policy, Monitored):
@@ -38,7 +45,7 @@ def own_values(candidate: Candidate, dataset: Dataset) -> tuple[NDArray[np.float
     rows = data.rows(data.starts(), Demand(("mask",) if data.spec.masked else ()))
     values = state_values(policy, learners, Seen(rows.obs), rows.extra.get("mask"))
     error = value_errors(policy, learners, data, gamma).get("eval/td_error", float("nan"))
-    return values.double().cpu().numpy() / data.reward.scale, error / data.reward.scale**2
+    return values.double().cpu().numpy() / data.reward.scale, error / data.reward.scale**2, gamma
 
 
 def _restored(candidate: Candidate, dataset: Dataset) -> tuple[Any, LoggedExperience, float]:

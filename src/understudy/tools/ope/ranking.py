@@ -1,5 +1,6 @@
 """A ranking of candidates by what is left of their value if one is cautious, and what it does not tell."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.wording import counted
 from understudy.tools.experiments.statistics import Estimate
-from understudy.tools.ope.intervals import around, distinct
+from understudy.tools.ope.intervals import above, around
 
 Array = NDArray[np.float64]
 
@@ -26,9 +27,11 @@ class Judgement:
     """Of the bootstrap [D], the same for all."""
     facts: Mapping[str, float]
     """`far`: share of its actions that are far from the data. `effective`: episodes that count, of importance weights.
-    `seeds_std`: how far seeds are apart."""
+    `seeds_std`: how far seeds are apart. `gamma`, `td_error`: of critics of its own."""
     diverged: bool = False
     """Its critics believe in more than any return can be."""
+    doubts: Sequence[str] = ()
+    """Why its number is not to be believed."""
 
 
 @final
@@ -52,22 +55,29 @@ class Ranking:
 
     @property
     def rivals(self) -> list[Judgement]:
-        """Those that cannot be told apart from the best."""
-        return [one for one in self.judged[1:] if not distinct(self.best.draws, one.draws)]
+        """Those that the best is not above of, whatever is drawn; who diverged is none."""
+        others = (one for one in self.judged[1:] if not one.diverged)
+        return [one for one in others if not above(self.best.draws, one.draws)]
 
     def values(self) -> dict[str, float]:
         """Estimates by name."""
         return {one.name: one.estimate.value for one in self.judged}
 
     def verdict(self) -> str:
-        """One sentence."""
-        if len(self.judged) == 1:
-            estimate = self.best.estimate
-            return f"{self.best.name} is worth {estimate.value:.4g} ({estimate.low:.4g} to {estimate.high:.4g})."
-        if not self.rivals:
-            return f"{self.best.name} is best; its value is above all others' in 95 of 100 resamplings or more."
+        """A sentence, and why not to believe it."""
+        best, estimate = self.best, self.best.estimate
+        if best.diverged or math.isnan(estimate.value):
+            reason = "the critics diverged" if best.diverged else "no episode of the data has any weight"
+            return f"Nothing is known of {best.name if len(self.judged) == 1 else 'any candidate'}: {reason}."
+        limits = f"{number(estimate.low)} to {number(estimate.high)}"
         others = ", ".join(one.name for one in self.rivals)
-        return f"{self.best.name} has the highest lower bound, but cannot be told apart from {others}."
+        if len(self.judged) == 1:
+            told = f"{best.name} is worth {number(estimate.value)} ({limits})"
+        elif others:
+            told = f"{best.name} has the highest lower bound, but cannot be told apart from {others}"
+        else:
+            told = f"{best.name} is best; its value is above all others' in 95 of 100 resamplings or more"
+        return f"{told}." + (f" This is not to be relied on: {', '.join(best.doubts)}." if best.doubts else "")
 
     def to_json(self) -> dict[str, Any]:
         rivals = {id(one) for one in self.rivals}
@@ -83,6 +93,7 @@ class Ranking:
                     **_interval(one.estimate),
                     **one.facts,
                     "diverged": one.diverged,
+                    "doubts": list(one.doubts),
                     "tied_with_best": id(one) in rivals,
                 }
                 for one in self.judged
@@ -99,11 +110,11 @@ class Ranking:
         tied = {id(one) for one in self.rivals}
         for one in self.judged:
             estimate = one.estimate
-            cells = [one.name, *(f"{number:.4g}" for number in (estimate.value, estimate.low, estimate.high))]
+            cells = [one.name, *map(number, (estimate.value, estimate.low, estimate.high))]
             cells += [_told(name, one.facts) for name in facts]
             rows.append([*cells, " ".join(["diverged"] * one.diverged + ["cannot be told apart"] * (id(one) in tied))])
         behaviour = self.behaviour
-        numbers = (f"{number:.4g}" for number in (behaviour.value, behaviour.low, behaviour.high))
+        numbers = map(number, (behaviour.value, behaviour.low, behaviour.high))
         rows.append(["the data's own episodes", *numbers, *[""] * len(facts), ""])
         widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
         for row in rows:
@@ -123,21 +134,37 @@ def _told(name: str, facts: Mapping[str, float]) -> str:
     return f"{facts[name]:.0%}" if name == "far" else f"{facts[name]:.4g}"
 
 
-def _interval(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def number(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.4g}"
+
+
+def _interval(estimate: Estimate) -> dict[str, float | None]:
+    """JSON has no NaN."""
+    limits = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: value if math.isfinite(value) else None for name, value in limits.items()}
 
 
 def ranked(judged: Sequence[Judgement]) -> list[Judgement]:
-    """By lower bound; those that diverged last."""
-    return sorted(judged, key=lambda one: (one.diverged, -one.estimate.low))
+    """By lower bound; after them those of whom none is known, by value, and those that diverged last."""
+
+    def place(one: Judgement) -> tuple[float, ...]:
+        known = (one.estimate.low, one.estimate.value)
+        return (one.diverged, *(rank for value in known for rank in (math.isnan(value), -np.nan_to_num(value))))
+
+    return sorted(judged, key=place)
 
 
 def judgement(
-    name: str, values: Sequence[float], draws: Array, facts: Mapping[str, float], diverged: bool
+    name: str,
+    values: Sequence[float],
+    draws: Array,
+    facts: Mapping[str, float],
+    diverged: bool,
+    doubts: Sequence[str] = (),
 ) -> Judgement:
     """Of the estimates of each seed, and their bootstrap."""
     spread = {"seeds_std": float(np.std(values, ddof=1))} if len(values) > 1 else {}
-    return Judgement(name, around(float(np.mean(values)), draws), draws, {**facts, **spread}, diverged)
+    return Judgement(name, around(float(np.mean(values)), draws), draws, {**facts, **spread}, diverged, doubts)
 
 
 def about_cuts(cut: int, episodes: int) -> str:

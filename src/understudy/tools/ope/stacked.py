@@ -57,8 +57,8 @@ class Judged:
 
     @property
     def diverged(self) -> Tensor:
-        """[C]."""
-        return self.largest > self.bound
+        """[C]; NaN is beyond every number."""
+        return ~(self.largest <= self.bound)
 
 
 @final
@@ -159,5 +159,9 @@ def _judged(learner: fqe.FQE, data: LoggedExperience, choices: Choices, gamma: f
         begun.append(learner.value(data.rows(index, Demand()).obs, by_candidate(chosen)).double() * unit)
     taken, starts = torch.cat(q, 1), torch.cat(begun, 1)
     largest = torch.maximum(taken.abs().amax(1), starts.abs().amax(1))
-    bound = largest_return(data.recorded, data.reward, gamma) * unit
-    return Judged(starts, largest, bound, (StepValues(taken, torch.cat(after, 1)),) if every_step else ())
+    return Judged(starts, largest, bound(data, gamma), (StepValues(taken, torch.cat(after, 1)),) if every_step else ())
+
+
+def bound(data: LoggedExperience, gamma: float) -> float:
+    """What no return can be beyond, in units of the recorded rewards."""
+    return largest_return(data.recorded, data.reward, gamma) / data.reward.scale

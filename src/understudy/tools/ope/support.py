@@ -56,11 +56,14 @@ class Neighbourhood:
         return cls(asked, near, float(limit))
 
     def far_share(self, chosen: Tensor) -> float:
-        """Of what a policy would do in these steps, actions [m, n, A] or probabilities [n, N]: how much is far."""
+        """Of what a policy would do in these steps, actions [m, n, A] or probabilities [n, N]: how much is far. NaN
+        where the data is one episode, and nobody else was in a similar state."""
+        met = self.actions.isfinite().flatten(1).any(1)
         if chosen.dim() == 2:
             taken = (self.actions > 0.5).any(1)
-            return float((chosen * ~taken).sum(-1).mean())
-        return float(torch.stack([_distance(one, self.actions) for one in chosen]).gt(self.limit).float().mean())
+            return float((chosen * ~taken).sum(-1)[met].mean())
+        apart = torch.stack([_distance(one, self.actions) for one in chosen])[:, met]
+        return float(apart.gt(self.limit).float().mean())
 
 
 def _distance(action: Tensor, near: Tensor) -> Tensor:
