@@ -1,7 +1,6 @@
 """One sentence that claims no more than the seeds bear out, whatever the table looks like."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -62,11 +61,18 @@ def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
     assert verdict(table(A=5, B=5, C=5)).startswith("Cannot tell A from B or C on 3 tasks with 5 seeds")
 
 
-def test_of_many_that_cannot_be_told_from_the_leader_only_the_best_is_shown_with_its_number() -> None:
-    told = verdict(table(SEEDS[:2], A=74, B=75, C=74.5, D=73, E=74.2))
-    assert told.startswith("Cannot tell B from A, C, D or E on 3 tasks with 2 seeds (IQM B 73.")
-    assert told.count("IQM") == 1
-    assert re.search(r"\(IQM B [^,]+, [^,]+\], C [^,]+, [^,]+\]\)", told), told
+def test_of_many_that_cannot_be_told_apart_the_next_best_stands_for_all() -> None:
+    told = verdict(table(10 * SEEDS, A=59, B=57, C=55, D=58, E=56))
+    assert told.startswith("Cannot tell A from B, C, D or E on 3 tasks with 5 seeds (IQM A 59.0 [")
+    assert "], D 58.0 [" in told
+    assert told.count("[") == 2
+    many = {f"m{number}": 50 + number / 10 for number in range(12)}
+    told = verdict(table(10 * SEEDS, **many))
+    assert told.startswith("Cannot tell m11 from any of the 11 others on 3 tasks with 5 seeds (IQM m11 51.1 [")
+    assert "m0" not in told
+    assert verdict(table(SEEDS[:1], **many)) == "One seed each: nothing can be said of 12 methods."
+    told = verdict(table(SEEDS, A=90, B=90, **many))
+    assert told.endswith("; A is better than the 12 others.")
 
 
 def test_decisions_of_the_sequential_test_decide() -> None:

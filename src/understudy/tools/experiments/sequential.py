@@ -26,7 +26,7 @@ early without a decision never adds an error).
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import final
 
@@ -158,6 +158,11 @@ class _Study:
         looks = [min(min(len(seeds) for seeds in row) // design.group, design.looks) for row in tasks]
         return cls(methods, tasks, looks, _numbered(pairs, methods))
 
+    @cached_property
+    def compared(self) -> frozenset[Pair]:
+        """The pairs, the smaller number first."""
+        return frozenset((min(pair), max(pair)) for pair in self.pairs)
+
     def groups(self, members: Sequence[int], group: int) -> Array:
         """Scores of these methods as they were dealt: [looks, tasks, members·n]."""
         looks = min(self.looks[member] for member in members)
@@ -247,7 +252,11 @@ def _connected(members: Class, pairs: Sequence[Pair]) -> bool:
 
 
 def _largest_of(study: _Study, design: Design, members: Sequence[int]) -> Array:
-    inside = [(members.index(a), members.index(b)) for a, b in study.pairs if a in members and b in members]
+    inside = [
+        (first, second)
+        for first, second in combinations(range(len(members)), 2)
+        if (members[first], members[second]) in study.compared
+    ]
     return largest_differences(study.groups(members, design.group), len(members), inside, design)
 
 

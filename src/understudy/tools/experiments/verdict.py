@@ -1,7 +1,7 @@
 """What may be said of a comparison, in one sentence that claims no more than the seeds bear out."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -26,10 +26,12 @@ Array = NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, ArrayLike]]
 """Method → task → one number per seed."""
 Table = dict[str, dict[str, Array]]
+MOST_NAMED = 6
+"""Methods in a list of names."""
+MOST_SHOWN = 3
+"""Methods that cannot be told from the leader, each with its number; of more the next best stands for all."""
 MANY = 200
 """More seeds than anybody would wait for."""
-MANY_RIVALS = 3
-"""Of more that cannot be told from the leader, only the best is shown with its number: a table has the others."""
 
 
 @final
@@ -87,17 +89,18 @@ def verdict(
     if not table:
         return "There are no results yet."
     if not common:
-        return f"Nothing can be compared: no task has results of all of {_listed(list(table))}."
+        return f"Nothing can be compared: no task has results of all of {_few(list(table), 'and', _methods(table))}."
     cells = {method: [row[task] for task in common] for method, row in table.items()}
     fewest, most = _seeds(cells)
     if len(cells) == 1:
         (method, tasks), *_ = cells.items()
         return f"{method} on {_tasks(common)}: IQM {_number(interval(iqm, tasks))}, {_seed_words(cells)}."
     if most == 1:
-        return f"One seed each: nothing can be said of {_listed(list(cells))}."
+        return f"One seed each: nothing can be said of {_few(list(cells), 'and', _methods(cells))}."
     if fewest == 1:
         single = [method for method, tasks in cells.items() if min(map(len, tasks)) == 1]
-        return f"One seed of {_listed(single)} on some task: nothing can be said yet; every cell needs two or more."
+        some = _few(single, "and", _methods(single))
+        return f"One seed of {some} on some task: nothing can be said yet; every cell needs two or more."
     if decisions is None:
         design = Design(group=fewest, looks=1)
         decisions = decide({m: {t: table[m][t] for t in common} for m in table}, design, lowest_is_best=lowest_is_best)
@@ -113,7 +116,8 @@ def _sentence(
 ) -> str:
     pairs = [pair for pair in decisions.pairs if pair.a in cells and pair.b in cells]
     if not pairs:
-        return f"Nothing can be compared yet: there are results of {_listed(list(cells))} alone."
+        some = _few(list(cells), "and", _methods(cells))
+        return f"Nothing can be compared yet: there are results of {some} alone."
     leader = _leader(cells, pairs, lowest_is_best)
     rivals = [pair.b if pair.a == leader else pair.a for pair in pairs if leader in (pair.a, pair.b)]
     beaten = [other for other in rivals if decisions.of(leader, other).verdict == BETTER]
@@ -122,11 +126,12 @@ def _sentence(
     if not unsure:
         numbers = _against(cells, leader, beaten, lowest_is_best)
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
-    shown = unsure if len(unsure) <= MANY_RIVALS else [_best(cells, unsure, lowest_is_best)]
+    shown = unsure if len(unsure) <= MOST_SHOWN else [_next(cells, unsure, lowest_is_best)]
     iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *shown))
     more = told_more(cells, [(leader, other) for other in unsure], forecasts)
-    first = f"Cannot tell {leader} from {_listed(unsure, 'or')} {where} with {_seed_words(cells)}"
-    also = f"; {leader} is better than {_listed(beaten)}" if beaten else ""
+    others = _few(unsure, "or", f"any of the {len(unsure)} {'others' if not beaten else 'next'}")
+    first = f"Cannot tell {leader} from {others} {where} with {_seed_words(cells)}"
+    also = f"; {leader} is better than {_few(beaten, 'and', f'the {len(beaten)} others')}" if beaten else ""
     return f"{first} (IQM {iqms}){more}{also}."
 
 
@@ -141,19 +146,28 @@ def _leader(cells: Mapping[str, list[Array]], pairs: Sequence[Decision], lowest_
     return max(won, key=lambda method: (won[method], sign * iqm(cells[method])))
 
 
+def _few(names: Sequence[str], word: str, many: str) -> str:
+    """Their names; of more than anybody reads `many`."""
+    return _listed(names, word) if len(names) <= MOST_NAMED else many
+
+
+def _methods(names: Iterable[str]) -> str:
+    return f"{len([*names])} methods"
+
+
+def _next(cells: Mapping[str, list[Array]], methods: Sequence[str], lowest_is_best: bool) -> str:
+    """Whose IQM is the best of these."""
+    sign = -1 if lowest_is_best else 1
+    return max(methods, key=lambda method: sign * iqm(cells[method]))
+
+
 def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str], lowest_is_best: bool) -> str:
-    second = _best(cells, beaten, lowest_is_best)
+    second = _next(cells, beaten, lowest_is_best)
     pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
     chance = paired_interval(probability_of_improvement, *pair)
     whose = f" of {second}" if len(beaten) > 1 else ""
     ours, theirs = (_number(interval(iqm, cells[method])) for method in (leader, second))
     return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
-
-
-def _best(cells: Mapping[str, list[Array]], methods: Sequence[str], lowest_is_best: bool) -> str:
-    """By IQM."""
-    sign = -1 if lowest_is_best else 1
-    return max(methods, key=lambda method: sign * iqm(cells[method]))
 
 
 def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]) -> str:
