@@ -70,10 +70,11 @@ def offspring(process: int) -> Iterator[int]:
     yield process
 
 
-def parent_is_host(process: int) -> bool:
+def works_for_host(process: int) -> bool:
+    """It has not ended, and its parent is the host."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        parent = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[1]
-        return b"experiments.host" in Path("/proc", parent, "cmdline").read_bytes()
+        state, parent = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[:2]
+        return state != "Z" and b"experiments.host" in Path("/proc", parent, "cmdline").read_bytes()
     return False
 
 
@@ -123,15 +124,16 @@ def test_20_kills_of_manager_and_workers_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_workers_that_are_killed_are_replaced_and_the_reason_is_kept(tmp_path: Path) -> None:
-    suite = write_suite(tmp_path, updates=1500, save_every=100)
+    suite = write_suite(tmp_path, updates=4000, save_every=100)
     killed: set[int] = set()
 
     @contextmanager
     def kill_two(plan: Plan, standings: Sequence[Standing]) -> Iterator[Callable[[], None]]:
         def watch() -> None:
             for worker in list(offspring(os.getpid())):
-                begun = any(standing.updates for standing in standings if standing.state == "running")
-                if begun and len(killed) < 2 and worker not in killed and parent_is_host(worker):
+                updates = [standing.updates for standing in standings if standing.state == "running"]
+                midway = any(updates) and max(updates) < 2000  # nobody is about to end by itself
+                if midway and len(killed) < 2 and worker not in killed and works_for_host(worker):
                     killed.add(worker)
                     os.kill(worker, signal.SIGKILL)
 
