@@ -42,7 +42,7 @@ def tune(
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each trial, each with a seed of its own.")] = 1,
     metric: Annotated[
         str,
-        typer.Option("--metric", help="What decides: eval/score, eval/action_error …; by default what `best` says."),
+        typer.Option("--metric", help="What decides: eval/score …, or fqe, from data; by default what `best` says."),
     ] = "",
     last: Annotated[int, typer.Option("--last", help="Evaluations at a run's end whose mean it is judged by.")] = 1,
     top: Annotated[int, typer.Option("--top", help="The best so many are tried again on fresh seeds; 0: none.")] = 3,

@@ -1,6 +1,7 @@
 """A search without an environment: trials are worth what fitted Q evaluation expects of them."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import pytest
 import understudy as us
 from understudy.core.errors import ConfigError, DivergenceError
 from understudy.run.run import Run
+from understudy.tools.experiments.work import Outcome
 from understudy.tools.tuning.criteria import KEPT, fitted_q
+from understudy.tools.tuning.plan import Plan
+from understudy.tools.tuning.worker import Orders, work
 from worlds import tiny_settings
 
 pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
@@ -49,12 +53,19 @@ def test_trials_are_worth_what_fqe_says_and_all_are_judged_once_by_who_trained_t
 ) -> None:
     for draw in ("draw_history", "draw_slices"):
         monkeypatch.setattr(f"understudy.tools.tuning.outcome.{draw}", lambda *told: told[-1])
-    made = us.tune(
-        brief(tmp_path / "run"), SPACE, metric=BRIEF, trials=2, top=1, fresh=1, out=tmp_path / "tune", progress=False
-    )
+    config, out, orders = brief(tmp_path / "run"), tmp_path / "tune", Orders(2, top=1, fresh=1, retries=0)
+    out.mkdir()
+    Plan.make(config, SPACE, {}, metric=BRIEF).write(out)
+    for fresh_only in (False, True):
+        told = work(str(out), replace(orders, fresh_only=fresh_only).words())
+        assert Outcome.from_json(told) == Outcome("finished")
+    judged = {path.parent.relative_to(out) for path in out.rglob(KEPT)}
+    made = us.tune(config, SPACE, metric=BRIEF, trials=2, top=1, fresh=1, out=out, progress=False)
+    runs = [path.parent.relative_to(out) for path in out.rglob("result.json")]
+    assert judged == set(runs)
     places = [tmp_path / "tune" / "trials" / str(row.number) / "0" for row in made.trials]
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob(f"{KEPT}/*") if path.is_file()}
-    assert len({path.parent.parent for path in kept}) == 4
+    assert len(runs) == 4
     assert [row.value for row in made.trials] == [fitted_q(BRIEF).value(Run(place)) for place in places]
     for one in made.confirmed:
         fresh = Run(tmp_path / "tune" / "confirmed" / one.candidate.name / "1")

@@ -84,6 +84,14 @@ def test_a_search_finds_the_better_world_and_says_what_it_is_worth_on_fresh_seed
     assert len(runs) == TRIALS + 2 * len(whole.confirmed)
 
 
+def test_what_is_the_config_as_it_was_given_is_no_rival_of_it(tmp_path: Path) -> None:
+    made = tuned(tmp_path / "tune", space={"algo.epochs": [1, 2]}, trials=8, top=2, fresh=1, updates=2)
+    tries = [row.settings["algo.epochs"] for row in made.trials]
+    assert tries.count("1") >= 2
+    assert tries.count("2") >= 1
+    assert sorted(one.candidate.name for one in made.confirmed) == [str(tries.index("2")), GIVEN]
+
+
 def test_what_is_written_can_be_trained_and_read(whole: Tuning, copied: Path) -> None:
     tuned(copied)
     text = (copied / "best.yaml").read_text()

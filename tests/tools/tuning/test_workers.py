@@ -90,10 +90,10 @@ def search(study: Study, orders: Orders) -> int:
 def test_a_trial_that_kills_its_workers_is_given_up_and_the_others_are_not(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trouble(tmp_path, monkeypatch, ["none", "kill", "kill"])
-    assert search(study, Orders(3, 0, 1, retries=1)) == 3
+    trouble(tmp_path, monkeypatch, ["none", *["kill"] * 5])
+    assert search(study, Orders(3, 0, 1, retries=4)) == 6
     assert [row.state for row in study.rows()] == ["failed", "complete", "complete"]
-    assert study.rows()[0].failures == ("killed", "killed")
+    assert study.rows()[0].failures == ("killed",) * 5
 
 
 def test_deaths_that_are_far_apart_do_not_end_a_search(
