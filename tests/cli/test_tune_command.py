@@ -40,6 +40,22 @@ def test_tables_and_sentences_are_printed_and_the_winner_can_be_trained(
     assert (again.code, again.out, again.err) == (0, "", "")
 
 
+def test_the_best_is_first_by_what_decides_even_where_the_config_counts_errors(
+    words: list[str | Path], tmp_path: Path
+) -> None:
+    """Of what fitted Q evaluation expects more is better, of the action error of held-out episodes less."""
+    config_file(tmp_path / "small.yaml", tmp_path / "run", "bc", updates=4, eval_every=2, env=None)
+    done = understudy(*words, "--metric", "fqe:updates=20,seeds=1", "--trials", "3", "--top", "0")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[1] == "3 trials, by fqe:updates=20,seeds=1"
+    facts = json.loads(Path("found/tuning.json").read_text())
+    values = {str(one["number"]): one["value"] for one in facts["trials"]}
+    assert len(set(values.values())) == 3
+    assert [line.split()[0] for line in lines[3:6]] == sorted(values, key=lambda number: -values[number])
+    assert facts["best"] == lines[3].split()[0]
+
+
 def test_mistakes_are_told_in_a_sentence(words: list[str | Path], tmp_path: Path) -> None:
     config = words[1]
     Path("wide.yaml").write_text("algo.learning_rate: {low: 1e-4, high: -1}\n")
@@ -50,6 +66,8 @@ def test_mistakes_are_told_in_a_sentence(words: list[str | Path], tmp_path: Path
         ((config, "space.yaml", "out=x"), "out: is a run's directory. That of the search is given as --out x."),
         ((config, "space.yaml", "--trials", "0"), "--trials: too small: got 0."),
         ((config, "space.yaml", "--retries", "-1"), "--retries: too small: got -1."),
+        ((config, "space.yaml", "--on", "slurm"), "--on: no place for a search: got 'slurm'."),
+        ((config, "space.yaml", "--on", "ray=nowhere"), "--on ray: no address of a cluster: got 'nowhere'"),
         ((config, "space.yaml", "algo.learning_rate=1"), "is searched, and algo.learning_rate is fixed on the line"),
         ((config, "space.yaml", "--metric", "eval/lenght_mean"), "Did you mean 'eval/length_mean'?"),
     ):

@@ -8,6 +8,7 @@ import typer
 from understudy.cli.learn import ConfigName, Quiet
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
+from understudy.core.wording import counted
 
 if TYPE_CHECKING:
     from understudy.tools.tuning.outcome import Tuning
@@ -41,7 +42,7 @@ def tune(
     seeds: Annotated[int, typer.Option("--seeds", help="Runs of each trial, each with a seed of its own.")] = 1,
     metric: Annotated[
         str,
-        typer.Option("--metric", help="What decides: eval/score, eval/action_error …; by default what `best` says."),
+        typer.Option("--metric", help="What decides: eval/score …, or fqe, from data; by default what `best` says."),
     ] = "",
     last: Annotated[int, typer.Option("--last", help="Evaluations at a run's end whose mean it is judged by.")] = 1,
     top: Annotated[int, typer.Option("--top", help="The best so many are tried again on fresh seeds; 0: none.")] = 3,
@@ -113,7 +114,7 @@ def _trial_table(made: "Tuning") -> list[str]:
     ended = sorted(made.trials, key=lambda row: (row.state != "complete", _order(made, row.value)))
     counts = {state: sum(row.state == state for row in made.trials) for state in ("pruned", "failed")}
     others = "".join(f", {count} {state}" for state, count in counts.items() if count)
-    lines = [f"{len(made.trials)} trials{others}, by {made.metric}"]
+    lines = [f"{counted(len(made.trials), 'trial')}{others}, by {made.metric}"]
     rows = [
         [str(row.number), number(row.value), *(short(word) for word in row.settings.values())]
         for row in ended
@@ -124,7 +125,7 @@ def _trial_table(made: "Tuning") -> list[str]:
 
 
 def _order(made: "Tuning", value: float | None) -> float:
-    sign = 1.0 if made.best.config.best_lowest else -1.0
+    sign = 1.0 if made.lowest else -1.0
     return 0.0 if value is None else sign * value
 
 

@@ -9,9 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from understudy.core.errors import ConfigError
+
 STEPS, LEVELS = 4, (1, 2, 3)
 TROUBLE = "UNDERSTUDY_TEST_TROUBLE"
 """Names a file; what it says happens at the next start of an episode, once for each of its lines."""
+SIGNALS = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
 
 TINY: dict[str, Any] = {
     "algo": {
@@ -68,8 +71,10 @@ def _meet_trouble() -> None:
     path.write_text("\n".join(rest)) if rest else path.unlink()
     if first == "crash":
         raise RuntimeError("the simulator is gone")
-    if first == "interrupt":
-        os.kill(os.getpid(), signal.SIGINT)
+    if first == "refuse":
+        raise ConfigError("world", "this cannot be done, now or ever")
+    if first in SIGNALS:
+        os.kill(os.getpid(), SIGNALS[first])
 
 
 for one in LEVELS:

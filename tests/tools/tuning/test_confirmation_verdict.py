@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from understudy.run.config import RunConfig
-from understudy.tools.tuning.confirm import Candidate, Confirmed, number, verdict
+from understudy.tools.tuning.confirm import Candidate, Confirmed, distinct, number, ranked, verdict
 from understudy.tools.tuning.criteria import last_mean
 from understudy.tools.tuning.plan import GIVEN
+from understudy.tools.tuning.study import TrialRow
 from understudy.tools.tuning.trial import falls_behind
 from worlds import tiny_config
 
@@ -69,6 +70,19 @@ SPEED: dict[str, Any] = {"kind": "tracking_error", "command": [1.0], "measured":
 def result(name: str, search: float | None, *values: float, failures: Mapping[str, str] | None = None) -> Confirmed:
     seeds = {str(seed): value for seed, value in enumerate(values)}
     return Confirmed(Candidate(name, (), search), seeds, failures or {})
+
+
+def test_the_best_are_tried_again_each_once_and_the_config_itself_is_no_rival_of_its_own() -> None:
+    def row(number: int, word: str) -> TrialRow:
+        return TrialRow(number, "complete", {"algo.epochs": word}, 0.0, {}, "", (), 0.0)
+
+    best_first = [row(4, "a"), row(1, "b"), row(2, "a"), row(3, "c"), row(5, "b")]
+    assert [one.number for one in distinct(best_first)] == [4, 1, 3]
+    tied = [result("3", 5.0, 2.0, 4.0), result(GIVEN, 4.0, 3.0, 3.0), result("1", 6.0, 1.0, 1.0)]
+    assert [one.candidate.name for one in ranked(tied, lowest=False)] == [GIVEN, "3", "1"]
+    assert [one.candidate.name for one in ranked(tied, lowest=True)] == ["1", GIVEN, "3"]
+    failed = [result("2", 9.0, 9.0, failures={"1": "diverged"}), *tied]
+    assert [one.candidate.name for one in ranked(failed, lowest=False)] == [GIVEN, "3", "1", "2"]
 
 
 def test_the_shrinkage_is_said_and_fresh_seeds_decide() -> None:

@@ -149,7 +149,10 @@ def connected(address: str, cores: int | None) -> Any:
         ray.init(**where, log_to_driver=False, configure_logging=False)
     except Exception as error:  # Ray raises whatever comes to hand, a bare Exception where a machine is too busy
         ray.shutdown()
-        what, do = f"no cluster answers at '{address}'", "Start one with `ray start --head`."
+        what, do = (
+            f"no cluster answers at '{address}'",
+            "Start one with `ray start --head`; for one that asks for a token set RAY_AUTH_MODE=token.",
+        )
         if address == HERE:
             what, do = "no cluster could be started on this machine", "Try again when it is less busy."
         raise RunError("--on ray", f"{what} ({str(error).strip().split(chr(10))[0]})", do=do) from error

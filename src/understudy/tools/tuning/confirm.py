@@ -84,16 +84,20 @@ class FreshRun:
 
 def candidates(study: Study, top: int) -> list[Candidate]:
     """The best of a search and, to compare with, the config as it is."""
-    complete, own = study.complete(), study.own_settings() is not None
-    others = [row for row in complete if not (own and row.number == 0)]
-    given = next((row.value for row in complete if own and row.number == 0), None)
+    complete = study.complete()
+    own = next((row for row in study.rows() if row.number == 0 and study.own_settings() is not None), None)
+    others = [row for row in complete if own is None or row.words != own.words]
+    given = next((row.value for row in complete if own is not None and row.number == 0), None)
     best = [Candidate(str(row.number), row.words, row.value) for row in distinct(others)[:top]]
     return [*best, Candidate(GIVEN, (), given)] if top else []
 
 
 def distinct(rows: Sequence[TrialRow]) -> list[TrialRow]:
-    """Without those that tried the same again."""
-    return list({row.words: row for row in reversed(rows)}.values())[::-1]
+    """The first of all that tried the same."""
+    found: dict[tuple[str, ...], TrialRow] = {}
+    for row in rows:
+        found.setdefault(row.words, row)
+    return list(found.values())
 
 
 def fresh_runs(study: Study, chosen: Sequence[Candidate], fresh: int) -> list[FreshRun]:
@@ -177,8 +181,17 @@ def confirmed(study: Study, runs: Sequence[FreshRun]) -> list[Confirmed]:
             known_reason = next(reversed(failed.get(_key(run), [])), f"{criterion.name} gave no number")
             failures[str(run.seed)] = reason or known_reason
         found[run.candidate.name] = Confirmed(run.candidate, values, failures)
-    sign = 1.0 if criterion.lowest else -1.0
-    return sorted(found.values(), key=lambda one: (bool(one.failures), sign * _known(one.estimate.value)))
+    return ranked(list(found.values()), lowest=criterion.lowest)
+
+
+def ranked(found: Sequence[Confirmed], *, lowest: bool) -> list[Confirmed]:
+    """The best first; of equals the config as it is."""
+    sign = 1.0 if lowest else -1.0
+
+    def rank(one: Confirmed) -> tuple[bool, float, bool]:
+        return bool(one.failures), sign * _known(one.estimate.value), one.candidate.name != GIVEN
+
+    return sorted(found, key=rank)
 
 
 def _judged(study: Study, run: FreshRun) -> tuple[float, str]:

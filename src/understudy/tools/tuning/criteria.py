@@ -5,18 +5,25 @@ takes the largest of them once more.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import numpy as np
 
-from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.errors import ConfigError, DivergenceError, did_you_mean
 from understudy.run.config import ACTION_ERROR, RunConfig
 from understudy.run.evaluation import evaluated_numbers
 from understudy.run.history import measured
 from understudy.run.run import Run
-from understudy.tools.ope.evaluation import offline_value
+from understudy.tools.ope.evaluation import evaluate_offline
+from understudy.tools.ope.settings import Settings
+
+FQE = KEPT = "fqe"
+"""As `--metric` calls it; and where a run keeps what it was judged to be worth, so that it is judged once."""
+FQE_NUMBERS = ("gamma", "learning_rate", "polyak")
+FQE_SETTINGS = ("updates", "seeds", "batch_size", *FQE_NUMBERS)
+"""What may be said of it."""
 
 
 class Criterion(Protocol):
@@ -79,7 +86,9 @@ class FittedQ:
     """What fitted Q evaluation, trained afresh on the run's own data and in the same way for all, expects of its last
     policy (`understudy ope`)."""
 
-    name: str = "fqe"
+    name: str = FQE
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of `evaluate_offline`, where they are not its own: `fqe:updates=5000,seeds=1`."""
     lowest: bool = False
     along_the_way: bool = False
 
@@ -88,21 +97,43 @@ class FittedQ:
             raise ConfigError("--metric", "fqe judges from data, and this config reads none", do="Give data.path=….")
 
     def value(self, run: Run) -> float:
-        return offline_value(run.path, out=run.path / KEPT).value
+        best = evaluate_offline(run.path, out=run.path / KEPT, progress=False, **self.settings).best
+        if best.diverged:  # what it says is no value
+            raise DivergenceError(f"run '{run.path}'", "critics that judge its policy diverged")
+        return best.estimate.value
 
 
-KEPT = "fqe"
-"""Where a run keeps what it was judged to be worth, so that it is judged once."""
-CRITERIA: Mapping[str, Callable[[], Criterion]] = {"fqe": FittedQ}
-"""Criteria that are no metric of an evaluation, by the name that `--metric` gives them."""
+def fitted_q(words: str) -> FittedQ:
+    """`fqe`, or with settings of its own: `fqe:updates=5000,seeds=1`."""
+    settings: dict[str, Any] = {}
+    for word in filter(None, words.removeprefix(FQE).removeprefix(":").split(",")):
+        key, _, text = (part.strip() for part in word.partition("="))
+        if key not in FQE_SETTINGS:
+            do = did_you_mean(key, FQE_SETTINGS)
+            raise ConfigError("--metric", "no such setting of fqe", got=f"'{word}'", do=do)
+        settings[key] = _number(text, key)
+    Settings(**settings).checked()
+    return FittedQ(words, settings)
+
+
+def _number(text: str, key: str) -> int | float:
+    try:
+        return float(text) if key in FQE_NUMBERS else int(text)
+    except ValueError as error:
+        raise ConfigError(f"--metric fqe: {key}", "wrong value", got=f"'{text}'", expected="a number") from error
+
+
+def is_offline(metric: str) -> bool:
+    """No metric of an evaluation, but a criterion by its name."""
+    return metric.partition(":")[0] == FQE
 
 
 def criterion_of(metric: str, config: RunConfig, last: int) -> Criterion:
     """By what the runs of a config are compared: `metric`, or what they are judged by anyway."""
-    if metric in CRITERIA:
-        return CRITERIA[metric]()
+    if is_offline(metric):
+        return fitted_q(metric)
     if metric and not metric.startswith("eval/"):
-        known = [*CRITERIA, *([ACTION_ERROR] if config.env is None else evaluated_numbers(config))]
+        known = [FQE, *([ACTION_ERROR] if config.env is None else evaluated_numbers(config))]
         means = [name for name in known if name == f"eval/{metric}_mean"]
         do = did_you_mean(means[0] if means else f"eval/{metric}", known)
         raise ConfigError("--metric", "no such metric", got=f"'{metric}'", do=do)

@@ -43,6 +43,8 @@ class Tuning:
 
     path: Path
     metric: str
+    lowest: bool
+    """Less of it is better."""
     best: Best
     trials: tuple[TrialRow, ...]
     confirmed: tuple[Confirmed, ...]
@@ -68,7 +70,16 @@ def conclude(study: Study, orders: Orders) -> Tuning:
     with quietly():
         importances = study.importances()
     best = _best(study.plan, complete, found)
-    made = Tuning(study.folder, study.plan.criterion.name, best, tuple(rows), tuple(found), importances, tuple(said))
+    made = Tuning(
+        study.folder,
+        study.plan.criterion.name,
+        study.plan.criterion.lowest,
+        best,
+        tuple(rows),
+        tuple(found),
+        importances,
+        tuple(said),
+    )
     write_json(study.folder / FACTS, _facts(made, study.plan))
     write_bytes(study.folder / BEST, _yaml(made).encode())
     draw_history(study.plan, rows, found, study.folder / PLOTS / "history.png")
@@ -120,7 +131,7 @@ def _facts(made: Tuning, plan: Plan) -> dict[str, Any]:
     ]
     return {
         "metric": made.metric,
-        "lowest": plan.criterion.lowest,
+        "lowest": made.lowest,
         "last": plan.last,
         "search_seeds": plan.search_seeds(),
         "space": {key: one.to_json() for key, one in plan.dimensions.items()},

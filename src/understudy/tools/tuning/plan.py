@@ -13,7 +13,7 @@ from understudy.core.files import seal, write_bytes
 from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
 from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words
-from understudy.tools.tuning.criteria import CRITERIA, Criterion, criterion_of
+from understudy.tools.tuning.criteria import Criterion, criterion_of, is_offline
 from understudy.tools.tuning.space import Space, as_word, check_space, read_space
 
 PLAN = "plan.json"
@@ -70,7 +70,7 @@ class Plan:
         """The plan of a search, with everything in it checked."""
         given, _ = read_config(config)
         words = tuple(override_words(settings) if isinstance(settings, Mapping) else settings)
-        if metric and metric not in CRITERIA:
+        if metric and not is_offline(metric):
             words = (*(word for word in words if word.partition("=")[0] != "best"), f"best={metric}")
         base = load_config(config, words)
         content, name = read_space(space, base.algorithm)

@@ -287,7 +287,9 @@ class Study:
 
     def importances(self) -> dict[str, float]:
         """The share of each setting in what made trials good; nothing where too few are complete to say."""
-        if len(self.complete()) < max(4, 2 * len(self.plan.dimensions)) or len(self.plan.dimensions) < 2:
+        values = [row.value for row in self.complete()]
+        few = len(values) < max(4, 2 * len(self.plan.dimensions))
+        if few or len(self.plan.dimensions) < 2 or len(set(values)) < 2:
             return {}
         found = self._optuna.importance.get_param_importances(self.optuna)
         return {key: float(share) for key, share in found.items()}

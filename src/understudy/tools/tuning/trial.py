@@ -78,8 +78,8 @@ def _value(study: Study, claim: Claim, work: Work) -> float:
     for number, seed in enumerate(plan.search_seeds()):
         place = claim.folder / str(seed)
         config = plan.run_config(claim.words, seed, place, f"trial {claim.number}")
-        judge = _judge(study, claim, config, seed)
-        run = finish(config, work, Watch(judge, config) if plan.criterion.along_the_way else None)
+        watch = Watch(_judge(study, claim, config, seed), config) if plan.criterion.along_the_way else None
+        run = finish(config, work, watch)
         value = plan.criterion.value(run)
         if math.isnan(value):
             raise RunError(f"run '{place}'", f"{plan.criterion.name} gave no number", do=f"See {place}/eval.jsonl.")

@@ -11,7 +11,7 @@ from typing import final
 from uuid import uuid4
 
 from understudy.core.errors import RunError
-from understudy.core.processes import ending
+from understudy.core.processes import HINTS, ending
 from understudy.core.stopping import StoppedError, stop_signals
 from understudy.tools.experiments.launcher import Launcher
 from understudy.tools.experiments.work import FAILED, FINISHED, STOPPED, Outcome
@@ -138,8 +138,9 @@ class LocalWorkers:
         if process.returncode == 0 and answer:
             return Outcome.from_json(answer)
         how = ending(process.returncode)
-        words = "" if process.returncode < 0 else f": {log.read_text(errors='replace')[-WORDS_OF_LOG:].strip()}"
-        return Outcome(STOPPED if how == "SIGTERM" else FAILED, f"its process ended with {how}{words}", retry=True)
+        words = "" if process.returncode < 0 else log.read_text(errors="replace")[-WORDS_OF_LOG:].strip()
+        reason = " ".join(filter(None, [f"its process ended with {how}.", HINTS.get(how, ""), words]))
+        return Outcome(STOPPED if how == "SIGTERM" else FAILED, reason, retry=True)
 
 
 def _hang_up(process: "subprocess.Popen[bytes]") -> None:
