@@ -227,6 +227,10 @@ def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base
     assert next(iter(suite.methods)) == BASE
     assert len(suite.methods) == 16, "one of 4 × 4 combinations is the base"
     assert "expectile 0.8 × beta 3" not in suite.methods
+    less, words = ablation_suite("iql/pendulum", ["data.recipe.episodes=3", "updates=7"])
+    assert less.tasks[0].recipe == load_config("iql/pendulum", ["data.recipe.episodes=3"]).logged.recipe
+    assert us.Experiment(less, seeds=1, overrides=words).plan.makings[0].recipe.episodes == 3
+    assert words == ["updates=7"]
     (task,) = suite.tasks
     assert (task.id, task.env, task.recipe) == ("Pendulum-v1", "Pendulum-v1", load_config("iql/pendulum").logged.recipe)
     for config in ("iact/pendulum", "ciql/pendulum", "ppo/pendulum", "ppo/cartpole"):

@@ -87,7 +87,8 @@ def ablation_suite(config: str, overrides: Sequence[str] = (), changes: str = ""
     facts = {"name": folder_name(f"ablate-{called}").replace(".", "-"), "about": ablation.about}
     methods = {BASE: {"config": config}, **_arms(config, overrides, base, ablation)}
     suite = Suite.parse({**facts, "tasks": [task.model_dump()], "methods": methods}, "ablation")
-    return suite, [word for word in overrides if not word.startswith("task=")]
+    said = ("task=",) if base.task else ("task=", "data.recipe=", "data.recipe.")  # by the task
+    return suite, [word for word in overrides if not word.startswith(said)]
 
 
 def _task_of(config: str, base: RunConfig) -> Task:
