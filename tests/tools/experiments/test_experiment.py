@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import load_config
 from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite, load_ablation
 from understudy.tools.experiments.results import experiment_digest, read_results
-from understudy.tools.experiments.table import Table
+from understudy.tools.experiments.table import Table, told_number
 from understudy.tools.experiments.work import Outcome, train_or_resume
 
 FAST = {key: value for key, value in SHORT.items() if not key.startswith("data.")} | {
@@ -76,7 +76,7 @@ def test_an_experiment_runs_what_is_not_finished_and_tells_what_came_out(tmp_pat
     }
     low, high = sorted(scores["all"]["swing"])
     mean = (low + high) / 2
-    told = [f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}" for number in (mean, low, high)]
+    told = [told_number(number) for number in (mean, low, high)]
     assert first.table().cell("all", "swing") == f"{told[0]} [{told[1]}, {told[2]}] (2)"
     assert str(first.table()).splitlines()[0].split() == ["eval/score", "swing"]
     assert "with 2 seeds" in first.verdict()
@@ -214,6 +214,10 @@ def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     assert rows[2] == ["B", "4.00 [4.00, 4.00] (2)", "–", "–"]
     assert rows[3] == ["C", "5.00 (1)", "–", "–"]
     assert len(list(table.lines(200))) == 4
+    small = Table(
+        "eval/action_error", {"A": {"x": np.array([0.1749, 0.1751]), "y": np.array([-1226.7])}}, together=False
+    )
+    assert small.rows()[1] == ["A", "0.175 [0.175, 0.175] (2)", "-1,226.7 (1)"]
     long = list(table.lines(40))
     assert len(long) == 10
     assert long[1].startswith("A       x              20.0 [")

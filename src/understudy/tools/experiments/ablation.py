@@ -40,7 +40,7 @@ from understudy.tools.experiments.statistics import (
     paired_interval,
     probability_of_improvement,
 )
-from understudy.tools.experiments.table import Scores, aligned, told_estimate, told_interval
+from understudy.tools.experiments.table import Scores, aligned, told_chance, told_estimate, told_interval
 from understudy.tools.experiments.verdict import told_more
 
 BASE = "base"
@@ -143,7 +143,7 @@ class Differences:
             pair = (base, tasks) if self.lowest_is_best else (tasks, base)
             chance = paired_interval(probability_of_improvement, *pair)
             apart = paired_interval(difference(mean), tasks, base)
-            yield [name, told_estimate(tasks), told_interval(apart), told_interval(chance)]
+            yield [name, told_estimate(tasks), told_interval(apart), told_chance(chance)]
 
     def lines(self) -> Iterator[str]:
         yield from aligned(list(self.rows()))

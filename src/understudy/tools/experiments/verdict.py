@@ -21,6 +21,7 @@ from understudy.tools.experiments.statistics import (
     paired_interval,
     probability_of_improvement,
 )
+from understudy.tools.experiments.table import told_chance, told_interval
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, ArrayLike]]
@@ -92,7 +93,7 @@ def verdict(
     fewest, most = _seeds(cells)
     if len(cells) == 1:
         (method, tasks), *_ = cells.items()
-        return f"{method} on {_tasks(common)}: IQM {_number(interval(iqm, tasks))}, {_seed_words(cells)}."
+        return f"{method} on {_tasks(common)}: IQM {told_interval(interval(iqm, tasks))}, {_seed_words(cells)}."
     if most == 1:
         return f"One seed each: nothing can be said of {_listed(list(cells))}."
     if fewest == 1:
@@ -123,7 +124,7 @@ def _sentence(
         numbers = _against(cells, leader, beaten, lowest_is_best)
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
     shown = unsure if len(unsure) <= MANY_RIVALS else [_best(cells, unsure, lowest_is_best)]
-    iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *shown))
+    iqms = ", ".join(f"{method} {told_interval(interval(iqm, cells[method]))}" for method in (leader, *shown))
     more = told_more(cells, [(leader, other) for other in unsure], forecasts)
     first = f"Cannot tell {leader} from {_listed(unsure, 'or')} {where} with {_seed_words(cells)}"
     also = f"; {leader} is better than {_listed(beaten)}" if beaten else ""
@@ -146,8 +147,8 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
     pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
     chance = paired_interval(probability_of_improvement, *pair)
     whose = f" of {second}" if len(beaten) > 1 else ""
-    ours, theirs = (_number(interval(iqm, cells[method])) for method in (leader, second))
-    return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
+    ours, theirs = (told_interval(interval(iqm, cells[method])) for method in (leader, second))
+    return f"IQM {ours} against {theirs}{whose}, P(improvement) {told_chance(chance)}, {_seed_words(cells)}"
 
 
 def _best(cells: Mapping[str, list[Array]], methods: Sequence[str], lowest_is_best: bool) -> str:
@@ -206,18 +207,3 @@ def _all_of(beaten: Sequence[str], cells: Mapping[str, Sequence[Array]]) -> str:
 
 def _listed(names: Sequence[str], word: str = "and") -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
-
-
-def _number(estimate: Estimate) -> str:
-    """`75.2 [70.1, 79.8]`; without an interval where none is known."""
-    shown = [f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}" for value in _three(estimate)]
-    return shown[0] if math.isnan(estimate.low) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
-
-
-def _chance(estimate: Estimate) -> str:
-    value, low, high = (f"{value:.2f}" for value in _three(estimate))
-    return f"{value} [{low}, {high}]"
-
-
-def _three(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high
