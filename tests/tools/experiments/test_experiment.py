@@ -180,6 +180,11 @@ def test_runs_that_fail_for_good_are_told_when_the_others_are_done(tmp_path: Pat
     assert "1 run of 3 failed. The others are finished" in str(caught.value)
     assert f"{tmp_path / 'out' / 'lost' / 'swing' / '0'}: " in str(caught.value)
     assert [len(row["swing"]) for row in experiment.scores().values()] == [1, 1, 0]
+    alone = us.Experiment({"lost": methods["lost"]}, [TASK], 2, settings=FAST, out=tmp_path / "alone")
+    with pytest.raises(RunError) as caught:
+        alone.run(progress=False, launcher=Here())
+    assert "2 runs of 2 failed. The same command tries again.\n" in str(caught.value)
+    assert f"  {tmp_path / 'alone' / 'lost' / 'swing' / '0'} (and 1 other): " in str(caught.value)
 
 
 def test_seeds_that_learned_from_other_data_are_not_one_experiment(tmp_path: Path) -> None:
