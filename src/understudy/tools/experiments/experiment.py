@@ -22,7 +22,7 @@ from understudy.tools.experiments.forecast import Forecast, forecast
 from understudy.tools.experiments.launcher import Launcher, LocalLauncher
 from understudy.tools.experiments.manager import Manager, Standing, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
-from understudy.tools.experiments.results import Result, Results, read_result
+from understudy.tools.experiments.results import Result, Results, lowest_is_best, read_result
 from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
 from understudy.tools.experiments.verdict import verdict
@@ -218,8 +218,7 @@ class Experiment:
 
     @property
     def lowest_is_best(self) -> bool:
-        config = self.plan.runs[0].config
-        return config.best_lowest if self.plan.metric == config.best_metric else self.plan.metric.endswith("_error")
+        return lowest_is_best(self.plan.runs[0].config, self.plan.metric)
 
     @property
     def one_scale(self) -> bool:
