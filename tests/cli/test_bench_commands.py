@@ -3,11 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 from command_line import complaint, understudy
+from numpy.typing import NDArray
 
 import understudy as us
 from understudy.run.rundir import RunDir
@@ -66,15 +68,32 @@ def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
 
 
 def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
-    np.savez("logs.npz", anything=np.zeros(3))
-    numbers = understudy("compare", "data.path=logs.npz", "env.id=Pendulum-v1", "--table").out
-    choices = understudy("compare", "data.path=logs.npz", "env.id=CartPole-v1", "--table").out
+    def logs(name: str, obs: int, actions: NDArray[Any], **more: NDArray[Any]) -> str:
+        ends = np.arange(20) % 10 == 9
+        columns = {"observations": np.zeros((20, obs), np.float32), "actions": actions, "timeouts": ends, **more}
+        np.savez(name, **columns)
+        return f"data.path={name}"
+
+    rewards = {"rewards": np.ones(20, np.float32)}
+    torques = logs("torques.npz", 3, np.full((20, 1), 0.5, np.float32), **rewards)
+    numbers = understudy("compare", torques, "env.id=Pendulum-v1", "--table").out
+    pushes = logs("pushes.npz", 4, np.arange(20) % 2, **rewards)
+    choices = understudy("compare", pushes, "env.id=CartPole-v1", "--table").out
     assert [line.split("  ")[0] for line in numbers.splitlines()[1:9]] == [
         *("BC", "10 % BC", "TD3+BC", "CQL", "IQL", "ReBRAC", "CIQL", "IACT")
     ]
     assert [line.split("  ")[0] for line in choices.splitlines()[1:6]] == [
         *("BC", "10 % BC", "discrete CQL", "IQL", "IACT")
     ]
+
+    told = complaint("compare", torques, "env.id=CartPole-v1", code=1)
+    assert told.startswith("dataset 'torques.npz': actions are numbers: expected choices, as in CartPole-v1. Is the")
+    told = complaint("compare", logs("two.npz", 3, np.zeros((20, 2)), **rewards), "env.id=Pendulum-v1", code=1)
+    assert "'two.npz': actions have the wrong size: got 2, expected 1, as in Pendulum-v1" in told
+    bare = logs("bare.npz", 3, np.full((20, 1), 0.5))
+    assert "has no rewards, and all but cloning learn from them" in complaint("compare", bare, code=1)
+    assert understudy("compare", bare, "env.id=Pendulum-v1", "--methods", "BC", "--table").code == 0
+    assert not Path("runs").exists()
 
 
 def test_an_ablation_of_ones_own(suite: str) -> None:

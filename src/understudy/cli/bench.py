@@ -105,7 +105,7 @@ def compare(
 
     words = overrides or []
     rest = on, slurm, dry_run, accept_versions, table, quiet
-    bench(baselines_for(words), words, jobs, methods, "", seeds, None, out, until_decided, *rest)
+    bench(baselines_for(words, methods), words, jobs, methods, "", seeds, None, out, until_decided, *rest)
 
 
 def ablate(

@@ -13,7 +13,7 @@ from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import load_config
 from understudy.tools.experiments.ablation import BASE, Differences, ablation_suite, load_ablation
 from understudy.tools.experiments.results import experiment_digest, read_results
-from understudy.tools.experiments.table import Table
+from understudy.tools.experiments.table import Table, told_number
 from understudy.tools.experiments.work import Outcome, train_or_resume
 
 FAST = {key: value for key, value in SHORT.items() if not key.startswith("data.")} | {
@@ -76,7 +76,7 @@ def test_an_experiment_runs_what_is_not_finished_and_tells_what_came_out(tmp_pat
     }
     low, high = sorted(scores["all"]["swing"])
     mean = (low + high) / 2
-    told = [f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}" for number in (mean, low, high)]
+    told = [told_number(number) for number in (mean, low, high)]
     assert first.table().cell("all", "swing") == f"{told[0]} [{told[1]}, {told[2]}] (2)"
     assert str(first.table()).splitlines()[0].split() == ["eval/score", "swing"]
     assert "with 2 seeds" in first.verdict()
@@ -180,6 +180,11 @@ def test_runs_that_fail_for_good_are_told_when_the_others_are_done(tmp_path: Pat
     assert "1 run of 3 failed. The others are finished" in str(caught.value)
     assert f"{tmp_path / 'out' / 'lost' / 'swing' / '0'}: " in str(caught.value)
     assert [len(row["swing"]) for row in experiment.scores().values()] == [1, 1, 0]
+    alone = us.Experiment({"lost": methods["lost"]}, [TASK], 2, settings=FAST, out=tmp_path / "alone")
+    with pytest.raises(RunError) as caught:
+        alone.run(progress=False, launcher=Here())
+    assert "2 runs of 2 failed. The same command tries again.\n" in str(caught.value)
+    assert f"  {tmp_path / 'alone' / 'lost' / 'swing' / '0'} (and 1 other): " in str(caught.value)
 
 
 def test_seeds_that_learned_from_other_data_are_not_one_experiment(tmp_path: Path) -> None:
@@ -214,6 +219,10 @@ def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     assert rows[2] == ["B", "4.00 [4.00, 4.00] (2)", "–", "–"]
     assert rows[3] == ["C", "5.00 (1)", "–", "–"]
     assert len(list(table.lines(200))) == 4
+    small = Table(
+        "eval/action_error", {"A": {"x": np.array([0.1749, 0.1751]), "y": np.array([-1226.7])}}, together=False
+    )
+    assert small.rows()[1] == ["A", "0.175 [0.175, 0.175] (2)", "-1,226.7 (1)"]
     long = list(table.lines(40))
     assert len(long) == 10
     assert long[1].startswith("A       x              20.0 [")
@@ -227,6 +236,10 @@ def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base
     assert next(iter(suite.methods)) == BASE
     assert len(suite.methods) == 16, "one of 4 × 4 combinations is the base"
     assert "expectile 0.8 × beta 3" not in suite.methods
+    less, words = ablation_suite("iql/pendulum", ["data.recipe.episodes=3", "updates=7"])
+    assert less.tasks[0].recipe == load_config("iql/pendulum", ["data.recipe.episodes=3"]).logged.recipe
+    assert us.Experiment(less, seeds=1, overrides=words).plan.makings[0].recipe.episodes == 3
+    assert words == ["updates=7"]
     (task,) = suite.tasks
     assert (task.id, task.env, task.recipe) == ("Pendulum-v1", "Pendulum-v1", load_config("iql/pendulum").logged.recipe)
     for config in ("iact/pendulum", "ciql/pendulum", "ppo/pendulum", "ppo/cartpole"):

@@ -77,4 +77,6 @@ def test_seeds_for_one_test_by_hand() -> None:
     assert more_seeds([seeds], [seeds + 0.1]) == math.ceil(200 * 1.959964**2) - 3
     assert more_seeds([seeds], [seeds]) == math.inf
     assert math.isnan(more_seeds([seeds[:1]], [seeds]))
+    assert more_seeds([seeds], [seeds + 1e-3]) == pytest.approx(2e6 * 1.959964**2, rel=1e-6), "told at once"
+    assert more_seeds([seeds], [seeds + 1e-12]) == math.inf
     assert more_seeds([seeds[:2]], [seeds[:2] + 1e6], level=1e-6) == 12 - 2  # 2/C(2n, n) first falls below it at 12

@@ -168,6 +168,10 @@ def test_the_board_shows_runs_where_there_is_room_else_cells_else_the_liveliest(
     assert cells[2].split() == ["half", "of", "BC", "swing", "0/2", "1", "running", "100/800", "50", "14", "s"]
     assert board.lines(100, 5)[-1] == "… and 1 more"
     assert all(len(line) <= 30 for line in board.lines(30, 20))
+    narrow = board.lines(60, 20)
+    assert narrow[0] == "small: 1 of 6 runs finished, 1 running, 1 failed"
+    assert narrow[1].split() == ["method", "seed", "state", "updates", "return_mean"], "the score is what one looks for"
+    assert narrow[7].split() == ["BC", "0", "finished", "400", "-950.5"]
 
 
 def test_what_is_left_is_told_from_what_methods_have_shown(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ def test_names_are_chosen_and_unknown_ones_are_told(tmp_path: Path) -> None:
     told = complaint(ConfigError, suite(), overrides=["algo.expectil=0.9"])
     assert told.startswith("BC on swing: ")
     assert "algo.expectil: no such setting" in told
+    told = complaint(ConfigError, suite(), overrides=["data.recipe.episodes=2"])
+    assert told.startswith("data.recipe.episodes: the data of 'swing' is the suite's, and is not played anew")
     assert "compares nothing" in complaint(ConfigError, suite(methods={}))
     assert "config: no config 'iqq'. Did you mean 'iql'?" in str(_refused(methods={"a": "iqq"}))
     assert "methods.a: no task 'swim' here. Did you mean 'swing'?" in str(

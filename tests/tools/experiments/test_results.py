@@ -8,7 +8,8 @@ import pytest
 
 import understudy as us
 from understudy.core.errors import ConfigError, RunError
-from understudy.tools.experiments.results import experiment_digest, read_results
+from understudy.run.config import RETURN
+from understudy.tools.experiments.results import Result, experiment_digest, read_results
 
 SMALL: dict[str, Any] = {
     "updates": 4,
@@ -56,6 +57,14 @@ def test_an_experiment_is_its_settings_updates_and_data_without_seed_place_and_n
     assert experiment_digest(config) == experiment_digest(same)
     for change in ("algo.beta=2", "updates=7", "data.fingerprint=ab", "eval_episodes=3"):
         assert experiment_digest(config) != experiment_digest(us.load_config("iql/pendulum", [change]))
+
+
+def test_the_best_of_an_error_is_the_least_whatever_the_run_is_judged_by() -> None:
+    lines = [{"updates": update, "eval/action_error": error} for update, error in ((1, 0.3), (2, 0.1), (3, 0.2))]
+    run = Result(Path("run"), us.load_config("iql/pendulum"), "finished", lines)
+    assert (run.config.best_metric, run.best("eval/action_error"), run.last("eval/action_error")) == (RETURN, 0.1, 0.2)
+    most = us.load_config("iql/pendulum", ["best=eval/action_error", "best_is=highest"])
+    assert Result(Path("run"), most, "finished", lines).best("eval/action_error") == 0.3
 
 
 def test_what_was_never_measured_is_no_number(tmp_path: Path) -> None:

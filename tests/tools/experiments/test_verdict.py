@@ -75,6 +75,15 @@ def test_of_many_that_cannot_be_told_apart_the_next_best_stands_for_all() -> Non
     assert told.endswith("; A is better than the 12 others.")
 
 
+def test_where_some_can_be_told_from_the_leader_it_is_said_how_many() -> None:
+    forecasts = [
+        Forecast("A", other, more, more, more, 0.5) for other, more in (("B", 4.0), ("C", 8.0), ("D", math.inf))
+    ]
+    told = verdict(table(SEEDS[:2], A=75, B=74, C=74.5, D=74.9), forecasts=forecasts)
+    assert "; about 8 more would tell 2 of them." in told
+    assert "; more seeds will hardly help." in verdict(table(SEEDS[:2], A=75, D=74.9), forecasts=forecasts)
+
+
 def test_decisions_of_the_sequential_test_decide() -> None:
     scores = table(A=75, B=72, C=20)
     strict = decide(scores, Design(alpha=1e-9))

@@ -40,7 +40,7 @@ from understudy.tools.experiments.statistics import (
     paired_interval,
     probability_of_improvement,
 )
-from understudy.tools.experiments.table import Scores, aligned, told_estimate, told_interval
+from understudy.tools.experiments.table import Scores, aligned, told_chance, told_estimate, told_interval
 from understudy.tools.experiments.verdict import told_more
 
 BASE = "base"
@@ -87,7 +87,8 @@ def ablation_suite(config: str, overrides: Sequence[str] = (), changes: str = ""
     facts = {"name": folder_name(f"ablate-{called}").replace(".", "-"), "about": ablation.about}
     methods = {BASE: {"config": config}, **_arms(config, overrides, base, ablation)}
     suite = Suite.parse({**facts, "tasks": [task.model_dump()], "methods": methods}, "ablation")
-    return suite, [word for word in overrides if not word.startswith("task=")]
+    said = ("task=",) if base.task else ("task=", "data.recipe=", "data.recipe.")  # by the task
+    return suite, [word for word in overrides if not word.startswith(said)]
 
 
 def _task_of(config: str, base: RunConfig) -> Task:
@@ -142,7 +143,7 @@ class Differences:
             pair = (base, tasks) if self.lowest_is_best else (tasks, base)
             chance = paired_interval(probability_of_improvement, *pair)
             apart = paired_interval(difference(mean), tasks, base)
-            yield [name, told_estimate(tasks), told_interval(apart), told_interval(chance)]
+            yield [name, told_estimate(tasks), told_interval(apart), told_chance(chance)]
 
     def lines(self) -> Iterator[str]:
         yield from aligned(list(self.rows()))

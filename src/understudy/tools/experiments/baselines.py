@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from understudy.core.errors import ConfigError
+import numpy as np
+
+from understudy.core.errors import ConfigError, DataError
 from understudy.core.spec import ActionSpace, Box
 from understudy.data.formats.readers import open_recording
+from understudy.data.recording import Recording
 from understudy.run.loading import space_of, space_of_env
 from understudy.run.overrides import apply_override
 
 CONTINUOUS, DISCRETE = "baselines", "baselines-discrete"
 
 
-def baselines_for(overrides: Sequence[str]) -> str:
-    """The suite for what is said of data and environment; both are looked at, and nothing is read in whole."""
+def baselines_for(overrides: Sequence[str], methods: str = "") -> str:
+    """The suite for what is said of data and environment; both are looked at, and nothing is read in whole. What would
+    have all runs fail is said now; `methods` are those that were chosen, all if none are."""
     said: dict[str, Any] = {}
     for word in overrides:
         apply_override(said, word)
@@ -21,10 +25,25 @@ def baselines_for(overrides: Sequence[str]) -> str:
     if not isinstance(data, dict) or not data.get("path"):
         do = "Example: understudy compare data.path=logs.npz env.id=Pendulum-v1"
         raise ConfigError("data.path", "is what is compared on: give it", do=do)
-    return CONTINUOUS if isinstance(_space(data, env), Box) else DISCRETE
+    world = str(env.get("id") or "") if isinstance(env, dict) else ""
+    space = space_of_env(world) if world else None
+    recording = open_recording(str(data["path"]), columns=data.get("columns", ""))
+    if space is not None:
+        _check_actions(recording, space, world)
+    if not recording.has_rewards and not methods:
+        do = "Record them, or clone what was done: --methods BC."
+        raise DataError(f"dataset '{recording.name}'", "has no rewards, and all but cloning learn from them", do=do)
+    return CONTINUOUS if isinstance(space or space_of(recording, measure=True), Box) else DISCRETE
 
 
-def _space(data: dict[str, Any], env: object) -> ActionSpace:
-    if isinstance(env, dict) and env.get("id"):
-        return space_of_env(str(env["id"]))
-    return space_of(open_recording(str(data["path"]), columns=data.get("columns", "")), measure=True)
+def _check_actions(recording: Recording, space: ActionSpace, world: str) -> None:
+    """Those of the first episode are of the environment's kind and size."""
+    episode = next(recording.episodes(), None)
+    if episode is None or not len(actions := np.asarray(episode.actions)):
+        return
+    where, do = f"dataset '{recording.name}'", "Is the data of another environment?"
+    if isinstance(space, Box) and actions.size != len(actions) * space.size:
+        size = f"{space.size}, as in {world}"
+        raise DataError(where, "actions have the wrong size", got=actions.size // len(actions), expected=size, do=do)
+    if not isinstance(space, Box) and (actions != np.round(actions)).any():
+        raise DataError(where, "actions are numbers", expected=f"choices, as in {world}", do=do)

@@ -13,6 +13,8 @@ from understudy.tools.experiments.manager import Standing, Watching, seconds_lef
 from understudy.tools.experiments.plan import Plan
 
 HEADS = ("method", "task", "seed", "state", "updates", "updates/s", "left")
+LEAST = ("updates/s", "left", "updates", "task")
+"""What there is least need of, where there is no room for all."""
 STATES = ("running", "elsewhere", "failed", "waiting", "finished")
 """In the order in which they are worth a line."""
 
@@ -34,7 +36,8 @@ class Board:
     standings: Sequence[Standing]
     jobs: int
 
-    def sentence(self) -> str:
+    def sentence(self, width: int = 10_000) -> str:
+        """As much of it as fits, the end left out first."""
         counts = Counter(standing.state for standing in self.standings)
         told = [f"{counts['finished']} of {counted(len(self.standings), 'run')} finished"]
         told += [f"{counts[state]} {state}" for state in ("running", "elsewhere", "failed") if counts[state]]
@@ -42,7 +45,8 @@ class Board:
         told += [told_rate(rate, "updates")] if rate else []
         left = seconds_left(self.standings, self.jobs)
         told += [f"{told_seconds(left)} left"] if left > 0 else []
-        return f"{self.plan.suite.name}: {', '.join(told)}"
+        lines = [f"{self.plan.suite.name}: {', '.join(told[:most])}" for most in range(len(told), 0, -1)]
+        return next((line for line in lines if len(line) <= width), lines[-1])
 
     def lines(self, width: int, height: int) -> list[str]:
         """At most so many of at most so many letters: runs, else cells, else those of them that are most alive."""
@@ -55,7 +59,8 @@ class Board:
         room = max(height - 3, 1)
         more = [f"… and {len(rows) - room} more"] if len(rows) > room else []
         table = [(*HEADS, self.plan.metric.removeprefix("eval/")), *rows[:room]]
-        return [line[:width] for line in (self.sentence(), *_columns(table), *more)]
+        shown = _columns(table, width, ("task", *LEAST) if len(self.plan.tasks) == 1 else LEAST)
+        return [line[:width] for line in (self.sentence(width), *shown, *more)]
 
 
 def _by_state(standings: Sequence[Standing]) -> list[Standing]:
@@ -109,9 +114,16 @@ def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+def _columns(rows: Sequence[Sequence[str]], room: int, least: Sequence[str]) -> Iterator[str]:
+    """Those that there is room for; the first four are words."""
+    heads = rows[0]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    shown = list(range(len(heads)))
+    for name in least:
+        if heads.index(name) in shown and sum(widths[column] + 2 for column in shown) - 2 > room:
+            shown.remove(heads.index(name))
     for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:4], widths[:4], strict=True)]
-        right = [cell.rjust(width) for cell, width in zip(row[4:], widths[4:], strict=True)]
-        yield "  ".join([*left, *right]).rstrip()
+        cells = [
+            row[column].ljust(widths[column]) if column < 4 else row[column].rjust(widths[column]) for column in shown
+        ]
+        yield "  ".join(cells).rstrip()

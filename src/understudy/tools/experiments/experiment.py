@@ -1,5 +1,6 @@
 """An experiment from its question to its answer: what `understudy bench` and `us.Experiment` both do."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -19,9 +20,9 @@ from understudy.tools.experiments.ablation import Differences
 from understudy.tools.experiments.board import board_of
 from understudy.tools.experiments.forecast import Forecast, forecast
 from understudy.tools.experiments.launcher import Launcher, LocalLauncher
-from understudy.tools.experiments.manager import Manager, usual_jobs
+from understudy.tools.experiments.manager import Manager, Standing, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
-from understudy.tools.experiments.results import Result, Results, read_result
+from understudy.tools.experiments.results import Result, Results, lowest_is_best, read_result
 from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
 from understudy.tools.experiments.verdict import verdict
@@ -125,11 +126,11 @@ class Experiment:
         standings = manager.run()
         failed = [standing for standing in standings if standing.state == "failed"]
         if failed:
-            told = "\n".join(f"  {standing.planned.directory}: {standing.reason}" for standing in failed)
+            others = "The others are finished (--table shows them). " if len(failed) < len(standings) else ""
             raise RunError(
                 f"experiment '{self.plan.out}'",
                 f"{counted(len(failed), 'run')} of {len(standings)} failed",
-                do=f"The others are finished (--table shows them). The same command tries again.\n{told}",
+                do=f"{others}The same command tries again.\n{_told_failures(failed)}",
             )
         self._check_measured()
         self._check_unmixed()
@@ -217,8 +218,7 @@ class Experiment:
 
     @property
     def lowest_is_best(self) -> bool:
-        config = self.plan.runs[0].config
-        return config.best_lowest if self.plan.metric == config.best_metric else self.plan.metric.endswith("_error")
+        return lowest_is_best(self.plan.runs[0].config, self.plan.metric)
 
     @property
     def one_scale(self) -> bool:
@@ -252,6 +252,16 @@ def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
     if not others:
         raise ConfigError("against", f"nothing is held against '{against}'", got="one method", expected="two or more")
     return [(method, against) for method in others]
+
+
+def _told_failures(failed: Sequence[Standing]) -> str:
+    """A line for each reason, with the first run that it ended."""
+    first: dict[str, Standing] = {}
+    for standing in failed:
+        first.setdefault(standing.reason, standing)
+    counts = Counter(standing.reason for standing in failed)
+    more = {why: f" (and {counted(count - 1, 'other')})" if count > 1 else "" for why, count in counts.items()}
+    return "\n".join(f"  {one.planned.directory}{more[why]}: {why}" for why, one in first.items())
 
 
 NOT_SETTINGS = ("fingerprint", "sha256", "compile", "seed")

@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 STUDIES = 1000
 HORIZON = 200
 """Groups after which a study that is played on gives up."""
+HOPELESS = 1e9
+"""So many seeds are as good as infinitely many."""
 
 
 @final
@@ -107,7 +109,7 @@ def _critical_values(design: Design, level: float, tasks: int) -> Array:
     steps = rng.normal(size=(20_000, design.looks)).cumsum(1) / np.sqrt(np.arange(1, design.looks + 1))
     left, values = np.abs(steps), []
     for look in range(1, design.looks + 1):
-        ways = tasks * look * math.log(math.comb(2 * design.group, design.group))
+        ways = tasks * look * _log_ways(design.group)
         spent = round(level * look / design.looks * len(steps)) - (len(steps) - len(left))
         if math.log(2) - ways > math.log(level * look / design.looks) or spent < 1:
             values.append(math.inf)
@@ -128,8 +130,15 @@ def more_seeds(a: Sequence[Array], b: Sequence[Array], level: float = 0.05) -> f
     difference, variance = _difference(tasks, Design())
     if not difference:
         return math.inf
-    critical = NormalDist().inv_cdf(1 - level / 2)
-    total = max(math.ceil(variance * (critical / difference) ** 2), known + 1)
-    while len(tasks) * math.log(math.comb(2 * total, total)) < math.log(2 / level):  # too few ways to deal them
+    ratio = NormalDist().inv_cdf(1 - level / 2) / difference
+    if (needed := variance * ratio * ratio) > HOPELESS:
+        return math.inf
+    total = max(math.ceil(needed), known + 1)
+    while len(tasks) * _log_ways(total) < math.log(2 / level):  # too few ways to deal them
         total += 1
     return float(total - known)
+
+
+def _log_ways(seeds: int) -> float:
+    """Logarithm of the number of ways to deal the seeds of two methods: ln C(2n, n)."""
+    return math.lgamma(2 * seeds + 1) - 2 * math.lgamma(seeds + 1)

@@ -221,6 +221,11 @@ def _cells(
             if not (config := method.config_for(task.id)):
                 continue
             data = {DATA: found.paths[task.id]} if task.id in found.paths else {}
+            if data and (of_recipe := [word for word in narrowing.overrides if word.startswith("data.recipe.")]):
+                what = f"the data of '{task.id}' is the suite's, and is not played anew"
+                raise ConfigError(
+                    of_recipe[0].partition("=")[0], what, do="Write a suite of your own with this recipe."
+                )
             place = str(out / folder_name(label) / folder_name(task.id) / "0")
             words = override_words({**suite.settings, **task.settings, **data, **method.settings})
             last = override_words({"seed": 0, "method": label, "out": place})

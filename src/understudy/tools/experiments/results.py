@@ -81,7 +81,7 @@ class Result:
         known = values[~np.isnan(values)]
         if not len(known):
             return float("nan")
-        return float(known.min() if self.config.best_lowest and metric == self.config.best_metric else known.max())
+        return float(known.min() if lowest_is_best(self.config, metric) else known.max())
 
 
 @final
@@ -124,6 +124,13 @@ class Results:
                 known = np.array([value(run, metric) for run in runs], np.float64)
                 table[method][task] = known[~np.isnan(known)]
         return table
+
+
+def lowest_is_best(config: RunConfig, metric: str) -> bool:
+    """Less of a number is better: what the run says of what it is judged by, else if it is an error or a distance."""
+    if metric == config.best_metric:
+        return config.best_lowest
+    return metric.endswith("_error") or metric.removeprefix("eval/") in config.task_metrics
 
 
 def experiment_digest(config: RunConfig) -> str:

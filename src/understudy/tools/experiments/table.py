@@ -79,7 +79,15 @@ def told_interval(estimate: Estimate) -> str:
 
 
 def told_number(number: float) -> str:
-    return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
+    """With three digits that say something, or more: `-1,226.7`, `4.28`, `0.175`."""
+    if not number or abs(number) >= 1:
+        return f"{number:,.1f}" if abs(number) >= 10 else f"{number:.2f}"
+    return f"{number:.3g}"
+
+
+def told_chance(estimate: Estimate) -> str:
+    value, low, high = (f"{number:.2f}" for number in (estimate.value, estimate.low, estimate.high))
+    return value if np.isnan(estimate.low) else f"{value} [{low}, {high}]"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from understudy.tools.experiments.statistics import (
     paired_interval,
     probability_of_improvement,
 )
+from understudy.tools.experiments.table import told_chance, told_interval
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, ArrayLike]]
@@ -94,7 +95,7 @@ def verdict(
     fewest, most = _seeds(cells)
     if len(cells) == 1:
         (method, tasks), *_ = cells.items()
-        return f"{method} on {_tasks(common)}: IQM {_number(interval(iqm, tasks))}, {_seed_words(cells)}."
+        return f"{method} on {_tasks(common)}: IQM {told_interval(interval(iqm, tasks))}, {_seed_words(cells)}."
     if most == 1:
         return f"One seed each: nothing can be said of {_few(list(cells), 'and', _methods(cells))}."
     if fewest == 1:
@@ -127,7 +128,7 @@ def _sentence(
         numbers = _against(cells, leader, beaten, lowest_is_best)
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
     shown = unsure if len(unsure) <= MOST_SHOWN else [_next(cells, unsure, lowest_is_best)]
-    iqms = ", ".join(f"{method} {_number(interval(iqm, cells[method]))}" for method in (leader, *shown))
+    iqms = ", ".join(f"{method} {told_interval(interval(iqm, cells[method]))}" for method in (leader, *shown))
     more = told_more(cells, [(leader, other) for other in unsure], forecasts)
     others = _few(unsure, "or", f"any of the {len(unsure)} {'others' if not beaten else 'next'}")
     first = f"Cannot tell {leader} from {others} {where} with {_seed_words(cells)}"
@@ -166,21 +167,32 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
     pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
     chance = paired_interval(probability_of_improvement, *pair)
     whose = f" of {second}" if len(beaten) > 1 else ""
-    ours, theirs = (_number(interval(iqm, cells[method])) for method in (leader, second))
-    return f"IQM {ours} against {theirs}{whose}, P(improvement) {_chance(chance)}, {_seed_words(cells)}"
+    ours, theirs = (told_interval(interval(iqm, cells[method])) for method in (leader, second))
+    return f"IQM {ours} against {theirs}{whose}, P(improvement) {told_chance(chance)}, {_seed_words(cells)}"
 
 
 def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]) -> str:
-    """How many more seeds it would take to tell all of these pairs apart, each by its share of 5 %."""
+    """How many more seeds it would take to tell all of these pairs apart, or the easier half if not all can be."""
+    counts = sorted(more_by_pair(cells, pairs, forecasts))
+    within = [count for count in counts if count <= MANY]
+    if not within:
+        return "; more seeds will hardly help"
+    if len(within) == len(counts):
+        return f"; about {counts[-1]:.0f} more would"
+    most = within[len(within) // 2]
+    return f"; about {most:.0f} more would tell {sum(count <= most for count in within)} of them"
+
+
+def more_by_pair(
+    cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]
+) -> list[float]:
+    """For each, how many more seeds, tested by its share of 5 %."""
     told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
     level = 0.05 / len(pairs)
-    counts = [
+    return [
         told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[a], cells[b], level)
         for a, b, pair in ((a, b, frozenset((a, b))) for a, b in pairs)
     ]
-    if max(counts) > MANY:
-        return "; more seeds will hardly help"
-    return f"; about {max(counts):.0f} more would"
 
 
 def _arrays(scores: Scores) -> Table:
@@ -220,18 +232,3 @@ def _all_of(beaten: Sequence[str], cells: Mapping[str, Sequence[Array]]) -> str:
 
 def _listed(names: Sequence[str], word: str = "and") -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
-
-
-def _number(estimate: Estimate) -> str:
-    """`75.2 [70.1, 79.8]`; without an interval where none is known."""
-    shown = [f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}" for value in _three(estimate)]
-    return shown[0] if math.isnan(estimate.low) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
-
-
-def _chance(estimate: Estimate) -> str:
-    value, low, high = (f"{value:.2f}" for value in _three(estimate))
-    return f"{value} [{low}, {high}]"
-
-
-def _three(estimate: Estimate) -> tuple[float, float, float]:
-    return estimate.value, estimate.low, estimate.high
