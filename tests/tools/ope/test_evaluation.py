@@ -43,7 +43,7 @@ def judged(given: object, data: us.Dataset, **words: Any) -> Ranking:
 
 def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     """Rewards are −(a − 1)² in episodes of five steps: (1 + γ + … + γ⁴)·r of what is always done."""
-    ranking = judged(folders[::-1], boxes(120), updates=200)
+    ranking = judged(folders[::-1], boxes(120), updates=600)
     assert [one.name for one in ranking.judged] == folders
     assert ranking.rivals == []
     for one, reward in zip(ranking.judged, (0.0, -1.0, -4.0), strict=True):
@@ -57,7 +57,7 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     told = json.loads(json.dumps(ranking.to_json()))
     assert [one["name"] for one in told["candidates"]] == folders
     assert list(ranking.lines())[1].startswith(folders[0])
-    alone = us.offline_value(folders[0], data, **{**QUICK, "updates": 200})
+    alone = us.offline_value(folders[0], data, **{**QUICK, "updates": 600})
     assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Pat
     assert "thin support: much of what" in told
     assert "cut" in " ".join(judged(folders[:1], boxes(terminated=False), **SHORT).warnings)
     assert short.verdict().endswith(
-        "This is not to be relied on: 78% of what is far ahead is missing, the support is thin."
+        "This is not to be relied on: 78% of what is far ahead is not learned yet, the support is thin."
     )
     assert cloned.verdict().endswith("This is not to be relied on: fewer than ten effective episodes.")
 
