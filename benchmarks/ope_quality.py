@@ -175,7 +175,9 @@ def measure(name: str, folder: Path, seeds: int) -> None:
                 "regret_at_3": regret_at(3, guess, discounted, normalized=True),
                 "seconds": round(time.process_time() - began, 1),
                 "unknown": sum(math.isnan(values[key]) for key in names),
-                "values": {Path(key).name: [round(ranking[key], 2), *(round(x, 2) for x in true[key])] for key in names},
+                "values": {
+                    Path(key).name: [round(ranking[key], 2), *(round(x, 2) for x in true[key])] for key in names
+                },
             }
             if method not in ("td_error", "likeness"):
                 line["absolute_error"] = absolute_error(guess, discounted, normalized=True)

@@ -91,10 +91,8 @@ def test_critics_begin_at_the_return_of_the_data() -> None:
         learner = fqe.build(fqe.Config(gamma=gamma, critics=2), context)
         returns = []
         for number in range(data.episodes):
-            to_go = 0.0
-            for reward in data.episode(number).rewards[::-1]:
-                to_go = scale * float(reward) + gamma * to_go
-                returns.append(to_go)
+            rewards = scale * data.episode(number).rewards.astype(float)
+            returns.append(rewards @ gamma ** np.arange(len(rewards)))
         rows = logged.rows(torch.arange(data.steps), learner.demand)
         for critic in (learner.critic, learner.target.network):
             values = critic(critic.perception.look(rows.obs), rows.action)

@@ -17,7 +17,7 @@ in units of the rewards that are learned from, discounted. Nothing is conservati
 critics are asked about actions that nobody tried. `understudy ope` trains many at once, and says where that is so.
 
 Differs from the paper in: one gradient step on a minibatch instead of a whole regression between two targets; critics
-that begin at the data's mean return to go, and not at 0; Polyak targets by default, hard ones by `target_every` with
+that begin at the mean return of the data's episodes, and not at 0; Polyak targets by default, hard ones by `target_every` with
 `polyak: 1`; rows whose successor is unknown (`td_valid` false) are left out of L_Q.
 """
 
@@ -48,8 +48,8 @@ from understudy.parts.target import Target
 
 TARGET = "target"
 """The role of the policy that is judged."""
-STARTS = RETURNS = 4096
-"""Episodes of which starts are measured at a log, and steps whose returns say where critics begin; of more, some, evenly
+STARTS = 4096
+"""Episodes of which starts are measured at a log, and of which returns say where critics begin; of more, some, evenly
 spread."""
 
 
@@ -90,9 +90,7 @@ class Starts:
     @classmethod
     def of(cls, data: Experience) -> "Starts":
         with torch.device("cpu"):  # also where networks are only outlined
-            first = data.starts()
-            some = first[_spread(STARTS, len(first))]
-            rows = data.rows(some, Demand(("mask",) if data.spec.masked else ()))
+            rows = data.rows(_some_starts(data), Demand(("mask",) if data.spec.masked else ()))
         return cls(rows.obs, rows.extra.get("mask"))
 
 
@@ -207,12 +205,13 @@ def assemble(config: Config, context: BuildContext, policy: Policy) -> FQE:
 
 
 def mean_return(data: Experience, gamma: float) -> float:
-    """Of the steps of the data, to go and discounted: where critics begin, so that little of a value is missing yet."""
+    """Of episodes, discounted: what the data's own policy is worth, and where critics begin."""
     with torch.device("cpu"):
-        rows = data.rows(_spread(RETURNS, data.steps), Demand(("return_to_go",), gamma=gamma))
+        rows = data.rows(_some_starts(data), Demand(("return_to_go",), gamma=gamma))
     return float(rows.extra["return_to_go"].double().mean())
 
 
-def _spread(most: int, count: int) -> Tensor:
-    """The numbers of some of so many, evenly spread."""
-    return torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).long()
+def _some_starts(data: Experience) -> Tensor:
+    """Evenly spread."""
+    first = data.starts()
+    return first[torch.linspace(0, len(first) - 1, min(STARTS, len(first)), dtype=torch.float64).long()]

@@ -179,6 +179,16 @@ def test_who_diverged_is_nobodys_rival() -> None:
     assert json.loads(json.dumps(two.to_json(), allow_nan=False))["candidates"][1]["value"] is None
 
 
+def test_the_best_there_is_has_not_diverged() -> None:
+    """Every step pays 1 and nothing ever ends: values are what no return is beyond, and critics a little above it."""
+    data = boxes(40, 20, terminated=False)
+    data.rewards.fill_(1.0)
+    ranking = judged(actor(data.spec), data, updates=200)
+    assert ranking.best.estimate.value == pytest.approx(2.0, abs=0.3)
+    assert not ranking.best.diverged
+    assert "diverged" not in ranking.verdict()
+
+
 def test_importance_weights_of_very_long_episodes_need_no_table_that_does_not_fit() -> None:
     """A long episode among many short ones: FQE lays nothing side by side, and who must is told how much that is."""
     parts = choices(10_000, 1), choices(1, 80_000)
@@ -249,7 +259,8 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     )
     with pytest.raises(ConfigError, match="has no critics of its own to ask"):
         us.evaluate_offline(clone, data, method="initial", progress=False)
-    shifted = us.train("iql", data=data, out=str(tmp_path / "shifted"), **words, **{"data.shift_rewards": -1.0})
+    words["data.shift_rewards"] = -1.0
+    shifted = us.train("iql", data=data, out=str(tmp_path / "shifted"), **words)
     with pytest.raises(ConfigError, match="learned from rewards that were shifted or clipped"):
         us.evaluate_offline(shifted, data, method="initial", progress=False)
     shutil.rmtree(Path(clone.path) / "checkpoints")

@@ -186,8 +186,10 @@ class Judge:
             known |= {number: (judged.starts[i].tolist(), float(judged.largest[i])) for i, number in enumerate(left)}
         advance(settings.updates)
         starts, largest = zip(*(known[number] for number in range(len(kept))), strict=True)
-        numbers = (torch.tensor(column, dtype=torch.float64) for column in (starts, largest))
-        return Judged(*numbers, bound(self.data, settings.gamma))
+        exact = torch.float64
+        return Judged(
+            torch.tensor(starts, dtype=exact), torch.tensor(largest, dtype=exact), bound(self.data, settings.gamma)
+        )
 
     @property
     def _keeps(self) -> bool:
@@ -225,7 +227,8 @@ class Judge:
         """Why a number is not to be believed that looks like any other."""
         settings = self.settings
         reasons = {
-            f"{settings.missing:.0%} of what is far ahead is not learned yet": settings.trains and settings.missing > MISSING,
+            f"{settings.missing:.0%} of what is far ahead is not learned yet": settings.trains
+            and settings.missing > MISSING,
             "the support is thin": facts.get("far", 0.0) > THIN,
             FEW_TOLD: facts.get("effective", math.inf) < FEW,
             "there are few episodes": self.dataset.episodes < FEW,
@@ -257,7 +260,9 @@ class Judge:
         if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
             self.warnings.append(f"importance weights leave {FEW_TOLD} for {', '.join(few)}.")
         if lost := [one.name for one in judged if one.diverged]:
-            self.warnings.append(f"|Q| of {', '.join(lost)} is beyond any return: these estimates are worth nothing.")
+            self.warnings.append(
+                f"|Q| of {', '.join(lost)} is far beyond any return: these estimates are worth nothing."
+            )
         if cut := int((~index.terminated).sum()):
             self.warnings.append(about_cuts(cut, self.dataset.episodes))
 
