@@ -9,6 +9,7 @@ benchmarks/ope_quality.jsonl. Killed, the same command goes on. docs/ope.md has 
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -132,12 +133,17 @@ def ranked_by(
     found = []
     judging = {**ladder.judging, "progress": False, "gamma": gamma, "out": out, "method": method}
     for count in range(1, seeds + 1) if method in ("fqe", "wdr") else [1]:
-        values = evaluate_offline(words, data, seeds=count, **judging).values()
-        found.append(values)
+        found.append(evaluate_offline(words, data, seeds=count, **judging).values())
     singles = [found[0]]
     for before, now, count in zip(found, found[1:], range(2, seeds + 1), strict=False):
         singles.append({name: count * now[name] - (count - 1) * before[name] for name in now})
     return [*singles, found[-1]] if len(found) > 1 else singles
+
+
+def known(values: Mapping[str, float]) -> dict[str, float]:
+    """Who is unknown, for no episode has any weight, is worse than everybody."""
+    least = min((value for value in values.values() if not math.isnan(value)), default=0.0)
+    return {name: least - 1.0 if math.isnan(value) else value for name, value in values.items()}
 
 
 def measure(name: str, folder: Path, seeds: int) -> None:
@@ -155,8 +161,8 @@ def measure(name: str, folder: Path, seeds: int) -> None:
         some = [one for one in candidates if method not in OWN or "/bc@" not in one.name]
         began = time.process_time()
         for seed, values in enumerate(found := ranked_by(method, ladder, some, data, gamma, seeds, folder / "kept")):
-            names = list(values)
-            guess, discounted = [values[key] for key in names], [true[key][0] for key in names]
+            names, ranking = list(values), known(values)
+            guess, discounted = [ranking[key] for key in names], [true[key][0] for key in names]
             undiscounted = [true[key][1] for key in names]
             line: dict[str, Any] = {
                 "ladder": name,
@@ -168,7 +174,10 @@ def measure(name: str, folder: Path, seeds: int) -> None:
                 "regret_at_1": regret_at(1, guess, discounted, normalized=True),
                 "regret_at_3": regret_at(3, guess, discounted, normalized=True),
                 "seconds": round(time.process_time() - began, 1),
-                "values": {Path(key).name: [round(values[key], 2), *(round(x, 2) for x in true[key])] for key in names},
+                "unknown": sum(math.isnan(values[key]) for key in names),
+                "values": {
+                    Path(key).name: [round(ranking[key], 2), *(round(x, 2) for x in true[key])] for key in names
+                },
             }
             if method not in ("td_error", "likeness"):
                 line["absolute_error"] = absolute_error(guess, discounted, normalized=True)

@@ -55,6 +55,10 @@ def huge(file: Path) -> None:
         content.truncate(1 << 40)
 
 
+def other_number(file: Path) -> None:
+    file.write_text(file.read_text().replace("1", "2"))
+
+
 def replaced(put: Callable[[Path], object]) -> Callable[[Path], None]:
     def spoil(file: Path) -> None:
         file.unlink()
@@ -66,7 +70,7 @@ def replaced(put: Callable[[Path], object]) -> Callable[[Path], None]:
 SPOILT: dict[str, Callable[[Path], None]] = {
     "cut short": lambda file: os.truncate(file, 100),
     "empty": lambda file: os.truncate(file, 0),
-    "another number": lambda file: file.write_text(file.read_text().replace("1", "2")),
+    "another number": other_number,
     "a terabyte": huge,
     "values above the largest": resealed(starts=[1e300] * 30),
     "fewer episodes": resealed(starts=[0.0] * 3),
@@ -100,7 +104,12 @@ def test_files_that_were_swapped_are_not_believed(tmp_path: Path) -> None:
     """Of another candidate, of other settings and of other data: each is sound, and lies under another's name."""
     value, _ = judged(tmp_path / "mine")
     (mine,) = (tmp_path / "mine").iterdir()
-    for name, words in {"candidate": {"action": -0.5}, "gamma": {"gamma": 0.6}, "width": {"hidden": (9,)}}.items():
+    others: dict[str, dict[str, Any]] = {
+        "candidate": {"action": -0.5},
+        "gamma": {"gamma": 0.6},
+        "width": {"hidden": (9,)},
+    }
+    for name, words in others.items():
         judged(tmp_path / name, **words)
         (theirs,) = (tmp_path / name).iterdir()
         assert theirs.name != mine.name, name

@@ -61,5 +61,7 @@ def test_what_critics_say_of_every_step_is_what_they_say_of_starts() -> None:
     assert steps.q.shape == steps.after.shape == (2, data.steps)
     assert not bool(judged.diverged.any())
     assert judged.bound == pytest.approx(float(data.recorded.rewards.abs().max()) / 0.5, rel=1e-5)
-    assert bool(replace(judged, bound=float(judged.largest.min()) / 2).diverged.all())
+    assert bool(replace(judged, bound=float(judged.largest.min()) / 2.1).diverged.all())
+    assert not bool(replace(judged, bound=float(judged.largest.max()) / 1.9).diverged.any())
+    assert bool(replace(judged, largest=judged.largest * torch.nan).diverged.all())
     assert np.isfinite(steps.after.numpy()).all()

@@ -66,7 +66,7 @@ def _named(word: object, checkpoints: str) -> Iterator[Candidate]:
 
 def _of_run(path: Path, choice: str) -> Iterator[Candidate]:
     kept = list_checkpoints(RunDir.open(path).checkpoints)
-    for name in map(str, kept or ["last"]) if choice == "all" else [choice]:
+    for name in [str(one) for one in kept] or ["last"] if choice == "all" else [choice]:
         policy = load_policy(path, name)
         yield Candidate(f"{path}@{name}", policy, frozen_fingerprint(policy), path, name)
 

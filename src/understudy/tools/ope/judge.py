@@ -47,7 +47,7 @@ DOUBLY: Mapping[str, Callable[[Steps, Judgements, float], Terms]] = {
 FEW = 10
 """Fewer episodes than these, or fewer effective ones, deserve a warning."""
 MISSING = 0.1
-"""A larger share of values that targets cannot have reached yet does, too."""
+"""A larger share of what is far ahead that targets cannot have reached yet does, too."""
 FEW_TOLD = "fewer than ten effective episodes"
 TABLES, FURTHER = 2, 8
 """Of numbers [E, T]: for every candidate, and besides, where importance is weighed."""
@@ -186,8 +186,10 @@ class Judge:
             known |= {number: (judged.starts[i].tolist(), float(judged.largest[i])) for i, number in enumerate(left)}
         advance(settings.updates)
         starts, largest = zip(*(known[number] for number in range(len(kept))), strict=True)
-        numbers = (torch.tensor(column, dtype=torch.float64) for column in (starts, largest))
-        return Judged(*numbers, bound(self.data, settings.gamma))
+        exact = torch.float64
+        return Judged(
+            torch.tensor(starts, dtype=exact), torch.tensor(largest, dtype=exact), bound(self.data, settings.gamma)
+        )
 
     @property
     def _keeps(self) -> bool:
@@ -225,7 +227,8 @@ class Judge:
         """Why a number is not to be believed that looks like any other."""
         settings = self.settings
         reasons = {
-            f"{settings.missing:.0%} of what is far ahead is missing": settings.trains and settings.missing > MISSING,
+            f"{settings.missing:.0%} of what is far ahead is not learned yet": settings.trains
+            and settings.missing > MISSING,
             "the support is thin": facts.get("far", 0.0) > THIN,
             FEW_TOLD: facts.get("effective", math.inf) < FEW,
             "there are few episodes": self.dataset.episodes < FEW,
@@ -237,7 +240,7 @@ class Judge:
         if settings.trains and settings.missing > MISSING:
             self.warnings.append(
                 f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {settings.missing:.0%} of "
-                "what is far ahead out of every value: use more updates, a larger polyak or a smaller gamma."
+                "what is far ahead what the data earned: use more updates, a larger polyak or a smaller gamma."
             )
         if settings.trains and settings.seeds == 1:
             self.warnings.append("one seed says nothing of others: intervals are of episodes alone.")
@@ -257,7 +260,9 @@ class Judge:
         if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
             self.warnings.append(f"importance weights leave {FEW_TOLD} for {', '.join(few)}.")
         if lost := [one.name for one in judged if one.diverged]:
-            self.warnings.append(f"|Q| of {', '.join(lost)} is beyond any return: these estimates are worth nothing.")
+            self.warnings.append(
+                f"|Q| of {', '.join(lost)} is far beyond any return: these estimates are worth nothing."
+            )
         if cut := int((~index.terminated).sum()):
             self.warnings.append(about_cuts(cut, self.dataset.episodes))
 

@@ -27,6 +27,9 @@ from understudy.sources.offline import build as offline_source
 
 ROWS = 4096
 """Rows that candidates and critics are asked about at once."""
+BEYOND = 2.0
+"""|Q| above so many times the largest return has diverged. The best that there is earns that return nearly, and critics
+of it are a little above it somewhere."""
 NOTICED = 200
 """Updates from one look at the progress to the next."""
 
@@ -58,7 +61,7 @@ class Judged:
     @property
     def diverged(self) -> Tensor:
         """[C]; NaN is beyond every number."""
-        return ~(self.largest <= self.bound)
+        return ~(self.largest <= BEYOND * self.bound)
 
 
 @final
