@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.tools.experiments.forecast import Forecast, more_seeds
-from understudy.tools.experiments.sequential import ALIKE, BETTER, UNDECIDED, WORSE, Decision, Decisions, Design, decide
+from understudy.tools.experiments.sequential import (
+    ALIKE,
+    BETTER,
+    MOST_CLOSED,
+    UNDECIDED,
+    WORSE,
+    Decision,
+    Decisions,
+    Design,
+    decide,
+)
 from understudy.tools.experiments.statistics import (
     Estimate,
     interval,
@@ -173,13 +183,20 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
 def _more(cells: Mapping[str, list[Array]], leader: str, unsure: Sequence[str], forecasts: Sequence[Forecast]) -> str:
     """How many more seeds it would take to tell the leader from all of them."""
     told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
+    level = _level(len(cells))
     counts = [
-        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[leader], cells[other])
+        told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[leader], cells[other], level)
         for other, pair in ((other, frozenset((leader, other))) for other in unsure)
     ]
     if max(counts) > MANY:
         return "; more seeds will hardly help"
     return f"; about {max(counts):.0f} more would"
+
+
+def _level(methods: int) -> float:
+    """At which the test of so many methods can count on telling two of them apart."""
+    shares = methods // 2 if methods <= MOST_CLOSED else methods * (methods - 1) // 2
+    return Design().alpha / shares
 
 
 def _arrays(scores: Scores) -> Table:
