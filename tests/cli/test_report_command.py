@@ -44,7 +44,7 @@ def test_a_watched_page_is_written_again_until_it_is_stopped(tmp_path: Path) -> 
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for(out, "1 run, 1 seed")
-        assert 'http-equiv="refresh"' in out.read_text()
+        assert "data-reload" in out.read_text().partition("<style")[0]
         write_run(tmp_path / "runs" / "b", [-9, -4], seed=1)
         wait_for(out, "2 runs, 2 seeds")
         process.send_signal(signal.SIGINT)
@@ -53,6 +53,7 @@ def test_a_watched_page_is_written_again_until_it_is_stopped(tmp_path: Path) -> 
         process.kill()
     assert process.returncode == 130
     assert err == "report: stopped. It stands as it was last written.\n"
+    assert "data-reload" not in out.read_text().partition("<style")[0], "what is left may be sent to somebody"
 
 
 def wait_for(path: Path, text: str, seconds: float = 120.0) -> None:

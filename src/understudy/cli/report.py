@@ -34,10 +34,10 @@ def report(
 
     with stoppable("report", "It stands as it was last written."):
 
-        def once() -> Report:
-            return write(runs, out, metric=metric, format=format, videos=videos, watched=watching)
+        def once(watched: bool) -> Report:
+            return write(runs, out, metric=metric, format=format, videos=videos, watched=watched)
 
-        written = once()
+        written = once(watching)
         if not quiet:
             _tell(written.sentence, *written.notes, *filter(None, [how_to_touch()]))
         _tell(*(f"written to {path}" for path in written.paths))
@@ -47,9 +47,14 @@ def report(
             _go_on(watch(runs), once)
 
 
-def _go_on(changes: Iterator[None], once: Callable[[], object]) -> None:
-    for _ in changes:
-        once()
+def _go_on(changes: Iterator[None], once: Callable[[bool], object]) -> None:
+    """What is left at the end does not read itself again: it may be sent to somebody."""
+    try:
+        for _ in changes:
+            once(True)
+    except KeyboardInterrupt:
+        once(False)
+        raise
 
 
 def _tell(*lines: str) -> None:

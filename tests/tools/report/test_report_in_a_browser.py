@@ -14,7 +14,7 @@ import pytest
 
 import understudy as us
 from understudy.run.video import write_frames
-from written_runs import write_study
+from written_runs import write_run, write_study
 
 BAD = '</script><img src=x onerror="hacked=1">'
 FLAGS = (
@@ -122,6 +122,49 @@ def test_a_page_draws_sorts_and_hides_without_a_word_or_a_request(browser: Any, 
     assert browser.get_log("browser") == []
 
 
+def test_a_watched_page_that_reads_itself_again_looks_as_before(browser: Any, page: Path) -> None:
+    watched = us.report(page.parent / "runs", page.parent / "watched.html", watched=True).paths[0]
+    browser.get(watched.as_uri())
+    wait(browser, "document.readyState === 'complete'")
+    for click in (
+        '#curves [data-method="1"]', '#curves [data-switch="seeds"]', "#tasks th:nth-child(2) button",
+        "#tasks th:nth-child(2) button", "#summary > details > summary", "#tasks > details > summary",
+    ):  # fmt: skip
+        browser.execute_script("document.querySelector(arguments[0]).click()", click)
+    browser.execute_script("document.querySelector('#data').scrollIntoView({behavior: 'instant'})")
+    state = """return {
+      hidden: [...document.querySelectorAll('[aria-pressed=false]')].map((chip) => chip.textContent),
+      off: document.querySelectorAll('.chart .m1:not(.off)').length,
+      seeds: document.documentElement.classList.contains('show-seeds'),
+      rows: [...document.querySelectorAll('#tasks tbody tr')].map((row) => row.cells[1].textContent),
+      open: [...document.querySelectorAll('details')].map((one) => one.open),
+      top: Math.round(document.querySelector('#data').getBoundingClientRect().top / 20),
+    }"""
+    before = browser.execute_script(state)
+    assert (before["off"], before["seeds"], before["rows"]) == (0, True, ["2", "2", "1", "1", "0", "0"])
+    assert before["open"][:2] == [True, False]
+    browser.execute_script("window.old = true")
+    browser.execute_script("location.reload()")
+    wait(browser, "window.old === undefined && document.readyState === 'complete'")
+    assert browser.execute_script(state) == before
+    browser.execute_script("sessionStorage.clear()")
+
+
+def test_columns_are_sorted_by_keys_and_what_is_no_number_comes_last(browser: Any, page: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    browser.get(page.as_uri())
+    browser.execute_script("document.querySelector('#tasks td:nth-child(5)').innerHTML = '–'")
+    button = browser.find_element("css selector", "#tasks th:nth-child(5) button")
+    last = "return [...document.querySelectorAll('#tasks tbody tr')].map((row) => row.cells[4].textContent).at(-1)"
+    for direction in ("ascending", "descending"):
+        button.send_keys(Keys.ENTER)
+        assert browser.execute_script("return document.querySelector('#tasks th[aria-sort]').ariaSort") == direction
+        assert browser.execute_script(last) == "–"
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.execute_script(outline) == "solid", "one sees where one is"
+
+
 def test_nothing_that_is_written_into_the_page_later_may_run_or_ask(browser: Any, page: Path) -> None:
     browser.get(page.as_uri())
     asked(browser)
@@ -134,13 +177,18 @@ def test_nothing_that_is_written_into_the_page_later_may_run_or_ask(browser: Any
     assert "Content Security Policy" in json.dumps(browser.get_log("browser"))
 
 
-def test_phones_have_no_page_that_is_wider_than_they_are(browser: Any, page: Path) -> None:
+def test_phones_have_no_page_that_is_wider_than_they_are(browser: Any, page: Path, tmp_path: Path) -> None:
+    names = ["x" * 80, "long " * 15 + "long", *(f"method {place}" for place in range(5))]
+    for place, name in enumerate(names):
+        write_run(tmp_path / "runs" / str(place), [-9, -place], method=name)
+    crowd = us.report(tmp_path / "runs", tmp_path / "crowd.html").paths[0]
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     )
     try:
-        browser.get(page.as_uri())
-        assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+        for shown in (page, crowd):
+            browser.get(shown.as_uri())
+            assert browser.execute_script("return document.documentElement.scrollWidth") == 390
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

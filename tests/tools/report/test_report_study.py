@@ -68,7 +68,7 @@ def test_what_has_not_finished_counts_only_where_nothing_has(tmp_path: Path) -> 
     found = study(gather([tmp_path]))
     assert not found.preliminary
     assert len(found.last["ours"]["Pendulum-v1"]) == 2
-    assert "Of 3 runs 1 have not finished (1 killed)" in found.notes[0]
+    assert "1 run of 3 has not finished (1 killed)" in found.notes[0]
     write_run(tmp_path / "other", [-9, -2], method="theirs", finished=False)
     found = study(gather([tmp_path]))
     assert found.preliminary
@@ -93,7 +93,26 @@ def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
     write_run(tmp_path / "inf", [-9, float("inf")], seed=4, method="ours")
     found = study(gather([tmp_path]))
     assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3]
-    assert any("without a number" in note for note in found.notes)
+    (note,) = (note for note in found.notes if "without a number" in note)
+    assert "(ours on Pendulum-v1, seed 4, ours on Pendulum-v1, seed 3)" in note
+    assert "flatters" in note
+
+
+def test_a_method_without_a_number_holds_up_nobody(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4], "theirs": [-9, -8]}, seeds=5)
+    write_run(tmp_path / "begun", [], method="begun", finished=False)
+    found = study(gather([tmp_path]))
+    assert found.compared == ["ours", "theirs"]
+    assert found.shared_tasks == ["Pendulum-v1"]
+    assert found.decisions is not None
+    assert found.decisions.of("ours", "theirs").verdict == "better"
+    write_study(tmp_path / "one", {"single": [-9, -7]}, seeds=1)
+    assert study(gather([tmp_path])).decisions is None, "of one seed there is nothing to deal"
+
+
+def test_of_many_methods_the_best_are_compared_pair_by_pair(tmp_path: Path) -> None:
+    write_study(tmp_path, {f"m{place:02d}": [-90, -place] for place in range(14)}, seeds=2)
+    assert study(gather([tmp_path])).best_methods == [f"m{place:02d}" for place in range(12)]
 
 
 def test_published_scores_are_beside_runs_of_their_tasks(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.tools.report.page import chart_library
 from understudy.tools.report.writing import watch
-from written_runs import write_run, write_study
+from written_runs import META, write_run, write_study
 
 BAD = '</script><img src=x onerror="bad()">'
 MEGABYTE = 1 << 20
@@ -134,6 +136,52 @@ def test_runs_on_different_scales_are_not_averaged(tmp_path: Path) -> None:
     assert "Over all tasks" not in page
     assert "on CartPole-v1" in written.sentence
     assert "on Pendulum-v1" in written.sentence
+
+
+def test_seeds_are_compared_only_where_there_are_some(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", {"ours": [-9, -4], "theirs": [-9, -8]}, seeds=1)
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    for absent in ('id="sure"', "Bold is", "bootstrap interval"):
+        assert absent not in page.partition("<footer")[0]
+    assert 'class="value best"' not in page
+    shutil.rmtree(tmp_path / "runs")
+    write_study(tmp_path / "runs", {"ours": [-9, -4], "theirs": [-9, -8]}, seeds=3)
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    assert "Bold is the highest mean" in page
+    assert page.count('class="value best"') == 1
+    rows = [[re.sub(r"\s+", " ", cell) for cell in row] for row in cells(page, "matrix")[1:]]
+    assert rows == [["ours", "–", "100 % every pair"], ["theirs", "0 % no pair", "–"]]
+    assert '<b class="value">' not in page.partition('id="sure"')[2], "three seeds cannot tell"
+    shutil.rmtree(tmp_path / "runs")
+    write_study(tmp_path / "runs", {"ours": [-9, -4], "theirs": [-9, -8]}, seeds=4)
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    assert page.partition('id="sure"')[2].count('<b class="value">') == 2, "four can"
+
+
+def test_folders_of_machines_stay_where_they_are(tmp_path: Path) -> None:
+    place = "/home/somebody/secret/play.hdf5"
+    meta = {**META, "dataset": {**META["dataset"], "name": place, "data_of_motions": "/mnt/elsewhere/walk.npz"}}
+    for seed, value in enumerate(("/home/somebody/a", "/home/somebody/b")):
+        settings: dict[str, Any] = {"env.simulator": "envpool", "env.settings.file": value}
+        write_run(tmp_path / "runs" / str(seed), [-9, -4], seed=seed, meta=meta, method=f"m{seed}", **settings)
+    written = us.report(tmp_path / "runs", tmp_path / "out" / "r.html", format="all")
+    for path in written.paths:
+        assert not re.search("somebody|elsewhere/walk", path.read_text()), path
+    page = written.paths[0].read_text()
+    assert "…/play.hdf5" in page
+    assert ["env.settings.file", "…/a", "…/b"] in cells(page, "settings")
+
+
+@pytest.mark.slow
+def test_hundreds_of_methods_are_one_page(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", {f"m{place:03d}": [-900, place - 200] for place in range(120)}, seeds=2)
+    written = us.report(tmp_path / "runs", tmp_path / "r.html")
+    assert written.sentence.startswith("Cannot tell m119 from any of the 119 others on Pendulum-v1 with 2 seeds")
+    page = written.paths[0].read_text()
+    assert len(page) < 2.3e6
+    assert len(cells(page, "summary")) >= 121
+    assert len(cells(page, "matrix")) == 13
+    assert "Of 120 methods the 12 with the best means are compared" in page
 
 
 def test_wrong_arguments_are_told(runs: Path, tmp_path: Path) -> None:

@@ -177,4 +177,4 @@ class Differences:
 
     def _more(self, unsure: Sequence[Decision], forecasts: Sequence[Forecast]) -> str:
         cells = {name: list(self.scores[name].values()) for name in (self.base, *(pair.a for pair in unsure))}
-        return told_more(cells, [(pair.a, self.base) for pair in unsure], forecasts)
+        return told_more(cells, [(pair.a, self.base) for pair in unsure], forecasts, 0.05 / len(self.arms))

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.tools.experiments.forecast import Forecast, more_seeds
-from understudy.tools.experiments.sequential import ALIKE, BETTER, UNDECIDED, WORSE, Decision, Decisions, Design, decide
+from understudy.tools.experiments.sequential import (
+    ALIKE,
+    BETTER,
+    MOST_CLOSED,
+    UNDECIDED,
+    WORSE,
+    Decision,
+    Decisions,
+    Design,
+    decide,
+)
 from understudy.tools.experiments.statistics import (
     Estimate,
     interval,
@@ -129,7 +139,7 @@ def _sentence(
         return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
     shown = unsure if len(unsure) <= MOST_SHOWN else [_next(cells, unsure, lowest_is_best)]
     iqms = ", ".join(f"{method} {told_interval(interval(iqm, cells[method]))}" for method in (leader, *shown))
-    more = told_more(cells, [(leader, other) for other in unsure], forecasts)
+    more = told_more(cells, [(leader, other) for other in unsure], forecasts, _level(len(cells)))
     others = _few(unsure, "or", f"any of the {len(unsure)} {'others' if not beaten else 'next'}")
     first = f"Cannot tell {leader} from {others} {where} with {_seed_words(cells)}"
     also = f"; {leader} is better than {_few(beaten, 'and', f'the {len(beaten)} others')}" if beaten else ""
@@ -171,9 +181,12 @@ def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str
     return f"IQM {ours} against {theirs}{whose}, P(improvement) {told_chance(chance)}, {_seed_words(cells)}"
 
 
-def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]) -> str:
-    """How many more seeds it would take to tell all of these pairs apart, or the easier half if not all can be."""
-    counts = sorted(more_by_pair(cells, pairs, forecasts))
+def told_more(
+    cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast], level: float
+) -> str:
+    """How many more seeds it would take to tell all of these pairs apart, each at `level`, or the easier half if not
+    all can be."""
+    counts = sorted(more_by_pair(cells, pairs, forecasts, level))
     within = [count for count in counts if count <= MANY]
     if not within:
         return "; more seeds will hardly help"
@@ -184,15 +197,20 @@ def told_more(cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]]
 
 
 def more_by_pair(
-    cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast]
+    cells: Mapping[str, list[Array]], pairs: Sequence[tuple[str, str]], forecasts: Sequence[Forecast], level: float
 ) -> list[float]:
-    """For each, how many more seeds, tested by its share of 5 %."""
+    """For each, how many more seeds, tested at `level`."""
     told = {frozenset((known.a, known.b)): known.seeds for known in forecasts}
-    level = 0.05 / len(pairs)
     return [
         told[pair] if not math.isnan(told.get(pair, math.nan)) else more_seeds(cells[a], cells[b], level)
         for a, b, pair in ((a, b, frozenset((a, b))) for a, b in pairs)
     ]
+
+
+def _level(methods: int) -> float:
+    """At which the test of so many methods can count on telling two of them apart."""
+    shares = methods // 2 if methods <= MOST_CLOSED else methods * (methods - 1) // 2
+    return Design().alpha / shares
 
 
 def _arrays(scores: Scores) -> Table:

@@ -9,7 +9,7 @@ from understudy.run.plots import AXES, HIGH, LOW, RETURN, STEPS, TITLES, UPDATES
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.statistics import Band, band, profile_band
 from understudy.tools.report import explanations
-from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, thinned, worth_drawing
+from understudy.tools.report.panels import CROWD, Array, Level, Line, Panel, cleaned, drawable, thinned, worth_drawing
 from understudy.tools.report.reading import Entry, numbers
 from understudy.tools.report.study import Study
 
@@ -94,6 +94,11 @@ def levels(study: Study, task: str, entries: Sequence[Entry]) -> Iterator[Level]
         known = {value for found in means for value in found.values()}
         if means and all(means) and len(known) == 1:
             yield Level("mean of the data", known.pop())
+    yield from published_levels(study, task)
+
+
+def published_levels(study: Study, task: str) -> Iterator[Level]:
+    """Scores that were published of a task, in the colour of the method they are of."""
     for one in study.published.get(task, ()):
         yield Level(f"{one.config}, published", one.mean, algorithm_color(study, one.algorithm))
 
@@ -106,11 +111,11 @@ def algorithm_color(study: Study, algorithm: str) -> int:
 
 def profiles(study: Study) -> list[Panel]:
     """How large a share of runs is above each score, over the tasks that all methods have."""
-    if not study.shared_tasks or not study.comparable or len(study.methods) < 2:
+    if not study.seeded or not study.comparable or len(study.compared) < 2:
         return []
-    scores = {method: study.shared(method) for method in study.methods}
+    scores = {method: study.shared(method) for method in study.best_methods}
     every = drawable([seeds for tasks in scores.values() for seeds in tasks])
-    if len(every) < 2 * len(study.methods) or not every.max() > every.min():
+    if not every.max() > every.min():
         return []
     places = _thresholds(every)
     lines = [_profile(method, study, profile_band(tasks, places), places) for method, tasks in scores.items()]
@@ -131,16 +136,29 @@ def _thresholds(every: Array) -> Array:
 def _profile(method: str, study: Study, found: Band, places: Array) -> Line:
     x = -places if study.lowest_is_best else places
     order = x.argsort()
-    known = bool(np.isfinite(found.low).all())
+    known = bool(np.isfinite(found.low).all()) and len(study.best_methods) <= CROWD
     limits = (found.low[order], found.high[order]) if known else (None, None)
     return Line(method, study.color(method), x[order], found.middle[order], *limits)
+
+
+def _uneven(study: Study) -> bool:
+    """Whether some seed of a curve ends before another."""
+    cells = (
+        [
+            entry
+            for entry in study.entries
+            if (entry.result.method, entry.result.task) == cell and entry.result.evaluations
+        ]
+        for cell in {(run.method, run.task) for run in study.results.runs}
+    )
+    return any(len({entry.result.evaluations[-1]["updates"] for entry in cell}) > 1 for cell in cells)
 
 
 def caption(study: Study) -> str:
     """What the lines of the learning curves are."""
     seeded = any(len(study.of(method, task)) > 1 for method in study.methods for task in study.tasks)
     if seeded:
-        return explanations.SEEDED
+        return explanations.SEEDED + (explanations.UNEVEN if _uneven(study) else "")
     if study.metric == RETURN:
         return explanations.EPISODES_ALONE
     return explanations.SEEDS_ALONE

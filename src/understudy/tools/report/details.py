@@ -11,9 +11,9 @@ from understudy.core.wording import counted
 from understudy.run.plots import RETURN, as_float
 from understudy.tools.report import explanations
 from understudy.tools.report.drawing import strip
-from understudy.tools.report.markup import Markup, element, joined, number
+from understudy.tools.report.markup import Markup, decimals, element, joined, number
 from understudy.tools.report.reading import Entry
-from understudy.tools.report.sections import method_name, section, table
+from understudy.tools.report.sections import measured, method_name, section, table
 from understudy.tools.report.study import Study
 
 
@@ -30,17 +30,24 @@ def details(study: Study, beside: Path) -> Markup:
 def _table(study: Study, entries: list[Entry], beside: Path) -> Markup:
     played = [value for entry in entries for value in entry.episodes if math.isfinite(value)]
     low, high = (min(played), max(played)) if played else (0.0, 1.0)
+    fine = decimals((low, high))
     head = ["method", "seed", "state", "updates", "last", "best", "at", "episodes of the last evaluation", "run"]
-    rows = [_row(study, entry, low, high, beside) for entry in entries]
+    places = study.places(entries[0].result.task)
+    rows = [_row(study, entry, low, high, beside, places) for entry in entries]
     scale = (
-        element("p", f"Episodes' returns are drawn from {number(low)} to {number(high)}.", class_="about")
+        element(
+            "p",
+            f"Episodes' returns are drawn from {number(low, places=fine)} to {number(high, places=fine)}.",
+            class_="about",
+        )
         if played
         else ""
     )
-    return joined(table(head, rows, kind="runs"), scale)
+    label = f"Runs of {entries[0].result.task}"
+    return joined(table(label, head, rows, words=(2, 7, 8), kind="runs"), scale)
 
 
-def _row(study: Study, entry: Entry, low: float, high: float, beside: Path) -> list[object]:
+def _row(study: Study, entry: Entry, low: float, high: float, beside: Path, places: int | None) -> list[object]:
     result = entry.result
     updates, values = result.curve(study.metric)
     best = result.best(study.metric)
@@ -52,8 +59,8 @@ def _row(study: Study, entry: Entry, low: float, high: float, beside: Path) -> l
         element(
             "span", f"{entry.updates:,}", element("small", f"of {result.config.updates:,}"), data_sort=entry.updates
         ),
-        result.last(study.metric),
-        best,
+        measured(result.last(study.metric), places),
+        measured(best, places),
         at,
         _episodes(entry, low, high),
         element("a", entry.shown, href=link(entry.path, beside)),

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from understudy.tools.report.markup import Markup, element, joined, number
+from understudy.tools.report.markup import Markup, element, joined, number, shortened
 from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, drawn
 
 COLORS = 8
@@ -20,8 +20,8 @@ COLORS = 8
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 20.0, 10.0, 40.0
 SMALL, LARGE = (400.0, 230.0), (720.0, 340.0)
-CROWD = 3
-"""Levels whose names would lie on each other."""
+LETTER = 8.2
+"""Width of one in a name, at most, on average."""
 MARGIN = 0.04
 """Of the range, above and below what is drawn."""
 
@@ -78,26 +78,23 @@ def draw(panel: Panel, size: tuple[float, float] = SMALL) -> Markup:
     return element(
         "svg",
         *_grid(x, y, panel, size),
-        *(_level(level, x, y, named=len(panel.levels) < CROWD) for level in panel.levels if drawn(level.value)),
+        *(_level(level, x, y, named=panel.names_levels) for level in panel.levels if drawn(level.value)),
         *(element("g", *_line(line, x, y), **colored(line.color)) for line in panel.lines),
         viewBox=f"0 0 {width:g} {height:g}",
         role="img",
         aria_label=f"{panel.title}: {panel.y_label} over {panel.x_label}",
-        class_="chart",
+        class_="chart crowded" if panel.crowded else "chart",
     )
 
 
 def _y_scale(panel: Panel, height: float) -> Scale:
-    parts = [part for line in panel.lines for part in (line.y, line.low, line.high)]
-    seeds = [values for line in panel.lines for values in line.seeds]
-    levels = np.array([level.value for level in panel.levels])
-    values = np.array(panel.y_limits) if panel.y_limits is not None else drawable([*parts, *seeds, levels])
+    values = np.array(panel.y_limits) if panel.y_limits is not None else panel.heights
     log = panel.logarithmic
     return scale(values[values > 0] if log else values, height - BOTTOM, TOP, margin=MARGIN, logarithmic=log)
 
 
 def _grid(x: Scale, y: Scale, panel: Panel, size: tuple[float, float]) -> Iterator[Markup]:
-    for value in y.ticks(5):
+    for value in y.ticks(5 if size[1] <= SMALL[1] else 7):
         place = f"{y.at(value):.1f}"
         yield element("line", x1=f"{LEFT:g}", x2=f"{size[0] - RIGHT:g}", y1=place, y2=place, class_="grid")
         yield element("text", tick(value), x=f"{LEFT - 7:g}", y=place, dy="0.34em", class_="y")
@@ -184,15 +181,16 @@ class Row:
     seeds: tuple[float, ...] = ()
 
 
-def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = (), width: float = 560.0) -> Markup:
+def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = (), width: float = 440.0) -> Markup:
     """A line per row: a bar for the interval, a dot for the estimate, a ring for every seed."""
-    left, step, top = 150.0, 28.0, 8.0
+    step, top = 28.0, 8.0
+    left = min(max(max(len(row.name) for row in rows) * LETTER, 60.0), 0.42 * width) + 14
     height = top + step * len(rows) + BOTTOM
     parts = [np.array([row.value, row.low, row.high, *row.seeds]) for row in rows]
     values = drawable([*parts, np.array([level.value for level in levels])])
     x = scale(values, left, width - RIGHT, margin=MARGIN)
-    y = Scale(0.0, float(max(len(rows), 1)), top, top + step * len(rows))
-    ticks = [_vertical(x.at(value), tick(value), y, height) for value in x.ticks(6)]
+    y = Scale(0.0, float(len(rows)), top, top + step * len(rows))
+    ticks = [_vertical(x.at(value), tick(value), y, height) for value in x.ticks(5)]
     marks = [_level_across(level, x, y) for level in levels if drawn(level.value)]
     told = element("text", label, x=f"{width - RIGHT:g}", y=f"{height - 6:g}", class_="axis")
     bars = [_bar(row, x, y.at(place + 0.5), left) for place, row in enumerate(rows)]
@@ -210,12 +208,16 @@ def _vertical(place: float, told: str, y: Scale, height: float) -> Markup:
 def _level_across(level: Level, x: Scale, y: Scale) -> Markup:
     place = f"{x.at(level.value):.1f}"
     line = element("line", x1=place, x2=place, y1=f"{y.start:g}", y2=f"{y.end:g}")
-    return element("g", line, element("title", f"{level.name}: {number(level.value)}"), class_="level")
+    told = element("title", f"{level.name}: {number(level.value)}")
+    return element("g", line, told, **colored(level.color, "level"))
 
 
 def _bar(row: Row, x: Scale, place: float, left: float) -> Markup:
     height = f"{place:.1f}"
-    parts = [element("text", row.name, x=f"{left - 14:g}", y=height, dy="0.34em", class_="name")]
+    name = shortened(row.name, int((left - 14) / LETTER))
+    parts = [
+        element("text", name, element("title", row.name), x=f"{left - 14:g}", y=height, dy="0.34em", class_="name")
+    ]
     if drawn(row.low) and drawn(row.high):
         ends = {"x1": f"{x.at(row.low):.1f}", "x2": f"{x.at(row.high):.1f}"}
         parts.append(element("line", **ends, y1=height, y2=height, class_="bar"))

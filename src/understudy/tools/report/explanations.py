@@ -12,12 +12,14 @@ DIFFERENT_SCALES = (
 NOTHING_SHARED = "No task has a number of every method, so nothing is averaged over tasks."
 PROFILES = (
     "For every score τ, the share of runs beyond it: the higher a line, the better, and lines that cross mean that "
-    "neither is better everywhere. Bands are 95 % intervals (pointwise)."
+    "neither is better everywhere."
 )
+PROFILE_BANDS = " Bands are 95 % intervals (pointwise)."
 IMPROVEMENT = (
     "How probably a seed of the row's method beats one of the column's on the same task, ties counting half; below it "
-    "the 95 % interval, too narrow for few seeds. One that holds 50 % decides nothing."
+    "the 95 % interval, too narrow for few seeds, and none where every pair, or no pair, is won."
 )
+DECIDED = " Bold: pairs that the test behind the first sentence tells apart; all others may be chance."
 DIAGNOSTICS = (
     "What the algorithms log while they learn: means over seeds, with their range. What matters most for each "
     "algorithm comes first."
@@ -27,11 +29,11 @@ SEEDED = (
     "Lines are means over seeds, bands their 95 % bootstrap intervals (pointwise); a method with one seed has none. "
     "Nothing is smoothed."
 )
+UNEVEN = " Where a seed ends early, its method's line goes on as the mean of those that are left."
 SEEDS_ALONE = "One seed each: nobody knows what another would do."
 EPISODES_ALONE = (
     "One seed each: bands are 95 % intervals over the episodes of an evaluation, and say nothing of other seeds."
 )
-LEVELS = "Dashed: published scores and the mean of the data, where they are known."
 FOOT = (
     "One number per seed: seeds are what a method is judged by, episodes say how well one seed is known. Intervals are "
     "percentile bootstraps over seeds; of few seeds they are too narrow. Everything on this page is in it: it loads "

@@ -3,6 +3,7 @@
 import html
 import json
 import math
+from collections.abc import Iterable
 from typing import final
 
 VOID = ("br", "meta", "img", "input", "link", "col")
@@ -54,14 +55,24 @@ def data_block(content: object, name: str) -> Markup:
     return Markup(f'<script type="application/json" id="{name}">{text}</script>')
 
 
-def number(value: float, digits: int = 4) -> str:
-    """As people read it: −142.3, 1,234, 3.2e−05; a dash for what was not measured."""
+def decimals(values: Iterable[float]) -> int | None:
+    """Digits after the point with which numbers stand under each other; None of such as none would fit."""
+    largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    if largest and not 1e-2 <= largest < 1e7:
+        return None
+    return 0 if largest >= 1000 else 1 if largest >= 10 else 2 if largest >= 1 else 3
+
+
+def number(value: float, digits: int = 4, *, places: int | None = None) -> str:
+    """As people read it: −142.3, 1,234, 3.2e−05; a dash for what was not measured. `places`: digits after the point."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     size = abs(value)
-    if size >= 10 ** (digits + 3) or 0 < size < 1e-3:
+    if places is not None:
+        told = f"{round(value, places) + 0.0:,.{places}f}"  # no −0
+    elif size >= 10 ** (digits + 3) or 0 < size < 1e-3:
         told = f"{value:.{digits - 2}e}"
     elif size >= 10 ** (digits - 1):
         told = f"{value:,.0f}"

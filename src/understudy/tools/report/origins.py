@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from understudy.tools.runs import age_words
 MOST_SETTINGS = 200
 MOST_DATASETS = 40
 SPEED_LINES = 20
+DIGESTS, DIGEST = re.compile("[0-9a-f]{40,}"), 12
+"""Of which so many letters are shown."""
 ABSENT = "absent"
 Cells = Mapping[tuple[str, str], Mapping[str, Any]]
 
@@ -67,7 +70,10 @@ def _settings_table(
     ]  # fmt: skip
     head = ["setting", *(method_name(study, name) if by_method else name for name in columns)]
     left = f"{len(keys) - MOST_SETTINGS:,} more are not listed." if len(keys) > MOST_SETTINGS else ""
-    return joined(table(head, rows, numbered=99, kind="settings"), element("p", left, class_="about") if left else "")
+    return joined(
+        table("Settings", head, rows, words=range(len(head)), kind="settings"),
+        element("p", left, class_="about") if left else "",
+    )
 
 
 def _values(found: Sequence[Mapping[str, Any]], key: str) -> Markup:
@@ -78,7 +84,13 @@ def _values(found: Sequence[Mapping[str, Any]], key: str) -> Markup:
 
 
 def _told(value: object) -> str:
-    return shortened(value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False), 60)
+    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    return f"{text[:DIGEST]}…" if DIGESTS.fullmatch(text) else shortened(placeless(text), 60)
+
+
+def placeless(text: str) -> str:
+    """Without the folders of whoever computed it: of a path on a machine its last part."""
+    return f"…/{text.rstrip('/').rpartition('/')[2]}" if text.startswith(("/", "~/")) else text
 
 
 def datasets(study: Study) -> Markup:
@@ -104,10 +116,10 @@ def _card(found: Dataset, users: Sequence[Entry]) -> Markup:
         "mean return": number(found.return_mean),
         "fingerprint": element("code", found.fingerprint[:16] or "–"),
         "used by": f"{counted(len(users), 'run')}, {shortened(tasks, 100)}",
-        **found.told,
+        **{name: placeless(value) for name, value in found.told.items()},
     }
     listed = joined(*(joined(element("dt", name), element("dd", value)) for name, value in facts.items()))
-    return element("div", element("h3", found.name), element("dl", listed), class_="card")
+    return element("div", element("h3", placeless(found.name)), element("dl", listed), class_="card")
 
 
 def _whole(value: float) -> str:
@@ -145,12 +157,13 @@ def runs(study: Study) -> Markup:
     listed = element(
         "details",
         element("summary", "Every run", element("small", counted(len(rows), "run"))),
-        table(head, rows, kind="runs"),
+        table("Every run", head, rows, words=(1, 2, 3, 8), kind="runs"),
         open=len(rows) <= 24,
     )
     parts = [listed, element("h3", "Versions"), element("ul", *told, class_="plain")]
     if study.damaged:
-        damaged = table(["not readable", "why"], [[one.shown, one.reason] for one in study.damaged], numbered=9)
+        rows_damaged = [[one.shown, one.reason] for one in study.damaged]
+        damaged = table("Runs that cannot be read", ["not readable", "why"], rows_damaged, words=(1,), kind="told")
         parts += [element("h3", "Runs that cannot be read"), damaged]
     return section("Runs", *parts, name="runs", about=machines)
 

@@ -7,19 +7,19 @@
   root.classList.add("scripted");
 
   // Whoever reads by night may say so; some browsers keep nothing for pages from disk.
-  const kept = (name, value) => {
+  const kept = (store, name, value) => {
     try {
-      if (value === undefined) return localStorage.getItem("understudy-" + name);
-      localStorage.setItem("understudy-" + name, value);
+      if (value === undefined) return window[store].getItem("understudy-" + name);
+      window[store].setItem("understudy-" + name, value);
     } catch { /* nothing is kept */ }
     return null;
   };
-  const theme = kept("theme");
+  const theme = kept("localStorage", "theme");
   if (theme === "dark" || theme === "light") root.dataset.theme = theme;
   const toggleTheme = () => {
     const night = matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = (root.dataset.theme || (night ? "dark" : "light")) === "dark" ? "light" : "dark";
-    kept("theme", root.dataset.theme);
+    kept("localStorage", "theme", root.dataset.theme);
   };
 
   // Methods are hidden and shown everywhere at once.
@@ -35,6 +35,11 @@
     refresh();
   };
   const switches = {
+    all: () => {
+      const methods = new Set(all("[data-method]").map((chip) => Number(chip.dataset.method)));
+      const off = hidden.size < methods.size;
+      for (const method of methods) if (hidden.has(method) !== off) toggleMethod(method);
+    },
     theme: toggleTheme,
     seeds: () => { root.classList.toggle("show-seeds"); refresh(); },
     axis: () => { for (const figure of all("[data-axis]")) figure.classList.toggle("away"); draw(); },
@@ -56,17 +61,17 @@
     if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
     return a.localeCompare(b, undefined, { numeric: true });
   };
+  const sort = (head, up) => {
+    const body = head.closest("table").tBodies[0];
+    for (const other of all("th[aria-sort]", head.parentElement)) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const rows = [...body.rows].map((row) => [worth(row, head.cellIndex), row]);
+    rows.sort(([a], [b]) => (up || typeof a !== typeof b ? 1 : -1) * compare(a, b)); // what is no number comes last
+    body.append(...rows.map(([, row]) => row));
+  };
   for (const button of all("thead button")) {
-    button.addEventListener("click", () => {
-      const head = button.closest("th");
-      const body = head.closest("table").tBodies[0];
-      const up = head.getAttribute("aria-sort") !== "ascending";
-      for (const other of all("th[aria-sort]", head.parentElement)) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const rows = [...body.rows].map((row) => [worth(row, head.cellIndex), row]);
-      rows.sort(([a], [b]) => (up ? 1 : -1) * compare(a, b));
-      body.append(...rows.map(([, row]) => row));
-    });
+    const head = button.closest("th");
+    button.addEventListener("click", () => sort(head, head.getAttribute("aria-sort") !== "ascending"));
   }
 
   // Where one is on the page.
@@ -108,7 +113,7 @@
     if (banded) {
       layer.push({
         data: rows, transform: [{ filter: `${shown} && isValid(datum.low)${panel.log ? " && datum.low > 0" : ""}` }],
-        mark: { type: "area", opacity: 0.15 }, encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
+        mark: { type: "area", opacity: panel.crowded ? 0.07 : 0.15 }, encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
       });
     }
     if (panel.lines.some((line) => line.seeds)) {
@@ -138,7 +143,9 @@
       const at = { y: { datum: value, type: "quantitative" } };
       const ink = m < 0 ? "var(--quiet)" : `var(--c${m % 8})`;
       layer.push({ data: one, mark: { type: "rule", strokeDash: [5, 4], color: ink, strokeWidth: 1.2, tooltip: `${name}: ${value}` }, encoding: at });
-      if (panel.levels.length < 3) layer.push({ data: one, mark: { type: "text", text: name, align: "right", dy: -6, color: ink, fontSize: 11, x: "width" }, encoding: at });
+      const written = { type: "text", text: name, align: "right", dy: -6, fontSize: 11, x: "width" };
+      const halo = { ...written, color: "var(--card)", stroke: "var(--card)", strokeWidth: 3.5, strokeJoin: "round" };
+      for (const mark of panel.named ? [halo, { ...written, color: "var(--quiet)" }] : []) layer.push({ data: one, mark, encoding: at });
     }
     return {
       width: "container", height, background: null, autosize: { type: "fit-x", contains: "padding" },
@@ -184,5 +191,40 @@
       waiting.observe(figure);
     }
   };
+
+  // A page that is watched reads itself again, and looks afterwards as it did before.
+  const fold = (one) => one.closest("details")?.querySelector("summary").firstChild.textContent;
+  const folds = () => all("details").map((one) => [`${one.closest("section").id} ${fold(one)}`, one]);
+  const heads = () => all("thead th").map((one) => [`${one.closest("[role]").getAttribute("aria-label")} ${fold(one)} ${one.textContent}`, one]);
+  const landmarks = () => all("header, section, h3, summary, figure");
+  const remember = () => {
+    const at = landmarks().findIndex((one) => one.getBoundingClientRect().bottom > 60);
+    const state = {
+      hidden: all('.chip[data-method][aria-pressed="false"]').map((chip) => chip.textContent),
+      on: all(".switch.on").map((one) => one.dataset.switch),
+      sorted: heads().filter(([, head]) => head.ariaSort).map(([name, head]) => [name, head.ariaSort === "ascending"]),
+      open: folds().map(([name, one]) => [name, one.open]),
+      at: at < 0 ? null : [at, landmarks()[at].getBoundingClientRect().top],
+    };
+    kept("sessionStorage", location.pathname, JSON.stringify(state));
+  };
+  const recall = (state) => {
+    const folded = new Map(state.open), sorted = new Map(state.sorted), off = new Set(state.hidden);
+    for (const [name, one] of folds()) one.open = folded.get(name) ?? one.open;
+    for (const [name, head] of heads()) if (sorted.has(name)) sort(head, sorted.get(name));
+    const methods = all(".chip[data-method]").filter((chip) => off.has(chip.textContent)).map((chip) => Number(chip.dataset.method));
+    new Set(methods).forEach(toggleMethod);
+    for (const name of new Set(state.on)) if (!["theme", "all"].includes(name)) document.querySelector(`[data-switch="${name}"]`)?.click();
+    const place = state.at && landmarks()[state.at[0]];
+    if (place) scrollBy({ top: place.getBoundingClientRect().top - state.at[1], behavior: "instant" });
+  };
+  if (root.dataset.reload) {
+    history.scrollRestoration = "manual";
+    const state = kept("sessionStorage", location.pathname);
+    if (state) recall(JSON.parse(state));
+    addEventListener("pagehide", remember);
+    const busy = () => document.hidden || !getSelection().isCollapsed || all("video").some((film) => !film.paused);
+    setInterval(() => { if (!busy()) location.reload(); }, 1000 * Number(root.dataset.reload));
+  }
   draw();
 })();

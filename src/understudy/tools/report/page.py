@@ -30,7 +30,7 @@ NAMES = {
     "runs": "Runs",
 }
 RELOAD = 10
-"""Seconds after which a watched page reads itself again."""
+"""Seconds after which a watched page reads itself again; its script keeps what was hidden, sorted and unfolded."""
 
 
 def page(study: Study, sentence: str, *, beside: Path, date: str, megabytes: float, watched: bool = False) -> str:
@@ -56,7 +56,9 @@ def page(study: Study, sentence: str, *, beside: Path, date: str, megabytes: flo
         drawn,
         *(Markup(f"<script>{script}</script>") for script in scripts),
     )
-    return f"<!doctype html>\n{element('html', _meta(study, scripts, watched), element('body', body), lang='en')}\n"
+    seconds = RELOAD if watched else None
+    whole = element("html", _meta(study, scripts, watched), element("body", body), lang="en", data_reload=seconds)
+    return f"<!doctype html>\n{whole}\n"
 
 
 def _meta(study: Study, scripts: list[str], watched: bool) -> Markup:
@@ -66,7 +68,8 @@ def _meta(study: Study, scripts: list[str], watched: bool) -> Markup:
         f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; media-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    reload = element("meta", http_equiv="refresh", content=RELOAD) if watched else ""
+    again = element("meta", http_equiv="refresh", content=RELOAD)
+    reload = element("noscript", again) if watched else ""
     return element(
         "head",
         element("meta", charset="utf-8"),

@@ -12,6 +12,10 @@ LARGEST = 1e100
 """Beyond it nothing is drawn: sums and squares of such numbers are none."""
 DIGITS = 5
 """Significant ones of a number that is drawn: more than a screen has pixels."""
+CROWD = 4
+"""Lines in one chart beyond which bands are faint, and levels beyond which names are only in the caption."""
+APART = 0.09
+"""Share of the height between two levels that both have their names beside them."""
 DECADES = 3.0
 """Positive numbers over so many are drawn on a logarithmic axis."""
 
@@ -62,6 +66,25 @@ class Panel:
     y_limits: tuple[float, float] | None = None
 
     @property
+    def heights(self) -> Array:
+        """All that the y axis must have room for."""
+        parts = [part for line in self.lines for part in (line.y, line.low, line.high, *line.seeds)]
+        return drawable([*parts, np.array([level.value for level in self.levels])])
+
+    @property
+    def crowded(self) -> bool:
+        """Whether bands lie on so many others that they must be faint."""
+        return len(self.lines) > CROWD
+
+    @property
+    def names_levels(self) -> bool:
+        """Whether there is room for the levels' names beside them."""
+        values, heights = np.sort([level.value for level in self.levels if drawn(level.value)]), self.heights
+        return (
+            len(values) <= CROWD and bool((np.diff(values) >= APART * np.ptp(heights)).all()) if len(heights) else False
+        )
+
+    @property
     def logarithmic(self) -> bool:
         values = drawable([line.y for line in self.lines])
         if self.y_limits is not None or not len(values) or values.min() <= 0:
@@ -75,6 +98,8 @@ class Panel:
             "x": self.x_label,
             "y": self.y_label,
             "log": self.logarithmic,
+            **({"crowded": True} if self.crowded else {}),
+            **({"named": True} if self.levels and self.names_levels else {}),
             **({"limits": list(self.y_limits)} if self.y_limits is not None else {}),
             "lines": [_line_json(line) for line in self.lines],
             "levels": [[level.name, level.value, level.color] for level in self.levels if drawn(level.value)],

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy.tools.report.curves import metric_label
 from understudy.tools.report.markup import number, shortened
@@ -33,11 +32,12 @@ def _lines(study: Study, sentence: str, date: str) -> Iterator[str]:
     yield f"# {_plain(title(study))}\n"
     yield f"{_plain(sentence)}\n"
     yield from (f"- {_plain(note)}" for note in study.notes)
-    yield f"\n## {metric_label(study.metric)}: last value, mean over seeds [95 % interval]\n"
+    better = "lower is better" if study.lowest_is_best else "higher is better"
+    yield f"\n## {metric_label(study.metric)}, {better}: last value, mean over seeds [95 % interval] (seeds)\n"
     cells = [[method, *(_cell(study, method, task) for task in study.tasks)] for method in study.methods]
     yield from _table(["method", *study.tasks], [*cells, *_published(study)])
     yield "\n## Best of all evaluations\n\nChosen by what it is judged by, so it flatters; compare by the last value.\n"
-    best = [[method, *(_mean(study.best[method][task]) for task in study.tasks)] for method in study.methods]
+    best = [[method, *(_mean(study, method, task) for task in study.tasks)] for method in study.methods]
     yield from _table(["method", *study.tasks], best)
     yield "\n## Runs\n"
     runs = [
@@ -53,26 +53,31 @@ def _cell(study: Study, method: str, task: str) -> str:
     found = study.estimates.get((method, task))
     if found is None:
         return "–"
-    limits = "" if math.isnan(found.low) else f" [{number(found.low)}, {number(found.high)}]"
-    return f"{number(found.value)}{limits} ({len(study.last[method][task])})"
+    value, low, high = (number(one, places=study.places(task)) for one in (found.value, found.low, found.high))
+    limits = "" if math.isnan(found.low) else f" [{low}, {high}]"
+    return f"{value}{limits} ({len(study.last[method][task])})"
 
 
 def _published(study: Study) -> Iterator[list[str]]:
     for config in dict.fromkeys(one.config for found in study.published.values() for one in found):
         known = {task: one for task, found in study.published.items() for one in found if one.config == config}
         told = [
-            f"{number(known[task].mean)} ± {number(known[task].deviation)}" if task in known else "–"
+            " ± ".join(number(one, places=study.places(task)) for one in (known[task].mean, known[task].deviation))
+            if task in known
+            else "–"
             for task in study.tasks
         ]
         yield [f"{config}, published", *told]
 
 
-def _mean(seeds: NDArray[np.float64]) -> str:
-    return number(float(np.mean(seeds))) if len(seeds) else "–"
+def _mean(study: Study, method: str, task: str) -> str:
+    seeds = study.best[method][task]
+    return number(float(np.mean(seeds)), places=study.places(task)) if len(seeds) else "–"
 
 
 def _values(study: Study, entry: Entry) -> list[str]:
-    return [number(entry.result.last(study.metric)), number(entry.result.best(study.metric))]
+    known = (entry.result.last(study.metric), entry.result.best(study.metric))
+    return [number(value, places=study.places(entry.result.task)) for value in known]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a report says first: how methods stand on each task, their curves, and how sure one may be."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from understudy.core.wording import counted
 from understudy.tools.experiments.results import SCORE
+from understudy.tools.experiments.sequential import BETTER, WORSE
 from understudy.tools.experiments.statistics import (
     Estimate,
     interval,
@@ -21,15 +22,15 @@ from understudy.tools.experiments.statistics import (
     selection_bias,
 )
 from understudy.tools.report import explanations
-from understudy.tools.report.curves import caption, learning_curves, metric_label, profiles
+from understudy.tools.report.curves import caption, learning_curves, metric_label, profiles, published_levels
 from understudy.tools.report.diagnostics import diagnostics
 from understudy.tools.report.drawing import COLORS, LARGE, SMALL, Row, colored, draw, draw_intervals
-from understudy.tools.report.markup import Markup, element, joined, number
-from understudy.tools.report.panels import Level, Panel
+from understudy.tools.report.markup import Markup, decimals, element, joined, number, shortened
+from understudy.tools.report.panels import CROWD, Level, Panel, drawn
 from understudy.tools.report.study import Study
 
-MOST_COMPARED = 12
-"""Methods of a table of pairs."""
+LONG_NAME = 26
+"""Letters of a method's name that stand in one line."""
 OPEN = 1
 """Tasks whose diagnostics are unfolded."""
 FULL_SCORE = 100.0
@@ -46,45 +47,58 @@ def section(title: str, *content: object, name: str = "", about: object = "") ->
     return element("section", element("h2", title), told, *content, id=name)
 
 
-def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, numbered: int = 1, kind: str = "") -> Markup:
-    """Columns from the `numbered`-th on hold numbers; a click on a head sorts."""
+def table(
+    label: str, head: Sequence[object], rows: Iterable[Sequence[object]], *, words: Collection[int] = (), kind: str = ""
+) -> Markup:
+    """The first column names its row; of the others, all but those at `words` hold numbers. A click on a head sorts."""
+    numbers = [place not in (0, *words) for place in range(len(head))]
     heads = [
-        element(
-            "th", element("button", cell, type="button"), scope="col", class_="number" if place >= numbered else None
-        )
-        for place, cell in enumerate(head)
+        element("th", element("button", cell, type="button"), scope="col", class_="number" if numbered else None)
+        for cell, numbered in zip(head, numbers, strict=True)
     ]
-    body = [element("tr", *(_cell(cell, place, numbered) for place, cell in enumerate(row))) for row in rows]
+    body = [element("tr", *(_cell(cell, place, numbers[place]) for place, cell in enumerate(row))) for row in rows]
     whole = element("table", element("thead", element("tr", *heads)), element("tbody", *body), class_=kind or None)
-    return element("div", whole, class_="scroll", tabindex="0")
+    return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _cell(cell: object, place: int, numbered: int) -> Markup:
+def measured(value: float, places: int | None) -> Markup:
+    """A number of a column, by which it is sorted."""
+    return element("span", number(value, places=places), data_sort=value if math.isfinite(value) else None)
+
+
+def _cell(cell: object, place: int, numbered: bool) -> Markup:
     if place == 0:
         return element("th", cell, scope="row")
     value = cell if isinstance(cell, float) else None
     told = number(cell) if isinstance(cell, float) else f"{cell:,}" if type(cell) is int else cell
     sort = value if value is not None and math.isfinite(value) else cell if type(cell) is int else None
-    return element("td", told, class_="number" if place >= numbered else None, data_sort=sort)
+    return element("td", told, class_="number" if numbered else None, data_sort=sort)
 
 
 def method_name(study: Study, method: str) -> Markup:
     """With the colour it has in charts."""
-    return element("span", swatch(study.color(method)), method, class_="method")
+    kind = "method long" if len(method) > LONG_NAME else "method"
+    return element("span", swatch(study.color(method)), method, class_=kind)
+
+
+def short_name(method: str) -> Markup:
+    """For a column's head."""
+    return element("span", shortened(method, LONG_NAME), title=method if len(method) > LONG_NAME else None)
 
 
 def swatch(color: int) -> Markup:
     return element("i", **colored(color, f"swatch d{color // COLORS % 4}"))
 
 
-def legend(study: Study, *extra: Markup) -> Markup:
+def legend(study: Study, *extra: Markup, methods: Sequence[str] = ()) -> Markup:
     """The methods' colours; with a script, what hides and shows them."""
     chips = [
         element("button", swatch(study.color(name)), name, type="button", class_="chip", data_method=study.color(name),
                 aria_pressed="true")
-        for name in study.methods
+        for name in methods or study.methods
     ]  # fmt: skip
-    return element("div", *chips, *extra, class_="legend")
+    many = switches(("all", "all / none")) if len(chips) > CROWD else ""
+    return element("div", *chips, many, *extra, class_="legend")
 
 
 def switches(*named: tuple[str, str]) -> Markup:
@@ -100,12 +114,22 @@ def chart(panel: Panel, charts: Charts, size: tuple[float, float] = SMALL, *, aw
     kind = "panel" + (" large" if size == LARGE else "") + (" away" if away else "")
     return element(
         "figure",
-        element("figcaption", element("b", panel.title), element("span", panel.note) if panel.note else ""),
+        _caption(panel.title, panel.note or (panel.y_label if panel.y_label != panel.title else ""), panel.levels),
         element("div", draw(panel, size), class_="still"),
         element("div", class_="live", data_chart=len(charts) - 1, data_height=300 if size == LARGE else 190),
         class_=kind,
         data_axis=panel.axis or None,
     )
+
+
+def _caption(title: str, told: str, levels: Sequence[Level]) -> Markup:
+    """What a chart shows, what its y axis counts, and what its dashed lines are."""
+    known = [level for level in levels if drawn(level.value)]
+    places = decimals(level.value for level in known)
+    names = "; ".join(f"{level.name} {number(level.value, places=places)}" for level in known)
+    dashed = f"dashed: {names}" if known else ""
+    words = (element("span", line) for line in (told, dashed) if line)
+    return element("figcaption", element("b", title), *words)
 
 
 def summary(study: Study) -> Markup:
@@ -116,13 +140,17 @@ def summary(study: Study) -> Markup:
     ]
     rows += [[told, *cells] for told, cells in _published_rows(study)]
     better = "lower is better" if study.lowest_is_best else "higher is better"
-    about = (
-        f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed, as mean over seeds with "
-        f"its 95 % bootstrap interval. Bold is the {'lowest' if study.lowest_is_best else 'highest'} mean of its task; "
-        "whether that decides anything is for the sentence above."
+    bold = (
+        f" Bold is the {'lowest' if study.lowest_is_best else 'highest'} mean of its task; whether that decides "
+        "anything is for the sentence above."
     )
-    parts = [table(head, rows, kind="summary"), _interval_charts(study), _best(study), _aggregates(study)]
-    return section("Summary", *parts, name="summary", about=about)
+    seeds = any(not math.isnan(one.low) for one in study.estimates.values())
+    means = ", as mean over seeds with its 95 % bootstrap interval." if seeds else "."
+    about = f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed{means}"
+    about += bold if any(map(study.leads, study.estimates)) else ""
+    first = [table("Summary", head, rows, kind="summary"), _interval_charts(study)]
+    together = element("div", *first, class_="pair") if len(study.tasks) == 1 and first[1] else joined(*first)
+    return section("Summary", together, _best(study), _aggregates(study), name="summary", about=about)
 
 
 def _score(study: Study, method: str, task: str) -> Markup:
@@ -130,14 +158,17 @@ def _score(study: Study, method: str, task: str) -> Markup:
     if found is None:
         runs = study.of(method, task)
         return element("span", "no number yet" if runs else "not run", class_="quiet")
-    seeds = counted(len(study.last[method][task]), "seed")
-    among = [one.value for (_, where), one in study.estimates.items() if where == task]
-    best = len(among) > 1 and found.value == (min(among) if study.lowest_is_best else max(among))
-    value = element("b" if best else "span", number(found.value), class_="value best" if best else "value")
-    limits = (
-        "one seed: no interval" if math.isnan(found.low) else f"{number(found.low)} to {number(found.high)}, {seeds}"
+    seeds, places = counted(len(study.last[method][task]), "seed"), study.places(task)
+    best = study.leads((method, task))
+    value = element(
+        "b" if best else "span", number(found.value, places=places), class_="value best" if best else "value"
     )
+    limits = "one seed: no interval" if math.isnan(found.low) else f"{_limits(found, places)}, {seeds}"
     return element("span", value, element("small", limits), class_="score", data_sort=found.value)
+
+
+def _limits(found: Estimate, places: int | None) -> str:
+    return f"{number(found.low, places=places)} to {number(found.high, places=places)}"
 
 
 def _published_rows(study: Study) -> Iterator[tuple[Markup, list[Markup]]]:
@@ -151,10 +182,9 @@ def _published(study: Study, config: str, task: str) -> Markup:
     found = next((one for one in study.published.get(task, ()) if one.config == config), None)
     if found is None:
         return element("span", "–", class_="quiet")
-    spread = element("small", f"± {found.deviation:g} over its seeds")
-    return element(
-        "span", element("span", f"{found.mean:g}", class_="value"), spread, class_="score quiet", data_sort=found.mean
-    )
+    mean, deviation = (number(value, places=study.places(task)) for value in (found.mean, found.deviation))
+    spread = element("small", f"± {deviation} over its seeds")
+    return element("span", element("span", mean, class_="value"), spread, class_="score quiet", data_sort=found.mean)
 
 
 def _interval_charts(study: Study) -> Markup:
@@ -172,17 +202,16 @@ def _intervals(study: Study, task: str) -> Markup:
     ]
     if not rows:
         return Markup("")
-    levels = [Level(one.config, one.mean) for one in study.published.get(task, ())]
-    told = element(
-        "figcaption", element("b", task), element("span", "rings are seeds, bars 95 % intervals of their mean")
-    )
+    levels = list(published_levels(study, task))
+    told = _caption(task, "rings are seeds, bars 95 % intervals of their mean", levels)
     return element("figure", told, draw_intervals(rows, metric_label(study.metric), levels), class_="panel")
 
 
 def _best(study: Study) -> Markup:
     """The best of all evaluations, folded away: it is chosen by what it is judged by."""
+    places = {task: study.places(task) for task in study.tasks}
     rows = [
-        [method_name(study, method), *(_mean(study.best[method][task]) for task in study.tasks)]
+        [method_name(study, method), *(measured(_mean(study.best[method][task]), places[task]) for task in study.tasks)]
         for method in study.methods
     ]  # fmt: skip
     counts = [len(entry.result.evaluations) for entry in study.entries]
@@ -202,7 +231,7 @@ def _best(study: Study) -> Markup:
         "details",
         element("summary", explanations.BEST_TITLE),
         about,
-        table(["method", *study.tasks], rows),
+        table(explanations.BEST_TITLE, ["method", *study.tasks], rows),
     )
 
 
@@ -212,7 +241,7 @@ def _mean(seeds: NDArray[np.float64]) -> float:
 
 def _aggregates(study: Study) -> Markup:
     """All tasks as one number, where they are on one scale."""
-    if len(study.tasks) < 2 or len(study.methods) < 2:
+    if len(study.tasks) < 2 or len(study.compared) < 2:
         return Markup("")
     if not study.comparable:
         return element(
@@ -224,36 +253,30 @@ def _aggregates(study: Study) -> Markup:
         return element("p", explanations.NOTHING_SHARED, class_="about")
     kinds = {"IQM": iqm, "mean": mean, "median": median}
     if study.metric == SCORE:
-        kinds |= {"optimality gap": partial(optimality_gap, target=FULL_SCORE)}
+        kinds |= {"optimality gap (lower is better)": partial(optimality_gap, target=FULL_SCORE)}
+    known = {method: [interval(kind, study.shared(method)) for kind in kinds.values()] for method in study.compared}
+    places = decimals(value for found in known.values() for one in found for value in (one.value, one.low, one.high))
     rows = [
-        [
-            method_name(study, method),
-            *(_estimate(interval(kind, study.shared(method)), study) for kind in kinds.values()),
-        ]
-        for method in study.methods
+        [method_name(study, method), *(_estimate(one, study, places) for one in found)]
+        for method, found in known.items()
     ]
     told = f"Over {counted(len(study.shared_tasks), 'task')}" + (
         " (those that every method has)" if len(study.shared_tasks) < len(study.tasks) else ""
     )
-    about = element(
-        "p",
-        f"{told}, each weighing the same; intervals are stratified bootstraps over seeds within tasks.",
-        class_="about",
+    intervals = any(not math.isnan(one.low) for found in known.values() for one in found)
+    about = f"{told}, each weighing the same" + (
+        "; intervals are stratified bootstraps over seeds within tasks." if intervals else "."
     )
-    return joined(element("h3", "Over all tasks"), about, table(["method", *kinds], rows))
+    over = table("Over all tasks", ["method", *kinds], rows)
+    return joined(element("h3", "Over all tasks"), element("p", about, class_="about"), over)
 
 
-def _estimate(found: Estimate, study: Study) -> Markup:
+def _estimate(found: Estimate, study: Study, places: int | None) -> Markup:
     sign = -1.0 if study.lowest_is_best else 1.0
     low, high = sorted((sign * found.low, sign * found.high))
-    limits = "" if math.isnan(low) else f"{number(low)} to {number(high)}"
-    return element(
-        "span",
-        element("span", number(sign * found.value), class_="value"),
-        element("small", limits),
-        class_="score",
-        data_sort=sign * found.value,
-    )
+    limits = "" if math.isnan(low) else _limits(Estimate(found.value, low, high), places)
+    value = element("span", number(sign * found.value, places=places), class_="value")
+    return element("span", value, element("small", limits), class_="score", data_sort=sign * found.value)
 
 
 def curves(study: Study, charts: Charts) -> Markup:
@@ -273,19 +296,19 @@ def curves(study: Study, charts: Charts) -> Markup:
     figures = element(
         "div", *(chart(panel, charts, size, away=panel.axis != axes[0]) for panel in panels), class_="grid"
     )
-    about = caption(study) + (f" {explanations.LEVELS}" if any(panel.levels for panel in panels) else "")
-    return section("Learning curves", legend(study, switches(*choices)), figures, name="curves", about=about)
+    return section("Learning curves", legend(study, switches(*choices)), figures, name="curves", about=caption(study))
 
 
 def comparisons(study: Study, charts: Charts) -> Markup:
     """Performance profiles, and how probably one method beats another."""
     parts: list[Markup] = []
     for panel in profiles(study):
-        about = explanations.PROFILES
+        banded = any(line.low is not None for line in panel.lines)
+        about = explanations.PROFILES + (explanations.PROFILE_BANDS if banded else "")
         parts += [
             element("h3", "Performance profiles"),
             element("p", about, class_="about"),
-            legend(study),
+            legend(study, methods=[line.name for line in panel.lines]),
             chart(panel, charts, LARGE),
         ]
     parts += _improvement(study)
@@ -293,33 +316,40 @@ def comparisons(study: Study, charts: Charts) -> Markup:
 
 
 def _improvement(study: Study) -> Iterator[Markup]:
-    methods = study.methods[:MOST_COMPARED]
-    if len(methods) < 2 or not study.shared_tasks:
+    methods = study.best_methods
+    if len(methods) < 2 or not study.seeded:
         return
     scores = {method: study.shared(method) for method in methods}
-    rows = [[method_name(study, a), *(_probability(scores, a, b) for b in methods)] for a in methods]
+    rows = [[method_name(study, a), *(_probability(study, scores, a, b) for b in methods)] for a in methods]
     more = (
-        f" Of {len(study.methods)} methods the first {len(methods)} are compared."
-        if len(study.methods) > len(methods)
+        f" Of {len(study.compared)} methods the {len(methods)} with the best means are compared."
+        if len(study.compared) > len(methods)
         else ""
     )
+    told = explanations.IMPROVEMENT + (explanations.DECIDED if study.decisions is not None else "") + more
     yield element("h3", "Probability of improvement")
-    yield element(
-        "p",
-        explanations.IMPROVEMENT + more,
-        class_="about",
-    )
-    yield table(["row beats column", *methods], rows, kind="matrix")
+    yield element("p", told, class_="about")
+    yield table("Probability of improvement", ["row beats column", *map(short_name, methods)], rows, kind="matrix")
 
 
-def _probability(scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:
+def _probability(study: Study, scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:
     if a == b:
         return element("span", "–", class_="quiet")
     found = paired_interval(probability_of_improvement, scores[a], scores[b])
-    limits = "" if math.isnan(found.low) else f"{found.low:.0%} to {found.high:.0%}"
+    decided = study.decisions is not None and study.decisions.of(a, b).verdict in (BETTER, WORSE)
     tone = f"--p:{min(max(found.value, 0.0), 1.0):.2f}"
-    value = element("span", f"{found.value:.0%}", class_="value")
-    return element("span", value, element("small", limits), class_="score heat", style=tone, data_sort=found.value)
+    value = element("b" if decided else "span", f"{100 * found.value:.0f} %", class_="value")
+    limits = element("small", _chances(found))
+    return element("span", value, limits, class_="score heat", style=tone, data_sort=found.value)
+
+
+def _chances(found: Estimate) -> str:
+    """An interval without width is none: where one wins every pair, so it does in every draw."""
+    if math.isnan(found.low):
+        return ""
+    if found.low == found.high:
+        return {1.0: "every pair", 0.0: "no pair"}.get(found.value, "")
+    return f"{100 * found.low:.0f} to {100 * found.high:.0f} %"
 
 
 def diagnosed(study: Study, charts: Charts) -> Markup:

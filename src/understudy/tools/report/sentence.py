@@ -5,7 +5,7 @@ import math
 from understudy.run.plots import HIGH, LOW, RETURN, as_float
 from understudy.tools.experiments.verdict import verdict
 from understudy.tools.report.curves import metric_label
-from understudy.tools.report.markup import number
+from understudy.tools.report.markup import decimals, number
 from understudy.tools.report.reading import Entry
 from understudy.tools.report.study import Study
 
@@ -18,7 +18,7 @@ def sentence(study: Study) -> str:
     if len(study.entries) == 1:
         return _of_one(study.entries[0], study.metric)
     if study.comparable:
-        return verdict(study.last, lowest_is_best=study.lowest_is_best)
+        return verdict(study.last, lowest_is_best=study.lowest_is_best, decisions=study.decisions)
     if len(study.tasks) > MOST_TASKS:
         return f"{len(study.tasks)} tasks on different scales: nothing is said of all of them together."
     return " ".join(_of_task(study, task) for task in study.tasks)
@@ -37,9 +37,12 @@ def _of_one(entry: Entry, metric: str) -> str:
         return f"{who}: not evaluated yet."
     last = run.evaluations[-1]
     low, high = (as_float(last.get(name)) for name in (LOW, HIGH))
-    told = "" if metric != RETURN or math.isnan(low) else f" [{number(low)}, {number(high)} over episodes]"
-    best = f", at best {number(run.best(metric))}" if len(values) > 1 else ""
+    reached, best = float(values[-1]), run.best(metric)
+    places = decimals((reached, best, low, high))
+    value, lowest, highest, highlight = (number(one, places=places) for one in (reached, low, high, best))
+    told = "" if metric != RETURN or math.isnan(low) else f" [{lowest}, {highest} over episodes]"
+    best_told = f", at best {highlight}" if len(values) > 1 else ""
     return (
-        f"{who}: {metric_label(metric).partition(' (')[0]} {number(float(values[-1]))}{told} after {updates[-1]:,} "
-        f"updates{best}. One seed says nothing of others."
+        f"{who}: {metric_label(metric).partition(' (')[0]} {value}{told} after {updates[-1]:,} "
+        f"updates{best_told}. One seed says nothing of others."
     )

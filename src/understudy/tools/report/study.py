@@ -1,5 +1,6 @@
 """What is compared with what: runs by method and task, each seed once, and never two experiments under one name."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +18,14 @@ from understudy.run.config import RunConfig
 from understudy.run.identity import deciding_settings
 from understudy.run.suites import suites
 from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results
+from understudy.tools.experiments.sequential import Decisions, Design, decide
 from understudy.tools.experiments.statistics import Estimate, interval, mean
-from understudy.tools.report.markup import shortened
+from understudy.tools.report.markup import decimals, shortened
 from understudy.tools.report.panels import LARGEST
 from understudy.tools.report.reading import Damaged, Entry, Gathered
 
+MOST_COMPARED = 12
+"""Methods that are compared pair by pair."""
 MOST_NAMED = 2
 """Settings that fit into a name."""
 LISTED = 4
@@ -99,10 +103,50 @@ class Study:
         cells = ((method, task, self.last[method][task]) for method in self.methods for task in self.tasks)
         return {(method, task): interval(mean, [seeds]) for method, task, seeds in cells if len(seeds)}
 
+    def places(self, task: str) -> int | None:
+        """Digits after the point of a task's numbers."""
+        known = [one for (_, where), one in self.estimates.items() if where == task]
+        return decimals(value for one in known for value in (one.value, one.low, one.high))
+
+    def leads(self, cell: tuple[str, str]) -> bool:
+        """Whether a method has the best mean of a task on which seeds are compared, not single runs."""
+        found = {method: one for (method, task), one in self.estimates.items() if task == cell[1]}
+        alone = len(found) < 2 or all(math.isnan(one.low) for one in found.values())
+        sign = -1.0 if self.lowest_is_best else 1.0
+        return not alone and sign * found[cell[0]].value == max(sign * one.value for one in found.values())
+
+    @cached_property
+    def seeded(self) -> bool:
+        """Whether there is more than one seed to compare: of single runs no distribution is known."""
+        scores = [self.last[method][task] for method in self.compared for task in self.shared_tasks]
+        return any(len(seeds) > 1 for seeds in scores)
+
+    @cached_property
+    def compared(self) -> list[str]:
+        """Methods that have a number: one that has none yet holds up nobody."""
+        return [method for method in self.methods if any(map(len, self.last[method].values()))]
+
     @cached_property
     def shared_tasks(self) -> list[str]:
-        """Tasks on which every method has a number: what can be summed up over."""
-        return [task for task in self.tasks if all(len(self.last[method][task]) for method in self.methods)]
+        """Tasks on which all of them have one: what can be summed up over."""
+        return [task for task in self.tasks if all(len(self.last[method][task]) for method in self.compared)]
+
+    @cached_property
+    def best_methods(self) -> list[str]:
+        """Those that are compared pair by pair: all, or of many those with the best means over the shared tasks."""
+        if len(self.compared) <= MOST_COMPARED or not self.shared_tasks:
+            return self.compared
+        ranked = sorted(self.compared, key=lambda method: -mean(self.shared(method)))
+        return [method for method in self.compared if method in ranked[:MOST_COMPARED]]
+
+    @cached_property
+    def decisions(self) -> Decisions | None:
+        """Which of all pairs one permutation test tells apart; None where some method has one seed somewhere."""
+        scores = {method: {task: self.last[method][task] for task in self.shared_tasks} for method in self.compared}
+        fewest = min((len(seeds) for cells in scores.values() for seeds in cells.values()), default=0)
+        if len(scores) < 2 or fewest < 2 or not self.comparable:
+            return None
+        return decide(scores, Design(group=fewest, looks=1), lowest_is_best=self.lowest_is_best)
 
     @property
     def comparable(self) -> bool:
@@ -236,13 +280,23 @@ def _standing(found: Study) -> list[str]:
             if found.preliminary
             else "Tables and statistics are of those that are finished; curves are of all."
         )
-        notes.append(f"Of {counted(len(found.entries), 'run')} {len(unfinished)} have not finished ({told}). {rest}")
+        verb = "has" if len(unfinished) == 1 else "have"
+        notes.append(
+            f"{counted(len(unfinished), 'run')} of {len(found.entries):,} {verb} not finished ({told}). {rest}"
+        )
     if found.damaged:
         notes.append(f"{counted(len(found.damaged), 'run')} cannot be read, and so counts nowhere: see Runs.")
-    missing = [run for run in found.results.runs if run.evaluations and np.isnan(run.last(found.metric))]
+    missing = [run for run in found.results.runs if run.evaluations and not abs(run.last(found.metric)) <= LARGEST]
     if missing:
-        notes.append(f"{counted(len(missing), 'run')} ended without a number for {found.metric}, or with NaN.")
+        notes.append(
+            f"{counted(len(missing), 'run')} ended without a number for {found.metric}, or with NaN or infinity "
+            f"({_listed([_who(run) for run in missing])}). What has no number is in no mean, which flatters its method."
+        )
     return notes
+
+
+def _who(run: Result) -> str:
+    return f"{shortened(run.method, 40)} on {shortened(run.task, 40)}, seed {run.seed}"
 
 
 def _listed(names: Sequence[str]) -> str:
