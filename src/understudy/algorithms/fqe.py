@@ -17,8 +17,8 @@ in units of the rewards that are learned from, discounted. Nothing is conservati
 critics are asked about actions that nobody tried. `understudy ope` trains many at once, and says where that is so.
 
 Differs from the paper in: one gradient step on a minibatch instead of a whole regression between two targets; critics
-that begin at the mean return of the data's episodes, and not at 0; Polyak targets by default, hard ones by `target_every` with
-`polyak: 1`; rows whose successor is unknown (`td_valid` false) are left out of L_Q.
+that begin at the mean return of the data's episodes, and not at 0; Polyak targets by default, hard ones by
+`target_every` with `polyak: 1`; rows whose successor is unknown (`td_valid` false) are left out of L_Q.
 """
 
 import copy
