@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.tools.report.curves import metric_label
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
 from written_runs import write_run, write_study
@@ -85,6 +86,11 @@ def test_runs_are_judged_by_one_number(tmp_path: Path) -> None:
     assert study(gather([tmp_path]), "return").metric == "eval/return_mean"
     with pytest.raises(ConfigError, match=r"no run has 'retrun'. Did you mean 'return'"):
         study(gather([tmp_path]), "retrun")
+
+
+def test_numbers_have_names_that_people_read() -> None:
+    labels = [metric_label(f"eval/{name}") for name in ("return_mean", "score", "action_error", "of_my_own")]
+    assert labels == ["episode return", "score (0 random, 100 expert)", "action error", "of my own"]
 
 
 def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def test_seeds_are_compared_only_where_there_are_some(tmp_path: Path) -> None:
 
 
 def test_folders_of_machines_stay_where_they_are(tmp_path: Path) -> None:
-    place = "/home/somebody/secret/play.hdf5"
+    place = "/srv/somebody/secret/play.hdf5"
     meta = {**META, "dataset": {**META["dataset"], "name": place, "data_of_motions": "/mnt/elsewhere/walk.npz"}}
-    for seed, value in enumerate(("/home/somebody/a", "/home/somebody/b")):
+    for seed, value in enumerate(("/srv/somebody/a", "/srv/somebody/b")):
         settings: dict[str, Any] = {"env.simulator": "envpool", "env.settings.file": value}
         write_run(tmp_path / "runs" / str(seed), [-9, -4], seed=seed, meta=meta, method=f"m{seed}", **settings)
     written = us.report(tmp_path / "runs", tmp_path / "out" / "r.html", format="all")

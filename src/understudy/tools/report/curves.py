@@ -24,7 +24,7 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def metric_label(metric: str) -> str:
-    return TITLES.get(metric, metric.removeprefix("eval/")).replace(" (mean, 95 % interval)", "")
+    return TITLES.get(metric, metric.removeprefix("eval/").replace("_", " ")).replace(" (mean, 95 % interval)", "")
 
 
 def points_of_a_curve(study: Study) -> int:
