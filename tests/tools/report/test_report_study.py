@@ -1,5 +1,6 @@
 """What a report compares: each seed once, never two experiments under one name, and nothing that cannot be read."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,18 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path) -> None:
     assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3]
     assert {entry.shown for entry in found.entries} == {"ours/0", "ours/1"}
     assert "1 run of a seed that is here already: copy; not counted" in found.notes[0]
+
+
+def test_of_an_error_less_is_better_also_where_runs_are_judged_by_something_else(tmp_path: Path) -> None:
+    for method, error in (("near", 0.1), ("far", 0.9)):
+        for seed in (0, 1):
+            run = write_run(tmp_path / method / str(seed), [-4], seed=seed, method=method)
+            line = {**json.loads((run / "eval.jsonl").read_text()), "eval/action_error": error + seed / 100}
+            (run / "eval.jsonl").write_text(json.dumps(line) + "\n")
+    found = study(gather([tmp_path]), "eval/action_error")
+    assert found.lowest_is_best
+    assert found.leads(("near", "Pendulum-v1"))
+    assert not study(gather([tmp_path]), "eval/return_mean").lowest_is_best
 
 
 def test_damaged_runs_are_listed_and_count_nowhere(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from understudy.run.comparison import SHORT, flat_settings
 from understudy.run.config import RunConfig
 from understudy.run.identity import deciding_settings
 from understudy.run.suites import suites
-from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results
+from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results, lowest_is_best
 from understudy.tools.experiments.sequential import Decisions, Design, decide
 from understudy.tools.experiments.statistics import Estimate, interval, mean
 from understudy.tools.report.markup import decimals, shortened
@@ -79,7 +79,7 @@ class Study:
 
     @cached_property
     def lowest_is_best(self) -> bool:
-        return any(run.config.best_lowest and run.config.best_metric == self.metric for run in self.results.runs)
+        return any(lowest_is_best(run.config, self.metric) for run in self.results.runs)
 
     @cached_property
     def preliminary(self) -> bool:
