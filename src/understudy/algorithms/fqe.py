@@ -16,9 +16,9 @@ greedy action, as it is deployed, or with `stochastic` the mean over draws. What
 in units of the rewards that are learned from, discounted. Nothing is conservative about it: where π leaves the data,
 critics are asked about actions that nobody tried. `understudy ope` trains many at once, and says where that is so.
 
-Differs from the paper in: one gradient step on a minibatch instead of a whole regression between two targets; critics
-that begin at the mean return of the data's episodes, and not at 0; Polyak targets by default, hard ones by
-`target_every` with `polyak: 1`; rows whose successor is unknown (`td_valid` false) are left out of L_Q.
+Differs from the paper in: one gradient step on a minibatch instead of a whole regression between two targets; Polyak
+targets by default, hard ones by `target_every` with `polyak: 1`; rows whose successor is unknown (`td_valid` false) are
+left out of L_Q.
 """
 
 import copy
@@ -49,8 +49,7 @@ from understudy.parts.target import Target
 TARGET = "target"
 """The role of the policy that is judged."""
 STARTS = 4096
-"""Episodes of which starts are measured at a log, and of which returns say where critics begin; of more, some, evenly
-spread."""
+"""Episodes of which starts are measured at a log; of more, some, evenly spread."""
 
 
 class Config(Settings):
@@ -72,7 +71,7 @@ class Config(Settings):
     """Its kind, weight decay, gradient clipping and schedule."""
     polyak: float = Field(0.02, gt=0, le=1)
     """Share of the way that target networks move whenever they move. After u updates e^(−u·τ·(1−γ)) of what lies far
-    ahead is still what it was at the beginning: of 20,000 with γ = 0.99 2 %, and with a τ of 0.005 a third."""
+    ahead is still missing: of 20,000 with γ = 0.99 2 %, and with a τ of 0.005 a third."""
     target_every: int = Field(1, ge=1)
     """Updates from one move of the target networks to the next; many of them with `polyak: 1` make hard targets."""
     critic: CriticSettings = CriticSettings()
@@ -90,7 +89,9 @@ class Starts:
     @classmethod
     def of(cls, data: Experience) -> "Starts":
         with torch.device("cpu"):  # also where networks are only outlined
-            rows = data.rows(_some_starts(data), Demand(("mask",) if data.spec.masked else ()))
+            first = data.starts()
+            some = first[torch.linspace(0, len(first) - 1, min(STARTS, len(first)), dtype=torch.float64).long()]
+            rows = data.rows(some, Demand(("mask",) if data.spec.masked else ()))
         return cls(rows.obs, rows.extra.get("mask"))
 
 
@@ -187,9 +188,6 @@ def assemble(config: Config, context: BuildContext, policy: Policy) -> FQE:
     """The same of a policy that was looked at already."""
     data = context.data.get(MAIN)
     critic = NetworkBuilder.of(context).critic(config.critic, members=config.critics)
-    if data is not None:
-        with torch.no_grad():
-            critic.trunk.layers()[-1].bias.add_(mean_return(data, config.gamma))
     return FQE(
         config,
         policy,
@@ -202,16 +200,3 @@ def assemble(config: Config, context: BuildContext, policy: Policy) -> FQE:
         context.seed,
         () if data is None else (Starts.of(data),),
     )
-
-
-def mean_return(data: Experience, gamma: float) -> float:
-    """Of episodes, discounted: what the data's own policy is worth, and where critics begin."""
-    with torch.device("cpu"):
-        rows = data.rows(_some_starts(data), Demand(("return_to_go",), gamma=gamma))
-    return float(rows.extra["return_to_go"].double().mean())
-
-
-def _some_starts(data: Experience) -> Tensor:
-    """Evenly spread."""
-    first = data.starts()
-    return first[torch.linspace(0, len(first) - 1, min(STARTS, len(first)), dtype=torch.float64).long()]

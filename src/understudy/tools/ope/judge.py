@@ -240,7 +240,7 @@ class Judge:
         if settings.trains and settings.missing > MISSING:
             self.warnings.append(
                 f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {settings.missing:.0%} of "
-                "what is far ahead what the data earned: use more updates, a larger polyak or a smaller gamma."
+                "what is far ahead out of every value: use more updates, a larger polyak or a smaller gamma."
             )
         if settings.trains and settings.seeds == 1:
             self.warnings.append("one seed says nothing of others: intervals are of episodes alone.")

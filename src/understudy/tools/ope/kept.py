@@ -21,6 +21,7 @@ class Kept(SealedFacts):
     """E_{a~π} Q(s₀,a) of every episode's start, and the largest |Q| that was met."""
 
     FORMAT: ClassVar = 2
+    """Another one also where FQE comes to say something else: it is part of every digest."""
 
     about: str
     """The digest of all it depends on."""
