@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from understudy.core.errors import ConfigError, RunError
+from understudy.run.config import read_config
+from understudy.run.suites import suites
 from understudy.tools.report.curves import metric_label
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
@@ -140,5 +142,12 @@ def test_published_scores_are_beside_runs_of_their_tasks(tmp_path: Path) -> None
     found = study(gather([tmp_path]))
     (published,) = [one for one in found.published["hopper-medium-v2"] if one.config == "iql/corl-locomotion"]
     assert (published.mean, published.deviation) == (67.53, 3.78)
+    assert published.when == "published after 1,000,000 updates"
     assert not study(gather([tmp_path]), "return").published
     assert np.isfinite(found.estimates["iql", "hopper-medium-v2"].low)
+
+
+def test_presets_with_published_scores_say_how_long_they_train() -> None:
+    """A page puts it beside the score: few who compare with it have trained for as long."""
+    for config in {config for suite in suites() for config in suite.published}:
+        assert int(read_config(config)[0]["updates"]) >= 100_000, config

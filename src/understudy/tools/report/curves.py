@@ -100,7 +100,7 @@ def levels(study: Study, task: str, entries: Sequence[Entry]) -> Iterator[Level]
 def published_levels(study: Study, task: str) -> Iterator[Level]:
     """Scores that were published of a task, in the colour of the method they are of."""
     for one in study.published.get(task, ()):
-        yield Level(f"{one.config}, published", one.mean, algorithm_color(study, one.algorithm))
+        yield Level(f"{one.config}, {one.when}", one.mean, algorithm_color(study, one.algorithm))
 
 
 def algorithm_color(study: Study, algorithm: str) -> int:

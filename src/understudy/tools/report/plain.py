@@ -67,7 +67,8 @@ def _published(study: Study) -> Iterator[list[str]]:
             else "–"
             for task in study.tasks
         ]
-        yield [f"{config}, published", *told]
+        when = next(iter(known.values())).when
+        yield [f"{config}, {when}", *told]
 
 
 def _mean(study: Study, method: str, task: str) -> str:

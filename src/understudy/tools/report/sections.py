@@ -174,7 +174,7 @@ def _limits(found: Estimate, places: int | None) -> str:
 def _published_rows(study: Study) -> Iterator[tuple[Markup, list[Markup]]]:
     presets = {one.config: one for found in study.published.values() for one in found}
     for config, preset in presets.items():
-        told = element("span", config, element("small", f"published: {preset.source}"), class_="quiet score")
+        told = element("span", config, element("small", f"{preset.when}: {preset.source}"), class_="quiet score")
         yield told, [_published(study, config, task) for task in study.tasks]
 
 

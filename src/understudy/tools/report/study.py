@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.core.wording import counted
 from understudy.run.comparison import SHORT, flat_settings
-from understudy.run.config import RunConfig
+from understudy.run.config import RunConfig, read_config
 from understudy.run.identity import deciding_settings
 from understudy.run.suites import suites
 from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results, lowest_is_best
@@ -36,13 +36,20 @@ Table = dict[str, dict[str, NDArray[np.float64]]]
 @final
 @dataclass(frozen=True)
 class Published:
-    """What a preset's source reached on a task: mean and standard deviation over its seeds."""
+    """What a preset's source reached on a task, at the end of its own training: mean and standard deviation over its
+    seeds."""
 
     config: str
     algorithm: str
     source: str
+    updates: int
+    """Its training was so long, which may be longer than that of the runs beside it."""
     mean: float
     deviation: float
+
+    @property
+    def when(self) -> str:
+        return f"published after {self.updates:,} updates"
 
 
 @final
@@ -169,7 +176,8 @@ class Study:
                 for config in presets if algorithm in algorithms else ():
                     for task, numbers in suite.published.get(config, {}).items():
                         if task in named:
-                            found[task].append(Published(config, algorithm, presets[config], *numbers))
+                            updates = int(read_config(config)[0]["updates"])
+                            found[task].append(Published(config, algorithm, presets[config], updates, *numbers))
         return dict(found)
 
 
