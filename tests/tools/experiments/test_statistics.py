@@ -304,7 +304,10 @@ def test_the_best_of_many_equal_evaluations_flatters() -> None:
         (lambda: mean([]), "no task"),
         (lambda: mean([np.array([])]), r"scores of task 1: wrong shape: got \[0\]"),
         (lambda: iqm([np.ones(2), np.ones((2, 2))]), "scores of task 2"),
-        (lambda: iqm([np.array([1.0, math.nan])]), "finite numbers: got nan.* Leave this seed out"),
+        (lambda: iqm([np.array([1.0, math.nan])]), "finite numbers: got nan.* leave this seed out"),
+        (lambda: iqm([np.array([1.0, 1e300])]), "got 1e.300, expected at most 1e.100"),
+        (lambda: mean([["a", "b"]]), "scores of task 1: not numbers"),  # type: ignore[list-item]
+        (lambda: mean([np.ones((2, 9))]), "Of episodes give their mean"),
         (lambda: iqm([np.array([1.0, -math.inf])]), "got -inf"),
         (lambda: probability_of_improvement([np.ones(1)], [np.ones(1), np.ones(1)]), "got 1 and 2 tasks"),
         (lambda: interval(mean, [np.ones(2)], draws=0), "draws: wrong number"),

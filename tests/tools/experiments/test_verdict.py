@@ -138,6 +138,13 @@ def test_seeds_that_are_unequal_are_told_and_failed_runs_are_not_swallowed() -> 
         verdict(scores)
 
 
+def test_scores_that_are_no_seeds_are_told() -> None:
+    for wrong, sentence in ((5.0, r"'A' on 't': wrong shape: got \[\]"), (np.ones((3, 4)), "one number per seed")):
+        for asked in (verdict, summary):
+            with pytest.raises(UnderstudyError, match=sentence):
+                asked({"A": {"t": wrong}, "B": {"t": [1.0, 2.0]}})
+
+
 def test_small_numbers_keep_their_digits() -> None:
     scores = {"A": {"t": SEEDS / 1000 + 0.05}, "B": {"t": SEEDS / 1000 + 0.02}}
     assert us.statistics.verdict(scores, lowest_is_best=True).startswith("B is better than A on t: IQM 0.02 [0.01")

@@ -32,6 +32,8 @@ Tasks = Sequence[Array]
 """Of one method: per task its seeds' scores [n]; inside, samples of them [draws, n]."""
 Statistic = Callable[[Tasks], float]
 PairStatistic = Callable[[Tasks, Tasks], float]
+LARGEST = 1e100
+"""Scores beyond it are of runs that diverged; their squares would be infinite."""
 
 
 @final
@@ -347,14 +349,25 @@ def _checked_pair(a: Tasks, b: Tasks) -> tuple[list[Array], list[Array]]:
 
 def _checked(tasks: Tasks) -> list[Array]:
     """As arrays of numbers, or an error that says which task is none."""
-    known = [np.asarray(scores, np.float64) for scores in tasks]
+    known = [seed_scores(scores, f"scores of task {number}") for number, scores in enumerate(tasks, start=1)]
     if not known:
         raise DataError("scores", "no task", expected="one array of seeds per task")
     for number, scores in enumerate(known, start=1):
-        where = f"scores of task {number}"
-        if scores.ndim != 1 or not len(scores):
-            raise DataError(where, "wrong shape", got=list(scores.shape), expected="[seeds], at least one")
-        if not np.isfinite(scores).all():
-            do = "Leave this seed out and say so, or give it the score of a run that failed."
-            raise DataError(where, "must be finite numbers", got=scores[~np.isfinite(scores)][0], do=do)
+        if not len(scores):
+            raise DataError(f"scores of task {number}", "wrong shape", got=[0], expected="[seeds], at least one")
     return known
+
+
+def seed_scores(values: ArrayLike, where: str) -> Array:
+    """One finite number per seed [n], or an error that says what else they are."""
+    try:
+        known = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(where, "not numbers", got=values, expected="[seeds]") from None
+    if known.ndim != 1:
+        do = "Of episodes give their mean: one number per seed." if known.ndim > 1 else ""
+        raise DataError(where, "wrong shape", got=list(known.shape), expected="[seeds]", do=do)
+    if not (wrong := ~(np.abs(known) <= LARGEST)).any():
+        return known
+    do = "Give a run that failed the score of doing nothing, or leave this seed out and say so."
+    raise DataError(where, "must be finite numbers", got=known[wrong][0], expected=f"at most {LARGEST:g}", do=do)

@@ -30,6 +30,7 @@ from understudy.tools.experiments.statistics import (
     optimality_gap,
     paired_interval,
     probability_of_improvement,
+    seed_scores,
 )
 from understudy.tools.experiments.table import told_chance, told_interval
 
@@ -215,7 +216,8 @@ def _level(methods: int) -> float:
 
 def _arrays(scores: Scores) -> Table:
     return {
-        method: {task: np.asarray(seeds, np.float64) for task, seeds in row.items()} for method, row in scores.items()
+        method: {task: seed_scores(seeds, f"scores of '{method}' on '{task}'") for task, seeds in row.items()}
+        for method, row in scores.items()
     }
 
 
