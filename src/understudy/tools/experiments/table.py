@@ -79,7 +79,9 @@ def told_interval(estimate: Estimate) -> str:
 
 
 def told_number(number: float) -> str:
-    """With three digits that say something, or more: `-1,226.7`, `4.28`, `0.175`."""
+    """With three digits that say something, or more: `-1,226.7`, `4.28`, `0.175`, `3e+20`."""
+    if abs(number) >= 1e15:
+        return f"{number:.3g}"
     if not number or abs(number) >= 1:
         return f"{number:,.1f}" if abs(number) >= 10 else f"{number:.2f}"
     return f"{number:.3g}"
