@@ -191,6 +191,14 @@ def test_tasks_weigh_alike_however_many_seeds_they_have(tasks: list[Array]) -> N
     assert performance_profile(tasks, [0]) == pytest.approx(performance_profile(alike, [0]))
 
 
+def test_tasks_weigh_alike_when_no_integer_counts_their_seeds() -> None:
+    """Of thirteen primes the least common multiple has 23 digits."""
+    sizes = [97, 89, 83, 79, 73, 71, 67, 61, 59, 53, 47, 43, 41]
+    for count in range(4, len(sizes) + 1):
+        low, high, *rest = [np.linspace(0, 100, size) for size in sizes[:count]]
+        assert iqm([low - 1000, high + 1000, *rest]) == pytest.approx(50)
+
+
 def test_an_interval_is_that_of_all_samples_there_are() -> None:
     """Two tasks of three seeds: 27·27 samples, whose percentiles are known."""
     tasks = random_tasks(2, [3, 3])
@@ -310,7 +318,11 @@ def test_the_best_of_many_equal_evaluations_flatters() -> None:
         (lambda: mean([np.ones((2, 9))]), "Of episodes give their mean"),
         (lambda: iqm([np.array([1.0, -math.inf])]), "got -inf"),
         (lambda: probability_of_improvement([np.ones(1)], [np.ones(1), np.ones(1)]), "got 1 and 2 tasks"),
-        (lambda: interval(mean, [np.ones(2)], draws=0), "draws: wrong number"),
+        (lambda: interval(mean, [np.ones(2)], draws=0), "draws: too small: got 0"),
+        (lambda: interval(mean, [np.ones(2)], seed=-1), "seed: too small: got -1"),
+        (lambda: performance_profile([np.ones(2)], [[1, 2], [3, 4]]), "thresholds: not numbers in a row"),
+        (lambda: performance_profile([np.ones(2)], [math.nan]), "thresholds: not numbers in a row"),
+        (lambda: align([([1, 2], [1.0])]), r"curve 1: .* got \[2\] and \[1\]"),
         (lambda: interval(mean, [np.ones(2)], confidence=95), "confidence: wrong value: got 95"),
         (lambda: band(np.ones(3)), r"curves: wrong shape: got \[3\]"),
         (lambda: band(np.ones((0, 3))), "at least one seed"),
