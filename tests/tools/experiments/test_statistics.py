@@ -213,6 +213,14 @@ def test_an_interval_is_that_of_all_samples_there_are() -> None:
     assert interval(mean, more, seed=1) == interval(mean, more, seed=1) != interval(mean, more, seed=2)
 
 
+def test_seeds_of_two_methods_are_drawn_independently() -> None:
+    """Against a copy of itself a method may differ: by √2 of what it varies by."""
+    tasks = random_tasks(7, [40, 40])
+    alone, apart = interval(mean, tasks), paired_interval(difference(mean), tasks, tasks)
+    assert apart.value == 0
+    assert apart.high - apart.low == pytest.approx(math.sqrt(2) * (alone.high - alone.low), rel=0.1)
+
+
 def test_any_statistic_has_an_interval_and_those_of_here_the_same_ones_faster() -> None:
     for tasks in (random_tasks(3, [4, 4, 4]), random_tasks(3, [2, 5, 3])):
         statistics: list[Callable[[Tasks], float]] = [*ALL, partial(optimality_gap, target=60.0)]

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.tools.experiments.statistics import Estimate, interval, mean
+from understudy.tools.experiments.statistics import LARGEST, Estimate, interval, mean
 
 Scores = Mapping[str, Mapping[str, NDArray[np.float64]]]
 """Method → task → one number per seed."""
@@ -65,11 +65,15 @@ class Table:
 
 
 def told_estimate(tasks: Sequence[NDArray[np.float64]]) -> str:
-    """Mean over tasks with its interval over seeds, and how many seeds: of each task, or the fewest and most."""
+    """Mean over tasks with its interval over seeds, and how many seeds: of each task, or the fewest and most. With
+    a run that ended in NaN or infinity it is that."""
     counts = sorted({len(seeds) for seeds in tasks})
     if not counts or not counts[0]:
         return NOTHING
     told = str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    scores = np.concatenate(tasks)
+    if (wrong := ~(np.abs(scores) <= LARGEST)).any():
+        return f"{scores[wrong][0]:g} ({told})"
     return f"{told_interval(interval(mean, tasks))} ({told})"
 
 
