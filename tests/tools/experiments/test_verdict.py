@@ -149,6 +149,13 @@ def test_more_seeds_are_more_than_those_that_decide() -> None:
     assert told.partition(")")[2] == of_three.partition(")")[2] == "; about 28 more would."
 
 
+def test_seeds_that_wait_for_the_next_look_decide_nothing() -> None:
+    seeds = {name: {"t": np.append(SEEDS, 9 * SEEDS[:2]) + mean} for name, mean in (("A", 9), ("B", 8))}
+    told = verdict(seeds, decisions=decide(seeds, Design(group=5)))
+    assert told.startswith("Cannot tell A from B on t with 7 seeds, of which the first 5 decide (IQM A ")
+    assert ", of which" not in verdict(seeds, decisions=decide(seeds, Design(group=9))), "there was no look yet"
+
+
 def test_a_lead_that_is_in_the_mean_alone_is_said_to_be() -> None:
     """Six lucky seeds of twenty: the mean is three times as high, and two of three seeds of A are worse than any."""
     lucky = np.append(np.linspace(54, 56, 14), np.linspace(499, 501, 6))

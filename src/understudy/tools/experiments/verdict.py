@@ -173,8 +173,9 @@ def _leader(cells: Mapping[str, list[Array]], pairs: Sequence[Decision], lowest_
 
 def _tested(cells: Mapping[str, Sequence[Array]], pairs: Sequence[Decision]) -> int:
     """How many seeds of each method and task decided, where that is one number for all; else all there are."""
-    fewest, most = _seeds(cells)
-    return fewest if {pair.seeds for pair in pairs} == {fewest} else most
+    most = _seeds(cells)[1]
+    known = {pair.seeds for pair in pairs}
+    return min(most, *known) if len(known) == 1 and known != {0} else most
 
 
 def _few(names: Sequence[str], word: str, many: str) -> str:
