@@ -191,7 +191,7 @@ def test_tasks_on_different_scales_are_compared_in_their_own_deviations() -> Non
     }
     assert verdict(scores).startswith("Cannot tell")
     told = verdict(scores, one_scale=False)
-    assert told.startswith("B is better than A on 2 tasks, each in standard deviations of its scores: IQM ")
+    assert told.startswith("B is better than A on 2 tasks (each in standard deviations of its scores): IQM ")
     assert max(float(word) for word in re.findall(r"-?\d+\.\d+", told)) < 2
     alone = {name: {"share": row["share"]} for name, row in scores.items()}
     assert verdict(alone, one_scale=False) == verdict(alone)

@@ -110,7 +110,7 @@ def verdict(
     where = f"on {_tasks(common)}"
     by_spread = not one_scale and len(common) > 1
     if by_spread:
-        cells, where = _by_spread(cells), f"{where}, each in standard deviations of its scores"
+        cells, where = _by_spread(cells), f"{where} (each in standard deviations of its scores)"
     fewest, most = _seeds(cells)
     if len(cells) == 1:
         (method, tasks), *_ = cells.items()
