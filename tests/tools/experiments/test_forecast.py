@@ -44,6 +44,16 @@ def test_small_differences_take_more_seeds_and_ties_have_no_end() -> None:
     assert on_four_tasks == () or on_four_tasks[0].seeds < counts[1]
 
 
+def test_a_few_seeds_know_neither_that_a_tie_is_one_nor_what_many_pairs_leave_to_each() -> None:
+    seeds = np.array([-1.5, -0.5, 0, 0.5, 1.5])
+    (tie,) = forecast(named(np.array([[seeds], [seeds]])))
+    assert 0.15 < tie.within < 0.6, "more than the error that a known tie would leave"
+    (alone,) = forecast(named(np.array([[seeds], [seeds + 0.8]])))
+    beside, *others = forecast(named(np.array([[seeds], [seeds + 0.8], [seeds + 0.4]])))
+    assert len(others) == 2
+    assert beside.within < alone.within - 0.05
+
+
 def test_seeds_beyond_whole_groups_shorten_what_is_left() -> None:
     seeds = np.array([-1.5, -0.5, 0, 0.5, 1.5, -1, 1, -0.3, 0.3])
     scores = np.array([[seeds], [seeds + 1.3]])

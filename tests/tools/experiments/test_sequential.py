@@ -156,6 +156,9 @@ def test_pairs_that_may_both_be_ties_share_the_error_rate() -> None:
     for far, alpha, look in (([900.0, 901, 902], 0.1, 0), ([900.0, 901, 902], 0.2, 1)):
         four = named(np.array([[low], [high], [far], [far]]))
         assert decide(four, Design(3, 1, alpha)).of("A", "B").look == look
+        nine = {**four, **named(np.tile(np.array([[far]]), (9, 1, 1)))} | {name: four[name] for name in "AB"}
+        two = decide(nine, Design(3, 1, alpha), pairs=[("A", "B"), ("C", "D")])
+        assert two.of("A", "B").look == look, "of so many methods each pair has its share"
 
 
 def test_drawn_dealings_give_what_all_of_them_give() -> None:
@@ -214,6 +217,7 @@ def test_only_methods_that_are_undecided_want_more_seeds() -> None:
     assert after.of("A", "B").seeds == 10
     nothing = decide({"A": {"t": []}, "B": {"t": [1.0, 2.0]}})
     assert nothing.wanted == {"A": 5, "B": 5}
+    assert decide({"A": {"t": range(10)}, "B": {"t": range(5)}}, Design(looks=2)).wanted == {"A": 10, "B": 10}
     assert np.isnan(nothing.pairs[0].difference)
 
 
@@ -288,6 +292,10 @@ def test_tasks_on_different_scales_can_be_made_to_weigh_alike() -> None:
     scores[:, 1] *= 1000
     assert decide(named(scores)).pairs[0].verdict == UNDECIDED
     assert decide(named(scores), Design(by_spread=True)).pairs[0].verdict == WORSE
+    even = decide(named(scores), Design(alpha=1e-6, by_spread=True)).pairs[0]
+    assert (even.verdict, even.seeds) == (UNDECIDED, 10)
+    gaps = [(task[0].mean() - task[1].mean()) / task.std() for task in scores.transpose(1, 0, 2)]
+    assert even.difference == pytest.approx(np.mean(gaps)), "in deviations of all scores of a task"
 
 
 def test_a_task_on_which_all_score_the_same_says_nothing_however_it_is_rounded() -> None:

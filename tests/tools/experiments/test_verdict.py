@@ -54,6 +54,7 @@ def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
     assert told.endswith("; more seeds will hardly help; IQL is better than BC.")
     near = verdict(table(SEEDS[:3], A=75, B=74))
     assert near.startswith("Cannot tell A from B on 3 tasks with 3 seeds")
+    assert verdict(table(SEEDS[:3], A=75, B=74), lowest_is_best=True).startswith("Cannot tell B from A on 3 tasks")
     assert "; about 3 more would." in near  # V = 2·7/3/3, D = 1: 6 in all
     forecasts = [Forecast("B", "A", 7.0, 1.0, 9.0, 0.5)]
     assert "; about 7 more would." in verdict(table(SEEDS[:3], A=75, B=74), forecasts=forecasts)
