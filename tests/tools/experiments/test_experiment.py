@@ -223,6 +223,8 @@ def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
         "eval/action_error", {"A": {"x": np.array([0.1749, 0.1751]), "y": np.array([-1226.7])}}, together=False
     )
     assert small.rows()[1] == ["A", "0.175 [0.175, 0.175] (2)", "-1,226.7 (1)"]
+    ended = Table("eval/score", {"A": {"x": np.array([1.0, np.nan]), "y": np.array([1.0, 2.0])}})
+    assert ended.rows()[1][1::2] == ["nan (2)", "nan (2)"], "a run that ended so is not left out"
     long = list(table.lines(40))
     assert len(long) == 10
     assert long[1].startswith("A       x              20.0 [")

@@ -44,6 +44,16 @@ def test_small_differences_take_more_seeds_and_ties_have_no_end() -> None:
     assert on_four_tasks == () or on_four_tasks[0].seeds < counts[1]
 
 
+def test_a_few_seeds_know_neither_that_a_tie_is_one_nor_what_many_pairs_leave_to_each() -> None:
+    seeds = np.array([-1.5, -0.5, 0, 0.5, 1.5])
+    (tie,) = forecast(named(np.array([[seeds], [seeds]])))
+    assert 0.15 < tie.within < 0.6, "more than the error that a known tie would leave"
+    (alone,) = forecast(named(np.array([[seeds], [seeds + 0.8]])))
+    beside, *others = forecast(named(np.array([[seeds], [seeds + 0.8], [seeds + 0.4]])))
+    assert len(others) == 2
+    assert beside.within < alone.within - 0.05
+
+
 def test_seeds_beyond_whole_groups_shorten_what_is_left() -> None:
     seeds = np.array([-1.5, -0.5, 0, 0.5, 1.5, -1, 1, -0.3, 0.3])
     scores = np.array([[seeds], [seeds + 1.3]])
@@ -68,6 +78,17 @@ def test_scales_of_tasks_are_evened_out_where_that_is_asked() -> None:
     assert not even or even[0].seeds < raw[0].seeds
 
 
+def test_a_task_on_which_all_score_the_same_is_no_hope_however_it_is_rounded() -> None:
+    seeds = np.array([-1.5, -0.5, 0, 0.5, 1.5, 2, -2])
+    for constant in (0.1, 0.7, 33.3):
+        known = named(np.array([[seeds, np.full(7, constant)], [seeds + 0.4, np.full(7, constant)]]))
+        even, alone = (
+            forecast({name: dict([*row.items()][:tasks]) for name, row in known.items()}, Design(7, by_spread=True))
+            for tasks in (2, 1)
+        )
+        assert even[0].within == pytest.approx(alone[0].within, abs=0.02)
+
+
 def test_seeds_for_one_test_by_hand() -> None:
     """V = 2·1 with D = 1: 2·1.96² = 7.7 seeds in all; twice the difference takes a quarter, and one seed at least."""
     seeds = np.array([-1.0, 0, 1])
@@ -77,6 +98,7 @@ def test_seeds_for_one_test_by_hand() -> None:
     assert more_seeds([seeds], [seeds + 0.1]) == math.ceil(200 * 1.959964**2) - 3
     assert more_seeds([seeds], [seeds]) == math.inf
     assert math.isnan(more_seeds([seeds[:1]], [seeds]))
+    assert more_seeds([seeds * 0], [seeds * 0 + 1e-310]) == math.inf, "hardly a number"
     assert more_seeds([seeds], [seeds + 1e-3]) == pytest.approx(2e6 * 1.959964**2, rel=1e-6), "told at once"
     assert more_seeds([seeds], [seeds + 1e-12]) == math.inf
     assert more_seeds([seeds[:2]], [seeds[:2] + 1e6], level=1e-6) == 12 - 2  # 2/C(2n, n) first falls below it at 12

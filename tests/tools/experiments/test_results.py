@@ -1,5 +1,6 @@
 """Runs read as results: who they are, what they were judged by, and which of them are seeds of one experiment."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,9 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, UnderstudyError
 from understudy.run.config import RETURN
-from understudy.tools.experiments.results import Result, experiment_digest, read_results
+from understudy.tools.experiments.results import Result, Results, experiment_digest, read_results
 
 SMALL: dict[str, Any] = {
     "updates": 4,
@@ -80,6 +81,35 @@ def test_runs_that_are_judged_by_different_numbers_are_told(tmp_path: Path) -> N
     us.train("ppo/pendulum", out=str(tmp_path / "b"), progress=False, **{**SMALL, "best": "eval/length_mean"})
     with pytest.raises(ConfigError, match=r"judged by different numbers: eval/length_mean .* eval/score"):
         read_results([tmp_path]).common_metric()
+
+
+def result(name: str, lines: list[dict[str, Any]], *settings: str) -> Result:
+    return Result(Path(name), us.load_config("iql/pendulum", settings), "finished", lines)
+
+
+def test_a_seed_that_ended_in_nan_is_no_seed_that_is_missing() -> None:
+    """Left out unasked it would make its method better than it is."""
+    measured: list[list[dict[str, Any]]]
+    measured = [[{"updates": 1, "eval/score": 5.0, "returns": [1.0, 2.0]}, {"updates": 2, "eval/score": math.nan}], []]
+    runs = [result(str(seed), lines, f"seed={seed}") for seed, lines in enumerate(measured)]
+    scores = Results(runs).scores("eval/score")["iql"]["Pendulum-v1"]
+    assert np.isnan(scores).tolist() == [True]
+    with pytest.raises(UnderstudyError, match="must be finite numbers: got nan"):
+        us.statistics.mean([scores])
+    assert Results(runs).scores("eval/score", Result.best)["iql"]["Pendulum-v1"].tolist() == [5]
+    for wrong, do in (("eval/scroe", "Did you mean 'eval/score'"), ("returns", "eval/score")):
+        with pytest.raises(ConfigError, match=f"metric: no run has '{wrong}'.*{do}"):
+            Results(runs).scores(wrong)
+
+
+def test_what_is_not_one_experiment_with_different_seeds_is_not_mixed_into_one_cell() -> None:
+    lines = [{"updates": 1, "eval/score": 5.0}]
+    one, two = result("a", lines, "seed=0"), result("b", lines, "seed=1")
+    assert Results([one, two]).scores("eval/score")["iql"]["Pendulum-v1"].tolist() == [5, 5]
+    with pytest.raises(RunError, match="'iql' on 'Pendulum-v1': 'a' and 'copy' are the same seed: got 0"):
+        Results([one, two, result("copy", lines, "seed=0")]).scores("eval/score")
+    with pytest.raises(RunError, match=r"'b' and 'c' differ in more than their seed.*Give them names \(method=…\)"):
+        Results([one, two, result("c", lines, "seed=2", "algo.expectile=0.6")]).scores("eval/score")
 
 
 def test_folders_without_runs_are_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Looking after every few seeds: the error rate of the whole study holds, and clear differences take few seeds."""
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from itertools import combinations, pairwise, permutations, product
 
@@ -155,6 +156,9 @@ def test_pairs_that_may_both_be_ties_share_the_error_rate() -> None:
     for far, alpha, look in (([900.0, 901, 902], 0.1, 0), ([900.0, 901, 902], 0.2, 1)):
         four = named(np.array([[low], [high], [far], [far]]))
         assert decide(four, Design(3, 1, alpha)).of("A", "B").look == look
+        nine = {**four, **named(np.tile(np.array([[far]]), (9, 1, 1)))} | {name: four[name] for name in "AB"}
+        two = decide(nine, Design(3, 1, alpha), pairs=[("A", "B"), ("C", "D")])
+        assert two.of("A", "B").look == look, "of so many methods each pair has its share"
 
 
 def test_drawn_dealings_give_what_all_of_them_give() -> None:
@@ -213,7 +217,37 @@ def test_only_methods_that_are_undecided_want_more_seeds() -> None:
     assert after.of("A", "B").seeds == 10
     nothing = decide({"A": {"t": []}, "B": {"t": [1.0, 2.0]}})
     assert nothing.wanted == {"A": 5, "B": 5}
+    assert decide({"A": {"t": range(10)}, "B": {"t": range(5)}}, Design(looks=2)).wanted == {"A": 10, "B": 10}
     assert np.isnan(nothing.pairs[0].difference)
+
+
+def test_a_pair_that_is_behind_is_decided_when_it_has_come_as_far_as_what_decides_it() -> None:
+    """C and D differ at their second look: with them all that keeps A and B together but their own difference."""
+    rng, waiting = np.random.default_rng(0), 0
+    for _ in range(40):
+        whole = named(rng.normal(size=(4, 1, 9)) + np.array([0, 3, 10, 12])[:, None, None])
+        design = Design(3, 3, 0.3)
+        behind = {name: {"task 0": row["task 0"][: 3 if name in "AB" else 9]} for name, row in whole.items()}
+        early, late = decide(behind, design).of("A", "B"), decide(whole, design).of("A", "B")
+        assert early.seeds == 3
+        assert early.look in (0, late.look)
+        assert early == late or early.verdict == UNDECIDED
+        waiting += late.look > 1
+    assert waiting > 20
+
+
+def test_many_methods_are_compared_in_the_memory_of_a_few() -> None:
+    scores = named(np.random.default_rng(0).normal(size=(12, 1, 9)))
+    pairs = list(combinations(scores, 2))
+    peaks = []
+    for compared in (pairs[:6], pairs):  # with as many ways to deal
+        design = Design(3, 3, 0.05 * len(compared) / len(pairs))
+        decide(scores, design, pairs=compared)
+        tracemalloc.start()
+        decide(scores, design, pairs=compared)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_decisions_are_kept_when_seeds_are_added_and_the_same_seeds_decide_the_same() -> None:
@@ -258,6 +292,21 @@ def test_tasks_on_different_scales_can_be_made_to_weigh_alike() -> None:
     scores[:, 1] *= 1000
     assert decide(named(scores)).pairs[0].verdict == UNDECIDED
     assert decide(named(scores), Design(by_spread=True)).pairs[0].verdict == WORSE
+    even = decide(named(scores), Design(alpha=1e-6, by_spread=True)).pairs[0]
+    assert (even.verdict, even.seeds) == (UNDECIDED, 10)
+    gaps = [(task[0].mean() - task[1].mean()) / task.std() for task in scores.transpose(1, 0, 2)]
+    assert even.difference == pytest.approx(np.mean(gaps)), "in deviations of all scores of a task"
+
+
+def test_a_task_on_which_all_score_the_same_says_nothing_however_it_is_rounded() -> None:
+    """The deviation of 0.1 five times is 1e-17, by which nothing may be divided."""
+    scores = np.random.default_rng(0).normal(size=(2, 2, 7)) + np.array([0.0, 30])[:, None, None]
+    for constant in (0.1, 0.7, 33.3, np.array([0.1 + 0.2, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3])):
+        scores[:, 1] = constant
+        scores[1, 1] = np.flip(scores[1, 1])
+        alone, both = (decide(named(scores[:, :tasks]), Design(7, 1, by_spread=True)).pairs[0] for tasks in (1, 2))
+        assert both.verdict == alone.verdict == WORSE
+        assert both.difference == pytest.approx(alone.difference / 2)
 
 
 def test_a_baseline_is_compared_with_each_and_the_others_not_with_one_another() -> None:
@@ -289,7 +338,9 @@ def test_more_methods_than_have_partitions_are_compared_pair_by_pair() -> None:
         (lambda: decide(named(np.zeros((2, 1, 1))), pairs=[("A", "C")]), "no method 'C'"),
         (lambda: decide(named(np.zeros((2, 1, 1))), pairs=[("A", "B"), ("B", "A")]), "named once"),
         (lambda: decide(named(np.zeros((2, 1, 1))), pairs=[("A", "A")]), "each pair is two methods"),
-        (lambda: Design(group=0), "design.group: wrong number: got 0, expected 1 or more"),
+        (lambda: Design(group=0), "design.group: too small: got 0, expected at least 1"),
+        (lambda: Design(group=1.5), "design.group: not a whole number"),  # type: ignore[arg-type]
+        (lambda: Design(seed=-1), "design.seed: too small: got -1"),
         (lambda: Design(looks=0), "design.looks"),
         (lambda: Design(draws=0), "design.draws"),
         (lambda: Design(alpha=1.0), "design.alpha"),

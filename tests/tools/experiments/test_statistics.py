@@ -191,6 +191,14 @@ def test_tasks_weigh_alike_however_many_seeds_they_have(tasks: list[Array]) -> N
     assert performance_profile(tasks, [0]) == pytest.approx(performance_profile(alike, [0]))
 
 
+def test_tasks_weigh_alike_when_no_integer_counts_their_seeds() -> None:
+    """Of thirteen primes the least common multiple has 23 digits."""
+    sizes = [97, 89, 83, 79, 73, 71, 67, 61, 59, 53, 47, 43, 41]
+    for count in range(4, len(sizes) + 1):
+        low, high, *rest = [np.linspace(0, 100, size) for size in sizes[:count]]
+        assert iqm([low - 1000, high + 1000, *rest]) == pytest.approx(50)
+
+
 def test_an_interval_is_that_of_all_samples_there_are() -> None:
     """Two tasks of three seeds: 27·27 samples, whose percentiles are known."""
     tasks = random_tasks(2, [3, 3])
@@ -203,6 +211,14 @@ def test_an_interval_is_that_of_all_samples_there_are() -> None:
     assert found.low < narrow.low < narrow.high < found.high
     more = random_tasks(2, [9, 8])
     assert interval(mean, more, seed=1) == interval(mean, more, seed=1) != interval(mean, more, seed=2)
+
+
+def test_seeds_of_two_methods_are_drawn_independently() -> None:
+    """Against a copy of itself a method may differ: by √2 of what it varies by."""
+    tasks = random_tasks(7, [40, 40])
+    alone, apart = interval(mean, tasks), paired_interval(difference(mean), tasks, tasks)
+    assert apart.value == 0
+    assert apart.high - apart.low == pytest.approx(math.sqrt(2) * (alone.high - alone.low), rel=0.1)
 
 
 def test_any_statistic_has_an_interval_and_those_of_here_the_same_ones_faster() -> None:
@@ -304,10 +320,17 @@ def test_the_best_of_many_equal_evaluations_flatters() -> None:
         (lambda: mean([]), "no task"),
         (lambda: mean([np.array([])]), r"scores of task 1: wrong shape: got \[0\]"),
         (lambda: iqm([np.ones(2), np.ones((2, 2))]), "scores of task 2"),
-        (lambda: iqm([np.array([1.0, math.nan])]), "finite numbers: got nan.* Leave this seed out"),
+        (lambda: iqm([np.array([1.0, math.nan])]), "finite numbers: got nan.* leave this seed out"),
+        (lambda: iqm([np.array([1.0, 1e300])]), "got 1e.300, expected at most 1e.100"),
+        (lambda: mean([["a", "b"]]), "scores of task 1: not numbers"),  # type: ignore[list-item]
+        (lambda: mean([np.ones((2, 9))]), "Of episodes give their mean"),
         (lambda: iqm([np.array([1.0, -math.inf])]), "got -inf"),
         (lambda: probability_of_improvement([np.ones(1)], [np.ones(1), np.ones(1)]), "got 1 and 2 tasks"),
-        (lambda: interval(mean, [np.ones(2)], draws=0), "draws: wrong number"),
+        (lambda: interval(mean, [np.ones(2)], draws=0), "draws: too small: got 0"),
+        (lambda: interval(mean, [np.ones(2)], seed=-1), "seed: too small: got -1"),
+        (lambda: performance_profile([np.ones(2)], [[1, 2], [3, 4]]), "thresholds: not numbers in a row"),
+        (lambda: performance_profile([np.ones(2)], [math.nan]), "thresholds: not numbers in a row"),
+        (lambda: align([([1, 2], [1.0])]), r"curve 1: .* got \[2\] and \[1\]"),
         (lambda: interval(mean, [np.ones(2)], confidence=95), "confidence: wrong value: got 95"),
         (lambda: band(np.ones(3)), r"curves: wrong shape: got \[3\]"),
         (lambda: band(np.ones((0, 3))), "at least one seed"),

@@ -1,6 +1,7 @@
 """One sentence that claims no more than the seeds bear out, whatever the table looks like."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 import understudy as us
 from understudy.core.errors import UnderstudyError
 from understudy.tools.experiments.forecast import Forecast
-from understudy.tools.experiments.sequential import Design, decide
+from understudy.tools.experiments.sequential import Decision, Decisions, Design, decide
 from understudy.tools.experiments.statistics import interval, iqm, paired_interval, probability_of_improvement
 from understudy.tools.experiments.verdict import summary, verdict
 
@@ -53,6 +54,7 @@ def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
     assert told.endswith("; more seeds will hardly help; IQL is better than BC.")
     near = verdict(table(SEEDS[:3], A=75, B=74))
     assert near.startswith("Cannot tell A from B on 3 tasks with 3 seeds")
+    assert verdict(table(SEEDS[:3], A=75, B=74), lowest_is_best=True).startswith("Cannot tell B from A on 3 tasks")
     assert "; about 3 more would." in near  # V = 2·7/3/3, D = 1: 6 in all
     forecasts = [Forecast("B", "A", 7.0, 1.0, 9.0, 0.5)]
     assert "; about 7 more would." in verdict(table(SEEDS[:3], A=75, B=74), forecasts=forecasts)
@@ -132,12 +134,81 @@ def test_only_tasks_of_all_methods_are_compared_and_methods_without_seeds_hold_u
 def test_seeds_that_are_unequal_are_told_and_failed_runs_are_not_swallowed() -> None:
     scores = table(A=75, B=60)
     scores["A"]["hopper"] = scores["A"]["hopper"][:3]
-    assert verdict(scores).endswith(", 3 to 5 seeds.")
+    assert verdict(scores).endswith(", 3 to 5 seeds, of which the first 3 decide.")
     scores["A"]["hopper"][0] = math.nan
     with pytest.raises(UnderstudyError, match="'A' on 'hopper': must be finite"):
         verdict(scores)
 
 
+def test_more_seeds_are_more_than_those_that_decide() -> None:
+    """A and B have 21 seeds, of which three are looked at, for C has no more."""
+    seeds = {name: {"t": np.tile(SEEDS[1:4], 7) + mean} for name, mean in (("A", 2.5), ("B", 2), ("C", 1.5))}
+    seeds["C"]["t"] = seeds["C"]["t"][:3]
+    cut = {name: {"t": row["t"][:3]} for name, row in seeds.items()}
+    told, of_three = verdict(seeds), verdict(cut)
+    assert told.startswith("Cannot tell A from B or C on t with 3 to 21 seeds, of which the first 3 decide (IQM A ")
+    assert told.partition(")")[2] == of_three.partition(")")[2] == "; about 28 more would."
+
+
+def test_seeds_that_wait_for_the_next_look_decide_nothing() -> None:
+    seeds = {name: {"t": np.append(SEEDS, 9 * SEEDS[:2]) + mean} for name, mean in (("A", 9), ("B", 8))}
+    told = verdict(seeds, decisions=decide(seeds, Design(group=5)))
+    assert told.startswith("Cannot tell A from B on t with 7 seeds, of which the first 5 decide (IQM A ")
+    assert ", of which" not in verdict(seeds, decisions=decide(seeds, Design(group=9))), "there was no look yet"
+
+
+def test_a_lead_that_is_in_the_mean_alone_is_said_to_be() -> None:
+    """Six lucky seeds of twenty: the mean is three times as high, and two of three seeds of A are worse than any."""
+    lucky = np.append(np.linspace(54, 56, 14), np.linspace(499, 501, 6))
+    even = np.linspace(59, 61, 20)
+    told = verdict({"A": {"t": lucky}, "B": {"t": even}})
+    assert told.startswith("A is better than B on t on average alone: mean 188.5 [")
+    assert "] against 60.0 [" in told
+    assert ", IQM 99.7 [" in told
+    assert ", P(improvement) 0.30 [" in told
+    turned = verdict({"A": {"t": -lucky}, "B": {"t": -even}, "C": {"t": even}}, lowest_is_best=True)
+    assert turned.startswith("A is better than B and C on t on average alone: mean -188.5 [")
+    assert "against -60.0 [-60.3, -59.7] of B" in turned
+
+
+def test_nobody_leads_whom_another_beat() -> None:
+    """B varies, and is told from A alone, whose IQM is higher."""
+    scores = {name: {"t": SEEDS + mean} for name, mean in (("A", 9), ("B", 8), ("C", 1), ("D", 0))}
+    known = {("B", "A"): "better", ("A", "C"): "better", ("A", "D"): "better"}
+    pairs = tuple(
+        Decision(a, b, known.get((a, b), "undecided"), int((a, b) in known), 1.0, 5)
+        for a, b in (("B", "A"), ("A", "C"), ("A", "D"), ("B", "C"), ("B", "D"), ("C", "D"))
+    )
+    told = verdict(scores, decisions=Decisions(pairs, {}))
+    assert told.startswith("Cannot tell B from C or D on t with 5 seeds (IQM B 8.00 [")
+    assert told.endswith("; B is better than A.")
+
+
+def test_tasks_on_different_scales_are_compared_in_their_own_deviations() -> None:
+    rng = np.random.default_rng(0)
+    scores = {
+        name: {"steps": 1000 * rng.normal(size=9), "share": rng.normal(mean, 0.1, 9)}
+        for name, mean in (("A", 0.0), ("B", 3.0))
+    }
+    assert verdict(scores).startswith("Cannot tell")
+    told = verdict(scores, one_scale=False)
+    assert told.startswith("B is better than A on 2 tasks (each in standard deviations of its scores): IQM ")
+    assert max(float(word) for word in re.findall(r"-?\d+\.\d+", told)) < 2
+    alone = {name: {"share": row["share"]} for name, row in scores.items()}
+    assert verdict(alone, one_scale=False) == verdict(alone)
+
+
+def test_scores_that_are_no_seeds_are_told() -> None:
+    for wrong, sentence in ((5.0, r"'A' on 't': wrong shape: got \[\]"), (np.ones((3, 4)), "one number per seed")):
+        for asked in (verdict, summary):
+            with pytest.raises(UnderstudyError, match=sentence):
+                asked({"A": {"t": wrong}, "B": {"t": [1.0, 2.0]}})
+
+
 def test_small_numbers_keep_their_digits() -> None:
     scores = {"A": {"t": SEEDS / 1000 + 0.05}, "B": {"t": SEEDS / 1000 + 0.02}}
     assert us.statistics.verdict(scores, lowest_is_best=True).startswith("B is better than A on t: IQM 0.02 [0.01")
+
+
+def test_numbers_that_nobody_reads_are_short() -> None:
+    assert us.statistics.verdict({"A": {"t": [3e20, 3e20]}}) == "A on t: IQM 3e+20 [3e+20, 3e+20], 2 seeds."

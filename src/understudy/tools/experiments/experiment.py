@@ -244,8 +244,13 @@ class Experiment:
         """Who is better, in a sentence that claims no more than the seeds bear out."""
         if self.pairs:
             return self.differences().verdict(self.decisions, self.forecasts)
-        scores, lowest = self.scores(), self.lowest_is_best
-        return verdict(scores, lowest_is_best=lowest, decisions=self.decisions, forecasts=self.forecasts)
+        return verdict(
+            self.scores(),
+            lowest_is_best=self.lowest_is_best,
+            decisions=self.decisions,
+            forecasts=self.forecasts,
+            one_scale=self.one_scale,
+        )
 
 
 def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:

@@ -19,7 +19,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, Scores, decide
+from understudy.tools.experiments.sequential import (
+    UNDECIDED,
+    Decision,
+    Decisions,
+    Design,
+    Scores,
+    decide,
+    spread,
+)
 
 Array = NDArray[np.float64]
 STUDIES = 1000
@@ -78,7 +86,7 @@ def forecast_pair(scores: Scores, pair: Decision, decisions: Decisions, design: 
 
 def _difference(tasks: Sequence[tuple[Array, ...]], design: Design) -> tuple[float, float]:
     """D over tasks, and V."""
-    scales = [float(np.concatenate(both).std()) or 1.0 if design.by_spread else 1.0 for both in tasks]
+    scales = [spread(np.concatenate(both)) if design.by_spread else 1.0 for both in tasks]
     gaps = [float(a.mean() - b.mean()) / scale for (a, b), scale in zip(tasks, scales, strict=True)]
     return float(np.mean(gaps)), _variance(tasks, scales)
 
@@ -131,7 +139,7 @@ def more_seeds(a: Sequence[Array], b: Sequence[Array], level: float = 0.05) -> f
     if not difference:
         return math.inf
     ratio = NormalDist().inv_cdf(1 - level / 2) / difference
-    if (needed := variance * ratio * ratio) > HOPELESS:
+    if not (needed := variance * ratio * ratio) <= HOPELESS:  # nor NaN, of a difference that is hardly a number
         return math.inf
     total = max(math.ceil(needed), known + 1)
     while len(tasks) * _log_ways(total) < math.log(2 / level):  # too few ways to deal them

@@ -8,17 +8,18 @@ seed is known, and the two are never mixed.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.core.files import json_bytes, sha256_bytes
 from understudy.run.config import RETURN, RunConfig
 from understudy.run.identity import deciding_settings
-from understudy.run.plots import task_name
+from understudy.run.plots import as_float, task_name
 from understudy.run.rundir import RunDir
 from understudy.tools.runs import find_runs
 
@@ -65,8 +66,9 @@ class Result:
         return SCORE if scored and self.config.best_metric == RETURN else self.config.best_metric
 
     def curve(self, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Updates [n] and values [n] of the evaluations that measured it."""
-        known = [(line["updates"], float(line[metric])) for line in self.evaluations if metric in line]
+        """Updates [n] and values [n] of the evaluations that measured it; of each episode there is no curve."""
+        measured = [line for line in self.evaluations if not isinstance(line.get(metric, []), list)]
+        known = [(line["updates"], as_float(line[metric])) for line in measured]
         updates, values = zip(*known, strict=True) if known else ((), ())
         return np.array(updates, np.int64), np.array(values, np.float64)
 
@@ -115,15 +117,41 @@ class Results:
     def scores(
         self, metric: str, value: Callable[[Result, str], float] = Result.last, *, finished: bool = True
     ) -> dict[str, dict[str, NDArray[np.float64]]]:
-        """Method → task → one number per seed [seeds]; of finished runs, or of whatever was measured so far."""
+        """Method → task → one number per seed [seeds]; of finished runs, or of whatever was measured so far.
+
+        Runs that did not measure it have none. One that measured NaN keeps it, and statistics ask what it shall count
+        as: without its failures a method would seem better than it is.
+        """
+        self._check_known(metric)
         table: dict[str, dict[str, NDArray[np.float64]]] = {}
         for method in self.methods:
             table[method] = {}
             for task in self.tasks:
                 runs = [run for run in self.of(method, task) if run.state == "finished" or not finished]
-                known = np.array([value(run, metric) for run in runs], np.float64)
-                table[method][task] = known[~np.isnan(known)]
+                _check_seeds(runs)
+                measured = [run for run in runs if len(run.curve(metric)[1])]
+                table[method][task] = np.array([value(run, metric) for run in measured], np.float64)
         return table
+
+    def _check_known(self, metric: str) -> None:
+        """Where anything was evaluated, somebody measured it."""
+        lines = [line for run in self.runs for line in run.evaluations[-1:]]
+        if lines and not any(len(run.curve(metric)[1]) for run in self.runs):
+            names = {name for line in lines for name, value in line.items() if not isinstance(value, list)}
+            raise ConfigError("metric", f"no run has '{metric}'", do=did_you_mean(metric, names - {"updates"}))
+
+
+def _check_seeds(runs: Sequence[Result]) -> None:
+    """The seeds of one method on one task: one experiment, and each of them once."""
+    for one, other in pairwise(runs):
+        where, both = f"'{one.method}' on '{one.task}'", f"'{one.path}' and '{other.path}'"
+        if one.experiment != other.experiment:
+            do = "Give them names (method=…), or read them one after the other."
+            raise RunError(where, f"{both} differ in more than their seed", do=do)
+        if one.seed == other.seed:
+            raise RunError(
+                where, f"{both} are the same seed", got=one.seed, do="It counts once: leave out one of them."
+            )
 
 
 def lowest_is_best(config: RunConfig, metric: str) -> bool:

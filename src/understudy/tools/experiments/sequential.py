@@ -33,7 +33,9 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, DataError, did_you_mean
+from understudy.tools.experiments.statistics import seed_scores
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, ArrayLike]]
@@ -61,10 +63,9 @@ class Design:
     """Divide each task by the standard deviation of its scores, where tasks are not on one scale."""
 
     def __post_init__(self) -> None:
-        for name, least in (("group", 1), ("looks", 1), ("draws", 1)):
-            number = {"group": self.group, "looks": self.looks, "draws": self.draws}[name]
-            if number < least:
-                raise ConfigError(f"design.{name}", "wrong number", got=number, expected=f"{least} or more")
+        for name, number in (("group", self.group), ("looks", self.looks), ("draws", self.draws)):
+            as_count(number, f"design.{name}")
+        as_count(self.seed, "design.seed", least=0)
         if not 0 < self.alpha < 1:
             raise ConfigError("design.alpha", "wrong value", got=self.alpha, expected="between 0 and 1, as 0.05")
 
@@ -173,11 +174,13 @@ class _Study:
 
 def _decision(study: _Study, design: Design, pair: Pair, look: int, lowest_is_best: bool) -> Decision:
     groups = study.groups(pair, design.group)
+    look = look if look <= len(groups) else 0  # others are ahead: it is decided once these two are there
     used = look or len(groups)
     name_a, name_b = (study.methods[which] for which in pair)
     if not used:
         return Decision(name_a, name_b, UNDECIDED, 0, math.nan, 0)
-    first, second = np.split(groups[:used] / _spreads(groups, design)[used - 1, :, None], 2, axis=-1)
+    scales = _spreads(groups, design)[used - 1, :, None]
+    first, second = np.split((groups - groups[:1, :, :1])[:used] / scales, 2, axis=-1)
     difference = float(first.mean() - second.mean())
     verdict = ALIKE if len(groups) == design.looks else UNDECIDED
     if look:
@@ -187,20 +190,23 @@ def _decision(study: _Study, design: Design, pair: Pair, look: int, lowest_is_be
 
 def _decided_looks(study: _Study, design: Design) -> dict[Pair, int]:
     """At which look each pair was decided, 0 where it is not."""
+    if len(study.methods) > MOST_CLOSED:
+        return _pair_by_pair(study, design)
     found: dict[Class, Array] = {}
-    closed = len(study.methods) <= MOST_CLOSED
-    if not closed:  # so small a share of them must be more than none
-        design = replace(design, draws=max(design.draws, math.ceil(2 * design.looks * len(study.pairs) / design.alpha)))
 
     def crossing(members: Class, level: float) -> int:
         if members not in found:
             found[members] = _largest_of(study, design, sorted(members))
         return first_crossing(found[members], level, design.looks)
 
-    if not closed:
-        level = design.alpha / len(study.pairs)
-        return {pair: crossing(frozenset(pair), level) for pair in study.pairs}
     return _closed(list(_partitions(range(len(study.methods)), study.pairs)), study.pairs, design.alpha, crossing)
+
+
+def _pair_by_pair(study: _Study, design: Design) -> dict[Pair, int]:
+    """Each at α/pairs, and of so many that this share is more than none of them; nothing of a pair is kept."""
+    level = design.alpha / len(study.pairs)
+    many = replace(design, draws=max(design.draws, math.ceil(2 * design.looks / level)))
+    return {pair: first_crossing(_largest_of(study, many, sorted(pair)), level, many.looks) for pair in study.pairs}
 
 
 def _closed(
@@ -289,8 +295,15 @@ def _spreads(groups: Array, design: Design) -> Array:
     """What each task is divided by at each look [looks, tasks]; dealing the seeds otherwise does not change it."""
     if not design.by_spread:
         return np.ones(groups.shape[:2])
-    spreads = np.array([groups[: look + 1].std((0, 2)) for look in range(len(groups))]).reshape(groups.shape[:2])
-    return np.asarray(np.where(spreads > 0, spreads, 1.0))
+    looks, tasks = groups.shape[:2]
+    spreads = [spread(groups[: look + 1, task]) for look in range(looks) for task in range(tasks)]
+    return np.array(spreads).reshape(looks, tasks)
+
+
+def spread(scores: Array) -> float:
+    """Their standard deviation; 1 where they are all alike, but for rounding, which no scale may blow up."""
+    deviation = float(scores.std())
+    return deviation if deviation > 1e-13 * float(np.abs(scores).max()) else 1.0
 
 
 def first_crossing(largest: Array, level: float, looks: int) -> int:
@@ -350,18 +363,8 @@ def _arrays(scores: Scores) -> list[list[Array]]:
         if not tasks or set(row) != set(tasks):
             got = f"{', '.join(row) or 'none'} of '{method}'"
             raise DataError("scores", "methods are compared on the same tasks", got=got, expected=", ".join(tasks))
-        rows.append([_seeds(row[task], f"scores of '{method}' on '{task}'") for task in tasks])
+        rows.append([seed_scores(row[task], f"scores of '{method}' on '{task}'") for task in tasks])
     return rows
-
-
-def _seeds(values: ArrayLike, where: str) -> Array:
-    known = np.asarray(values, np.float64)
-    if known.ndim != 1:
-        raise DataError(where, "wrong shape", got=list(known.shape), expected="[seeds]")
-    if not np.isfinite(known).all():
-        do = "A run that failed has a score, too: give it the one of doing nothing."
-        raise DataError(where, "must be finite numbers", got=known[~np.isfinite(known)][0], do=do)
-    return known
 
 
 def _numbered(pairs: Sequence[tuple[str, str]], methods: Sequence[str]) -> list[Pair]:

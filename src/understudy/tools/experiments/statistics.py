@@ -25,6 +25,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, DataError
 
 Array = NDArray[np.float64]
@@ -32,6 +33,8 @@ Tasks = Sequence[Array]
 """Of one method: per task its seeds' scores [n]; inside, samples of them [draws, n]."""
 Statistic = Callable[[Tasks], float]
 PairStatistic = Callable[[Tasks, Tasks], float]
+LARGEST = 1e100
+"""Scores beyond it are of runs that diverged; their squares would be infinite."""
 
 
 @final
@@ -110,7 +113,7 @@ def interval(
     value = statistic(known)
     if not _varies(known):
         return Estimate(value, math.nan, math.nan)
-    samples = _resampled(known, _checked_draws(draws), np.random.default_rng([seed, 0]))
+    samples = _resampled(known, as_count(draws, "draws"), _generator(seed))
     return Estimate(value, *map(float, _limits(_over_draws(statistic, samples), confidence)))
 
 
@@ -123,7 +126,7 @@ def paired_interval(
     if not (_varies(first) and _varies(second)):
         return Estimate(value, math.nan, math.nan)
     samples = [
-        _resampled(tasks, _checked_draws(draws), np.random.default_rng([seed, which]))
+        _resampled(tasks, as_count(draws, "draws"), _generator(seed, which))
         for which, tasks in enumerate((first, second), start=1)
     ]
     return Estimate(value, *map(float, _limits(_over_draws(statistic, *samples), confidence)))
@@ -133,11 +136,11 @@ def profile_band(
     tasks: Tasks, thresholds: ArrayLike, *, draws: int = 2000, confidence: float = 0.95, seed: int = 0
 ) -> Band:
     """A performance profile with its interval at each threshold (pointwise)."""
-    known, rng = _checked(tasks), np.random.default_rng([seed, 0])
+    known, rng = _checked(tasks), _generator(seed)
     middle = performance_profile(known, thresholds)
     if not _varies(known):
         return Band(middle, np.full_like(middle, np.nan), np.full_like(middle, np.nan))
-    sampled = np.zeros((_checked_draws(draws), len(middle)))
+    sampled = np.zeros((as_count(draws, "draws"), len(middle)))
     for scores in known:  # how often each seed was drawn, instead of its scores
         seeds = len(scores)
         often = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)
@@ -162,9 +165,7 @@ def band(
     if middle not in ("mean", "iqm"):
         raise ConfigError("band.middle", "no such middle", got=middle, expected="mean or iqm")
     known = ~np.isnan(rows)
-    often = np.random.default_rng([seed, 0]).multinomial(
-        len(rows), np.full(len(rows), 1 / len(rows)), size=_checked_draws(draws)
-    )
+    often = _generator(seed).multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size=as_count(draws, "draws"))
     weighted = _weighted_mean if middle == "mean" else _weighted_iqm
     value = weighted(np.ones((1, len(rows)), np.int64), rows, known)[0]
     limits = np.array(_limits(weighted(often, rows, known), confidence))
@@ -176,6 +177,10 @@ def align(curves: Sequence[tuple[ArrayLike, ArrayLike]]) -> tuple[NDArray[np.int
     """Curves (updates [n], values [n]) of seeds on one axis: updates [m] at which any was evaluated, values [S, m] with
     NaN where a seed was not. Nothing is interpolated."""
     known = [(np.asarray(updates, np.int64), np.asarray(values, np.float64)) for updates, values in curves]
+    for number, (updates, values) in enumerate(known, start=1):
+        if updates.shape != values.shape or updates.ndim != 1:
+            got = f"{list(updates.shape)} and {list(values.shape)}"
+            raise DataError(f"curve {number}", "a value for each update is wanted", got=got, expected="[n] and [n]")
     axis = np.unique(np.concatenate([updates for updates, _ in known])) if known else np.zeros(0, np.int64)
     rows = np.full((len(known), len(axis)), np.nan)
     for row, (updates, values) in zip(rows, known, strict=True):
@@ -226,13 +231,14 @@ def _iqm(tasks: Tasks) -> Array:
         cut = count // 4
         return np.asarray(np.partition(values, (cut, count - cut - 1), -1)[..., cut : count - cut].mean(-1))
     sizes = [scores.shape[-1] for scores in tasks]
-    weights = np.concatenate([np.full(size, math.lcm(*sizes) // size) for size in sizes])
+    together = min(math.lcm(*sizes), 2**40)  # of sizes without common divisors no integer counts the seeds
+    weights = np.concatenate([np.full(size, together / size) for size in sizes])
     values = np.concatenate(tasks, axis=-1)
     order = values.argsort(-1)
     return _middle_half(np.take_along_axis(values, order, -1), weights[order])
 
 
-def _middle_half(values: Array, weights: NDArray[np.int64]) -> Array:
+def _middle_half(values: Array, weights: NDArray[np.int64] | Array) -> Array:
     """Mean of sorted values [..., n], each counted `weights` times, without the ⌊N/4⌋ smallest and largest."""
     upto = weights.cumsum(-1)
     total = upto[..., -1:]
@@ -328,13 +334,14 @@ def _varies(tasks: Tasks) -> bool:
 
 def _above(scores: Array, thresholds: ArrayLike) -> NDArray[np.bool_]:
     """[n, k]"""
-    return np.asarray(scores[:, None] > np.asarray(thresholds, np.float64))
+    limits = np.atleast_1d(np.asarray(thresholds, np.float64))
+    if limits.ndim != 1 or np.isnan(limits).any():
+        raise DataError("thresholds", "not numbers in a row", got=limits.tolist(), expected="[k]")
+    return np.asarray(scores[:, None] > limits)
 
 
-def _checked_draws(draws: int) -> int:
-    if draws < 1:
-        raise ConfigError("draws", "wrong number", got=draws, expected="1 or more; 2000 is usual")
-    return draws
+def _generator(seed: int, which: int = 0) -> np.random.Generator:
+    return np.random.default_rng([as_count(seed, "seed", least=0), which])
 
 
 def _checked_pair(a: Tasks, b: Tasks) -> tuple[list[Array], list[Array]]:
@@ -347,14 +354,25 @@ def _checked_pair(a: Tasks, b: Tasks) -> tuple[list[Array], list[Array]]:
 
 def _checked(tasks: Tasks) -> list[Array]:
     """As arrays of numbers, or an error that says which task is none."""
-    known = [np.asarray(scores, np.float64) for scores in tasks]
+    known = [seed_scores(scores, f"scores of task {number}") for number, scores in enumerate(tasks, start=1)]
     if not known:
         raise DataError("scores", "no task", expected="one array of seeds per task")
     for number, scores in enumerate(known, start=1):
-        where = f"scores of task {number}"
-        if scores.ndim != 1 or not len(scores):
-            raise DataError(where, "wrong shape", got=list(scores.shape), expected="[seeds], at least one")
-        if not np.isfinite(scores).all():
-            do = "Leave this seed out and say so, or give it the score of a run that failed."
-            raise DataError(where, "must be finite numbers", got=scores[~np.isfinite(scores)][0], do=do)
+        if not len(scores):
+            raise DataError(f"scores of task {number}", "wrong shape", got=[0], expected="[seeds], at least one")
     return known
+
+
+def seed_scores(values: ArrayLike, where: str) -> Array:
+    """One finite number per seed [n], or an error that says what else they are."""
+    try:
+        known = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(where, "not numbers", got=values, expected="[seeds]") from None
+    if known.ndim != 1:
+        do = "Of episodes give their mean: one number per seed." if known.ndim > 1 else ""
+        raise DataError(where, "wrong shape", got=list(known.shape), expected="[seeds]", do=do)
+    if not (wrong := ~(np.abs(known) <= LARGEST)).any():
+        return known
+    do = "Give a run that failed the score of doing nothing, or leave this seed out and say so."
+    raise DataError(where, "must be finite numbers", got=known[wrong][0], expected=f"at most {LARGEST:g}", do=do)

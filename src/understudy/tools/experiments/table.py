@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.tools.experiments.statistics import Estimate, interval, mean
+from understudy.tools.experiments.statistics import LARGEST, Estimate, interval, mean
 
 Scores = Mapping[str, Mapping[str, NDArray[np.float64]]]
 """Method → task → one number per seed."""
@@ -65,11 +65,15 @@ class Table:
 
 
 def told_estimate(tasks: Sequence[NDArray[np.float64]]) -> str:
-    """Mean over tasks with its interval over seeds, and how many seeds: of each task, or the fewest and most."""
+    """Mean over tasks with its interval over seeds, and how many seeds: of each task, or the fewest and most. With
+    a run that ended in NaN or infinity it is that."""
     counts = sorted({len(seeds) for seeds in tasks})
     if not counts or not counts[0]:
         return NOTHING
     told = str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+    scores = np.concatenate(tasks)
+    if (wrong := ~(np.abs(scores) <= LARGEST)).any():
+        return f"{scores[wrong][0]:g} ({told})"
     return f"{told_interval(interval(mean, tasks))} ({told})"
 
 
@@ -79,7 +83,9 @@ def told_interval(estimate: Estimate) -> str:
 
 
 def told_number(number: float) -> str:
-    """With three digits that say something, or more: `-1,226.7`, `4.28`, `0.175`."""
+    """With three digits that say something, or more: `-1,226.7`, `4.28`, `0.175`, `3e+20`."""
+    if abs(number) >= 1e15:
+        return f"{number:.3g}"
     if not number or abs(number) >= 1:
         return f"{number:,.1f}" if abs(number) >= 10 else f"{number:.2f}"
     return f"{number:.3g}"

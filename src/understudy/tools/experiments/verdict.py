@@ -20,9 +20,12 @@ from understudy.tools.experiments.sequential import (
     Decisions,
     Design,
     decide,
+    spread,
 )
 from understudy.tools.experiments.statistics import (
     Estimate,
+    Statistic,
+    difference,
     interval,
     iqm,
     mean,
@@ -30,6 +33,7 @@ from understudy.tools.experiments.statistics import (
     optimality_gap,
     paired_interval,
     probability_of_improvement,
+    seed_scores,
 )
 from understudy.tools.experiments.table import told_chance, told_interval
 
@@ -88,8 +92,9 @@ def verdict(
     lowest_is_best: bool = False,
     decisions: Decisions | None = None,
     forecasts: Sequence[Forecast] = (),
+    one_scale: bool = True,
 ) -> str:
-    """Who is better, as far as the seeds can tell.
+    """Who is better, as far as the seeds can tell; of tasks that are not on `one_scale`, each in its own deviations.
 
     `decisions` of the sequential test decide where seeds were added until it was decided; otherwise one permutation
     test of all pairs does, of as many seeds as every method has on every task. That is no test for those who looked
@@ -102,10 +107,14 @@ def verdict(
     if not common:
         return f"Nothing can be compared: no task has results of all of {_few(list(table), 'and', _methods(table))}."
     cells = {method: [row[task] for task in common] for method, row in table.items()}
+    where = f"on {_tasks(common)}"
+    by_spread = not one_scale and len(common) > 1
+    if by_spread:
+        cells, where = _by_spread(cells), f"{where} (each in standard deviations of its scores)"
     fewest, most = _seeds(cells)
     if len(cells) == 1:
         (method, tasks), *_ = cells.items()
-        return f"{method} on {_tasks(common)}: IQM {told_interval(interval(iqm, tasks))}, {_seed_words(cells)}."
+        return f"{method} {where}: IQM {told_interval(interval(iqm, tasks))}, {_seed_words(cells)}."
     if most == 1:
         return f"One seed each: nothing can be said of {_few(list(cells), 'and', _methods(cells))}."
     if fewest == 1:
@@ -113,14 +122,14 @@ def verdict(
         some = _few(single, "and", _methods(single))
         return f"One seed of {some} on some task: nothing can be said yet; every cell needs two or more."
     if decisions is None:
-        design = Design(group=fewest, looks=1)
+        design = Design(group=fewest, looks=1, by_spread=by_spread)
         decisions = decide({m: {t: table[m][t] for t in common} for m in table}, design, lowest_is_best=lowest_is_best)
-    return _sentence(cells, common, decisions, forecasts, lowest_is_best)
+    return _sentence(cells, where, decisions, forecasts, lowest_is_best)
 
 
 def _sentence(
     cells: Mapping[str, list[Array]],
-    common: Sequence[str],
+    where: str,
     decisions: Decisions,
     forecasts: Sequence[Forecast],
     lowest_is_best: bool,
@@ -133,28 +142,40 @@ def _sentence(
     rivals = [pair.b if pair.a == leader else pair.a for pair in pairs if leader in (pair.a, pair.b)]
     beaten = [other for other in rivals if decisions.of(leader, other).verdict == BETTER]
     unsure = [other for other in rivals if decisions.of(leader, other).verdict in (UNDECIDED, ALIKE)]
-    where = f"on {_tasks(common)}"
+    tested = _tested(cells, pairs)
+    some = f", of which the first {tested} decide" if tested < _seeds(cells)[1] else ""
+    seeds = f"{_seed_words(cells)}{some}"
     if not unsure:
         numbers = _against(cells, leader, beaten, lowest_is_best)
-        return f"{leader} is better than {_all_of(beaten, cells)} {where}: {numbers}."
+        return f"{leader} is better than {_all_of(beaten, cells)} {where}{numbers}, {seeds}."
     shown = unsure if len(unsure) <= MOST_SHOWN else [_next(cells, unsure, lowest_is_best)]
     iqms = ", ".join(f"{method} {told_interval(interval(iqm, cells[method]))}" for method in (leader, *shown))
-    more = told_more(cells, [(leader, other) for other in unsure], forecasts, _level(len(cells)))
-    others = _few(unsure, "or", f"any of the {len(unsure)} {'others' if not beaten else 'next'}")
-    first = f"Cannot tell {leader} from {others} {where} with {_seed_words(cells)}"
+    seen = {method: [scores[:tested] for scores in tasks] for method, tasks in cells.items()}
+    more = told_more(seen, [(leader, other) for other in unsure], forecasts, _level(len(cells)))
+    others = _few(unsure, "or", f"any of {'' if beaten else 'the '}{len(unsure)} others")
+    first = f"Cannot tell {leader} from {others} {where} with {seeds}"
     also = f"; {leader} is better than {_few(beaten, 'and', f'the {len(beaten)} others')}" if beaten else ""
     return f"{first} (IQM {iqms}){more}{also}."
 
 
 def _leader(cells: Mapping[str, list[Array]], pairs: Sequence[Decision], lowest_is_best: bool) -> str:
-    """Of those who are compared, who has most decisions for itself, and among those the best IQM."""
+    """Of those who are compared, who has fewest decisions against itself, then most for it, then the best IQM."""
     won = {name: 0 for pair in pairs for name in (pair.a, pair.b)}
+    lost = dict(won)
     for pair in pairs:
-        gain = {BETTER: 1, WORSE: -1}.get(pair.verdict, 0)
-        won[pair.a] += gain
-        won[pair.b] -= gain
+        winner, loser = (pair.b, pair.a) if pair.verdict == WORSE else (pair.a, pair.b)
+        if pair.verdict in (BETTER, WORSE):
+            won[winner] += 1
+            lost[loser] += 1
     sign = -1 if lowest_is_best else 1
-    return max(won, key=lambda method: (won[method], sign * iqm(cells[method])))
+    return max(won, key=lambda method: (-lost[method], won[method], sign * iqm(cells[method])))
+
+
+def _tested(cells: Mapping[str, Sequence[Array]], pairs: Sequence[Decision]) -> int:
+    """How many seeds of each method and task decided, where that is one number for all; else all there are."""
+    most = _seeds(cells)[1]
+    known = {pair.seeds for pair in pairs}
+    return min(most, *known) if len(known) == 1 and known != {0} else most
 
 
 def _few(names: Sequence[str], word: str, many: str) -> str:
@@ -173,12 +194,24 @@ def _next(cells: Mapping[str, list[Array]], methods: Sequence[str], lowest_is_be
 
 
 def _against(cells: Mapping[str, list[Array]], leader: str, beaten: Sequence[str], lowest_is_best: bool) -> str:
-    second = _next(cells, beaten, lowest_is_best)
-    pair = (cells[second], cells[leader]) if lowest_is_best else (cells[leader], cells[second])
-    chance = paired_interval(probability_of_improvement, *pair)
-    whose = f" of {second}" if len(beaten) > 1 else ""
-    ours, theirs = (told_interval(interval(iqm, cells[method])) for method in (leader, second))
-    return f"IQM {ours} against {theirs}{whose}, P(improvement) {told_chance(chance)}, {_seed_words(cells)}"
+    """The numbers beside the next best. Means decide: a lead that is in nothing but them is said to be."""
+
+    def beside(other: str) -> tuple[list[Array], list[Array]]:
+        return (cells[other], cells[leader]) if lowest_is_best else (cells[leader], cells[other])
+
+    def told(statistic: Statistic) -> str:
+        ours, theirs = (told_interval(interval(statistic, cells[method])) for method in (leader, shown))
+        return f"{statistic.__name__.replace('iqm', 'IQM')} {ours} against {theirs}{whose}"
+
+    contrary = [
+        other
+        for other in beaten
+        if difference(iqm)(*beside(other)) < 0 or probability_of_improvement(*beside(other)) < 0.5
+    ]
+    shown = _next(cells, contrary or beaten, lowest_is_best)
+    whose = f" of {shown}" if len(beaten) > 1 else ""
+    chance = f"P(improvement) {told_chance(paired_interval(probability_of_improvement, *beside(shown)))}"
+    return f" on average alone: {told(mean)}, {told(iqm)}, {chance}" if contrary else f": {told(iqm)}, {chance}"
 
 
 def told_more(
@@ -215,7 +248,18 @@ def _level(methods: int) -> float:
 
 def _arrays(scores: Scores) -> Table:
     return {
-        method: {task: np.asarray(seeds, np.float64) for task, seeds in row.items()} for method, row in scores.items()
+        method: {task: seed_scores(seeds, f"scores of '{method}' on '{task}'") for task, seeds in row.items()}
+        for method, row in scores.items()
+    }
+
+
+def _by_spread(cells: Mapping[str, Sequence[Array]]) -> dict[str, list[Array]]:
+    """Each task less its mean, in standard deviations of all scores on it."""
+    together = [np.concatenate(scores) for scores in zip(*cells.values(), strict=True)]
+    scales = [(float(scores.mean()), spread(scores)) for scores in together]
+    return {
+        method: [(scores - middle) / scale for scores, (middle, scale) in zip(tasks, scales, strict=True)]
+        for method, tasks in cells.items()
     }
 
 
