@@ -42,8 +42,8 @@ from understudy.run.crew import check_shared
 from understudy.run.loop import InterruptedRunError
 from worlds import tiny_settings
 
-CLOSE = 1e-5
-"""Relative to the largest number of a tensor, after 20 updates; one update differs by a tenth of a millionth."""
+CLOSE = 1e-6
+"""Relative to the largest number of a tensor, after 20 updates."""
 Changes = Mapping[str, Any]
 QUICK: dict[str, tuple[str, Changes]] = {
     "iql": ("iql", {"algo.critic_optimizer.max_grad_norm": 1.0, "source.priority.exponent": 0.6}),
@@ -53,12 +53,14 @@ QUICK: dict[str, tuple[str, Changes]] = {
 }
 OTHERS: dict[str, tuple[str, Changes]] = {
     "iql, weights of mean 1": ("iql", {"algo.awr_norm": "batch_mean"}),
+    "iql, softmax of advantages": ("iql", {"algo.awr_norm": "softmax"}),
     "cql": ("cql", {"algo.lagrange": True, "algo.sampled_actions": 3}),
     "ciql": ("ciql", {"algo.sampled_actions": 3}),
     "ciql that climbs": ("ciql", {"algo.extraction": "ddpg_bc"}),
     "rebrac": ("rebrac", {}),
     "iact": ("iact", {"algo.teaching.keep": 0.7}),
     "iact, td": ("iact", {"algo.teaching": {"score": "td", "keep": 0.7, "select_critic": True, "disagreement": 0.8}}),
+    "iact, confident": ("iact", {"algo.cloning.confidence": 1.5, "algo.teaching.keep": 0.7}),
     "iact, sac_bc": ("iact", {"algo.base": "sac_bc", "algo.cloning.adaptive.target": 0.1}),
     "sac": ("sac", {}),
     "redq": ("redq", {}),
@@ -92,7 +94,7 @@ def same(one: Path, other: Path, close: float) -> None:
     assert mine.keys() == others.keys()
     for name, value in mine.items():
         if value is not None:
-            assert others[name] == pytest.approx(value, rel=1e3 * close, abs=1e2 * close), name
+            assert others[name] == pytest.approx(value, rel=1e2 * close, abs=10 * close), name
 
 
 def run_content(run: Path) -> dict[str, str]:
@@ -122,6 +124,7 @@ def test_two_processes_learn_what_one_does_and_write_one_directory(tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:algo.awr_norm=softmax")
 def test_every_algorithm_that_can_be_shared_learns_what_it_does_alone(tmp_path: Path) -> None:
     compare(OTHERS, tmp_path)
 
@@ -299,12 +302,12 @@ def test_what_several_processes_would_learn_otherwise_is_refused_before_anything
             check_shared(config, Share(1, size))
         return str(error.value)
 
-    assert told("iql", size=3) == "source.batch_size: cannot be shared by 3 processes: got 32."
+    uneven = "source.batch_size: cannot be shared by 3 processes: got 32, expected a multiple of 3."
+    assert told("iql", size=3) == uneven
     assert "compile: is for one process, and there are 2" in told("iql", "compile=true")
     assert "dropout would not be that of one process" in told("iql", "algo.critic.dropout=0.1")
-    assert "iql with these settings looks at a batch as a whole" in told("iql", "algo.awr_norm=softmax")
-    assert "ciql with these settings" in told("ciql", "algo.penalty=relu_mean")
-    assert "iact with these settings" in told("iact", "algo.cloning.confidence=1")
+    assert "ciql with these settings cannot be shared" in told("ciql", "algo.penalty=relu_mean")
+    assert "fqe with these settings cannot be shared" in told("fqe")
     assert "source.kind=replay cannot be shared" in told("sac", "source.kind=replay", "data=null")
 
 
@@ -349,7 +352,7 @@ def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Pat
         error = ConfigError if process_share().rank == 0 else RunError
         with pytest.raises(error) as told:
             us.train(settings, progress=False)
-        first = "source.batch_size: cannot be shared by 2 processes: got 31."
+        first = "source.batch_size: cannot be shared by 2 processes: got 31, expected a multiple of 2."
         others = "torchrun: the first process of this run has ended with an error. It says which."
         assert str(told.value) == (first if error is ConfigError else others)
 

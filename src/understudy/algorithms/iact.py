@@ -41,6 +41,7 @@ from torch import Tensor, nn
 
 from understudy.core.batch import IMPORTANCE, SAMPLE_WEIGHT, Transitions
 from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.ranks import whole
 from understudy.core.rng import derived_seed
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.core.state import Static
@@ -185,7 +186,7 @@ class IACT:
         branch.policy_optimizer.minimise(loss, config.actor_learning_rate)
         mean_distance = weigh(distance, factors).detach().mean()
         branch.tether.follow(mean_distance)
-        told = {} if trust is None else {f"weight/confidence_largest_{name}": trust.amax()}
+        told = {} if trust is None else {f"weight/confidence_largest_{name}": whole(trust).amax()}
         return told | {
             f"loss/actor_{name}": loss.detach(),
             f"policy/bc_distance_{name}": mean_distance,
@@ -196,8 +197,7 @@ class IACT:
 
 def needs(config: Config) -> Needs:
     spaces: dict[str, tuple[type[ActionSpace], ...]] = {"auto": (Box, Discrete), "discrete_cql": (Discrete,)}
-    slices = config.cloning.confidence == 0  # z(log π) is of the rows that this process has
-    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"), slices=slices)
+    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> IACT:
