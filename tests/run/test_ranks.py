@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -21,9 +22,10 @@ from small import StoppedAt
 from torch.distributed.rendezvous import rendezvous
 
 import understudy as us
+from learners import start, tiny_algorithm
 from ranks import in_ranks
 from understudy import Dataset, Discrete, Episode
-from understudy.core.errors import ConfigError, RunError
+from understudy.core.errors import ConfigError, DivergenceError, RunError
 from understudy.core.ranks import (
     LostProcessError,
     Share,
@@ -38,13 +40,14 @@ from understudy.core.ranks import (
 from understudy.core.stopping import StoppedError, stoppable
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
-from understudy.run.crew import check_shared
+from understudy.run.crew import check_shared, line_of_process
 from understudy.run.loop import InterruptedRunError
 from worlds import tiny_settings
 
 CLOSE = 1e-6
 """Relative to the largest number of a tensor, after 20 updates."""
 Changes = Mapping[str, Any]
+CLIPPED = {"kind": "adamw", "weight_decay": 0.01, "max_grad_norm": 0.5, "schedule": "cosine"}
 QUICK: dict[str, tuple[str, Changes]] = {
     "iql": ("iql", {"algo.critic_optimizer.max_grad_norm": 1.0, "source.priority.exponent": 0.6}),
     "td3bc": ("td3bc", {"algo.n_step": 3}),
@@ -55,9 +58,10 @@ OTHERS: dict[str, tuple[str, Changes]] = {
     "iql, weights of mean 1": ("iql", {"algo.awr_norm": "batch_mean"}),
     "iql, softmax of advantages": ("iql", {"algo.awr_norm": "softmax"}),
     "cql": ("cql", {"algo.lagrange": True, "algo.sampled_actions": 3}),
+    "cal-ql": ("cql", {"algo.calibrate": True, "algo.sampled_actions": 3, "algo.warm_start": 5}),
     "ciql": ("ciql", {"algo.sampled_actions": 3}),
     "ciql that climbs": ("ciql", {"algo.extraction": "ddpg_bc"}),
-    "rebrac": ("rebrac", {}),
+    "rebrac": ("rebrac", {"algo.actor_optimizer": CLIPPED, "algo.critic_optimizer": CLIPPED}),
     "iact": ("iact", {"algo.teaching.keep": 0.7}),
     "iact, td": ("iact", {"algo.teaching": {"score": "td", "keep": 0.7, "select_critic": True, "disagreement": 0.8}}),
     "iact, confident": ("iact", {"algo.cloning.confidence": 1.5, "algo.teaching.keep": 0.7}),
@@ -343,6 +347,44 @@ def test_who_waits_for_a_first_process_that_was_refused_a_setting_can_be_told_to
         del store
 
     assert in_ranks(work) == [0, 0]
+
+
+def test_processes_that_are_no_longer_alike_end_with_a_sentence() -> None:
+    """Of the same state they tell metrics of the whole batch."""
+
+    def work() -> None:
+        line = line_of_process()
+        metrics = {"loss/actor": torch.tensor(float(line.share.rank))}
+        assert line.agreed(metrics, start(tiny_algorithm("bc")))["loss/actor"] == 1.0
+        with pytest.raises(RunError, match="no longer in the same state"):
+            line.agreed(metrics, start(tiny_algorithm("bc"), seed=line.share.rank))
+
+    assert in_ranks(work, 3) == [0, 0, 0]
+
+
+def test_a_process_that_cannot_begin_says_why_and_ends_all(tmp_path: Path) -> None:
+    """An environment is known to the first one only."""
+    pendulum = "gymnasium.envs.classic_control.pendulum:PendulumEnv"
+
+    def train() -> None:
+        rank = process_share().rank
+        if rank == 0:
+            gym.register("OnlyHere-v0", pendulum, max_episode_steps=200)
+        with pytest.raises(RunError if rank == 0 else ConfigError) as told:
+            us.train(short("td3bc", tmp_path / "run", env={"id": "OnlyHere-v0"}), progress=False)
+        assert "OnlyHere" in str(told.value)
+        assert rank or str(told.value).startswith("process 1 of this run: could not begin.")
+
+    assert in_ranks(train) == [0, 0]
+
+
+def test_numbers_that_stop_being_numbers_end_all_and_leave_the_last_good_state(tmp_path: Path) -> None:
+    def train() -> None:
+        with pytest.raises(DivergenceError if process_share().rank == 0 else RunError):
+            us.train(short("td3bc", tmp_path / "run"), progress=False, **{"algo.critic_learning_rate": 1e30})
+
+    assert in_ranks(train) == [0, 0]
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [0]
 
 
 def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Path) -> None:
