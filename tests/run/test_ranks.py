@@ -22,9 +22,9 @@ from small import StoppedAt
 from torch.distributed.rendezvous import rendezvous
 
 import understudy as us
-from learners import start, tiny_algorithm
 from ranks import in_ranks
 from understudy import Dataset, Discrete, Episode
+from understudy.cli.program import run as run_command
 from understudy.core.errors import ConfigError, DivergenceError, RunError
 from understudy.core.ranks import (
     LostProcessError,
@@ -38,9 +38,11 @@ from understudy.core.ranks import (
     whole,
 )
 from understudy.core.stopping import StoppedError, stoppable
+from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
 from understudy.run.crew import check_shared, line_of_process
+from understudy.run.learner import Learner
 from understudy.run.loop import InterruptedRunError
 from worlds import tiny_settings
 
@@ -315,6 +317,17 @@ def test_what_several_processes_would_learn_otherwise_is_refused_before_anything
     assert "source.kind=replay cannot be shared" in told("sac", "source.kind=replay", "data=null")
 
 
+def test_commands_that_are_not_of_one_run_are_refused_by_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    for size, code in (("1", 0), ("2", 2)):
+        monkeypatch.setenv("WORLD_SIZE", size)
+        assert run_command(["explain", "bc"]) == code
+    told = "torchrun: its 2 processes share one run: got `explain`, expected `train` or `resume`."
+    assert capsys.readouterr().err.startswith(told)
+
+
 def test_processes_that_cannot_find_each_other_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
@@ -349,15 +362,18 @@ def test_who_waits_for_a_first_process_that_was_refused_a_setting_can_be_told_to
     assert in_ranks(work) == [0, 0]
 
 
-def test_processes_that_are_no_longer_alike_end_with_a_sentence() -> None:
+def test_processes_that_are_no_longer_alike_end_with_a_sentence(tmp_path: Path) -> None:
     """Of the same state they tell metrics of the whole batch."""
+
+    def learner(seed: int) -> Learner:
+        return build_learner(load_config(short("bc", tmp_path / "run", seed=seed)))
 
     def work() -> None:
         line = line_of_process()
         metrics = {"loss/actor": torch.tensor(float(line.share.rank))}
-        assert line.agreed(metrics, start(tiny_algorithm("bc")))["loss/actor"] == 1.0
+        assert line.agreed(metrics, learner(0))["loss/actor"] == 1.0
         with pytest.raises(RunError, match="no longer in the same state"):
-            line.agreed(metrics, start(tiny_algorithm("bc"), seed=line.share.rank))
+            line.agreed(metrics, learner(line.share.rank))
 
     assert in_ranks(work, 3) == [0, 0, 0]
 
@@ -379,9 +395,11 @@ def test_a_process_that_cannot_begin_says_why_and_ends_all(tmp_path: Path) -> No
 
 
 def test_numbers_that_stop_being_numbers_end_all_and_leave_the_last_good_state(tmp_path: Path) -> None:
+    steep: dict[str, Any] = {"algo.critic_learning_rate": 1e30}
+
     def train() -> None:
         with pytest.raises(DivergenceError if process_share().rank == 0 else RunError):
-            us.train(short("td3bc", tmp_path / "run"), progress=False, **{"algo.critic_learning_rate": 1e30})
+            us.train(short("td3bc", tmp_path / "run"), progress=False, **steep)
 
     assert in_ranks(train) == [0, 0]
     assert list_checkpoints(tmp_path / "run" / "checkpoints") == [0]
