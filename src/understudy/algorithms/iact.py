@@ -33,10 +33,10 @@ alone, few rows are left out, critics are twins, values are scaled, both branche
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Self, final
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from understudy.core.batch import IMPORTANCE, SAMPLE_WEIGHT, Transitions
@@ -79,6 +79,12 @@ class Config(BranchSettings):
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is the base alone."""
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
+
+    @model_validator(mode="after")
+    def _critics_can_agree(self) -> Self:
+        if self.teaching.score == "certainty" and self.critics == 1:
+            raise ValueError("teaching.score=certainty is how far critics agree, and there is one: use critics=2")
+        return self
 
 
 @final
