@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -23,7 +24,8 @@ from torch.distributed.rendezvous import rendezvous
 import understudy as us
 from ranks import in_ranks
 from understudy import Dataset, Discrete, Episode
-from understudy.core.errors import ConfigError, RunError
+from understudy.cli.program import run as run_command
+from understudy.core.errors import ConfigError, DivergenceError, RunError
 from understudy.core.ranks import (
     LostProcessError,
     Share,
@@ -36,15 +38,18 @@ from understudy.core.ranks import (
     whole,
 )
 from understudy.core.stopping import StoppedError, stoppable
+from understudy.run.build import build_learner
 from understudy.run.checkpoint import list_checkpoints
 from understudy.run.config import load_config
-from understudy.run.crew import check_shared
+from understudy.run.crew import check_shared, line_of_process
+from understudy.run.learner import Learner
 from understudy.run.loop import InterruptedRunError
 from worlds import tiny_settings
 
-CLOSE = 1e-5
-"""Relative to the largest number of a tensor, after 20 updates; one update differs by a tenth of a millionth."""
+CLOSE = 1e-6
+"""Relative to the largest number of a tensor, after 20 updates."""
 Changes = Mapping[str, Any]
+CLIPPED = {"kind": "adamw", "weight_decay": 0.01, "max_grad_norm": 0.5, "schedule": "cosine"}
 QUICK: dict[str, tuple[str, Changes]] = {
     "iql": ("iql", {"algo.critic_optimizer.max_grad_norm": 1.0, "source.priority.exponent": 0.6}),
     "td3bc": ("td3bc", {"algo.n_step": 3}),
@@ -53,12 +58,15 @@ QUICK: dict[str, tuple[str, Changes]] = {
 }
 OTHERS: dict[str, tuple[str, Changes]] = {
     "iql, weights of mean 1": ("iql", {"algo.awr_norm": "batch_mean"}),
+    "iql, softmax of advantages": ("iql", {"algo.awr_norm": "softmax"}),
     "cql": ("cql", {"algo.lagrange": True, "algo.sampled_actions": 3}),
+    "cal-ql": ("cql", {"algo.calibrate": True, "algo.sampled_actions": 3, "algo.warm_start": 5}),
     "ciql": ("ciql", {"algo.sampled_actions": 3}),
     "ciql that climbs": ("ciql", {"algo.extraction": "ddpg_bc"}),
-    "rebrac": ("rebrac", {}),
+    "rebrac": ("rebrac", {"algo.actor_optimizer": CLIPPED, "algo.critic_optimizer": CLIPPED}),
     "iact": ("iact", {"algo.teaching.keep": 0.7}),
     "iact, td": ("iact", {"algo.teaching": {"score": "td", "keep": 0.7, "select_critic": True, "disagreement": 0.8}}),
+    "iact, confident": ("iact", {"algo.cloning.confidence": 1.5, "algo.teaching.keep": 0.7}),
     "iact, sac_bc": ("iact", {"algo.base": "sac_bc", "algo.cloning.adaptive.target": 0.1}),
     "sac": ("sac", {}),
     "redq": ("redq", {}),
@@ -92,7 +100,7 @@ def same(one: Path, other: Path, close: float) -> None:
     assert mine.keys() == others.keys()
     for name, value in mine.items():
         if value is not None:
-            assert others[name] == pytest.approx(value, rel=1e3 * close, abs=1e2 * close), name
+            assert others[name] == pytest.approx(value, rel=1e2 * close, abs=10 * close), name
 
 
 def run_content(run: Path) -> dict[str, str]:
@@ -122,6 +130,7 @@ def test_two_processes_learn_what_one_does_and_write_one_directory(tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:algo.awr_norm=softmax")
 def test_every_algorithm_that_can_be_shared_learns_what_it_does_alone(tmp_path: Path) -> None:
     compare(OTHERS, tmp_path)
 
@@ -299,13 +308,24 @@ def test_what_several_processes_would_learn_otherwise_is_refused_before_anything
             check_shared(config, Share(1, size))
         return str(error.value)
 
-    assert told("iql", size=3) == "source.batch_size: cannot be shared by 3 processes: got 32."
+    uneven = "source.batch_size: cannot be shared by 3 processes: got 32, expected a multiple of 3."
+    assert told("iql", size=3) == uneven
     assert "compile: is for one process, and there are 2" in told("iql", "compile=true")
     assert "dropout would not be that of one process" in told("iql", "algo.critic.dropout=0.1")
-    assert "iql with these settings looks at a batch as a whole" in told("iql", "algo.awr_norm=softmax")
-    assert "ciql with these settings" in told("ciql", "algo.penalty=relu_mean")
-    assert "iact with these settings" in told("iact", "algo.cloning.confidence=1")
+    assert "ciql with these settings cannot be shared" in told("ciql", "algo.penalty=relu_mean")
+    assert "fqe with these settings cannot be shared" in told("fqe")
     assert "source.kind=replay cannot be shared" in told("sac", "source.kind=replay", "data=null")
+
+
+def test_commands_that_are_not_of_one_run_are_refused_by_several_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "0")
+    for size, code in (("1", 0), ("2", 2)):
+        monkeypatch.setenv("WORLD_SIZE", size)
+        assert run_command(["explain", "bc"]) == code
+    told = "torchrun: its 2 processes share one run: got `explain`, expected `train` or `resume`."
+    assert capsys.readouterr().err.startswith(told)
 
 
 def test_processes_that_cannot_find_each_other_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,6 +362,49 @@ def test_who_waits_for_a_first_process_that_was_refused_a_setting_can_be_told_to
     assert in_ranks(work) == [0, 0]
 
 
+def test_processes_that_are_no_longer_alike_end_with_a_sentence(tmp_path: Path) -> None:
+    """Of the same state they tell metrics of the whole batch."""
+
+    def learner(seed: int) -> Learner:
+        return build_learner(load_config(short("bc", tmp_path / "run", seed=seed)))
+
+    def work() -> None:
+        line = line_of_process()
+        metrics = {"loss/actor": torch.tensor(float(line.share.rank))}
+        assert line.agreed(metrics, learner(0))["loss/actor"] == 1.0
+        with pytest.raises(RunError, match="no longer in the same state"):
+            line.agreed(metrics, learner(line.share.rank))
+
+    assert in_ranks(work, 3) == [0, 0, 0]
+
+
+def test_a_process_that_cannot_begin_says_why_and_ends_all(tmp_path: Path) -> None:
+    """An environment is known to the first one only."""
+    pendulum = "gymnasium.envs.classic_control.pendulum:PendulumEnv"
+
+    def train() -> None:
+        rank = process_share().rank
+        if rank == 0:
+            gym.register("OnlyHere-v0", pendulum, max_episode_steps=200)
+        with pytest.raises(RunError if rank == 0 else ConfigError) as told:
+            us.train(short("td3bc", tmp_path / "run", env={"id": "OnlyHere-v0"}), progress=False)
+        assert "OnlyHere" in str(told.value)
+        assert rank or str(told.value).startswith("process 1 of this run: could not begin.")
+
+    assert in_ranks(train) == [0, 0]
+
+
+def test_numbers_that_stop_being_numbers_end_all_and_leave_the_last_good_state(tmp_path: Path) -> None:
+    steep: dict[str, Any] = {"algo.critic_learning_rate": 1e30}
+
+    def train() -> None:
+        with pytest.raises(DivergenceError if process_share().rank == 0 else RunError):
+            us.train(short("td3bc", tmp_path / "run"), progress=False, **steep)
+
+    assert in_ranks(train) == [0, 0]
+    assert list_checkpoints(tmp_path / "run" / "checkpoints") == [0]
+
+
 def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Path) -> None:
     settings = short("iql", tmp_path / "run", source={"kind": "offline", "batch_size": 31})
 
@@ -349,7 +412,7 @@ def test_an_error_of_the_first_process_ends_all_and_leaves_nothing(tmp_path: Pat
         error = ConfigError if process_share().rank == 0 else RunError
         with pytest.raises(error) as told:
             us.train(settings, progress=False)
-        first = "source.batch_size: cannot be shared by 2 processes: got 31."
+        first = "source.batch_size: cannot be shared by 2 processes: got 31, expected a multiple of 2."
         others = "torchrun: the first process of this run has ended with an error. It says which."
         assert str(told.value) == (first if error is ConfigError else others)
 

@@ -220,7 +220,7 @@ class CIQL:
 
 
 def needs(config: Config) -> Needs:
-    slices = config.awr_norm != "softmax" and config.penalty != "relu_mean"
+    slices = config.penalty != "relu_mean"  # its slope is that of means over the batch
     return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"), slices=slices)
 
 

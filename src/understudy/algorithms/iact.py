@@ -33,14 +33,15 @@ alone, few rows are left out, critics are twins, values are scaled, both branche
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Self, final
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from understudy.core.batch import IMPORTANCE, SAMPLE_WEIGHT, Transitions
 from understudy.core.protocols import PRIORITY, BuildContext, Demand, Metrics, Needs, Update
+from understudy.core.ranks import whole
 from understudy.core.rng import derived_seed
 from understudy.core.spec import ActionSpace, Box, Discrete
 from understudy.core.state import Static
@@ -78,6 +79,12 @@ class Config(BranchSettings):
     """Weight of the (normalised) value against cloning: 0 is behaviour cloning, large is the base alone."""
     q_norm: bool = True
     """Scale the value by 1/mean|Q|, so that alpha does not depend on rewards' units."""
+
+    @model_validator(mode="after")
+    def _critics_can_agree(self) -> Self:
+        if self.teaching.score == "certainty" and self.critics == 1:
+            raise ValueError("teaching.score=certainty is how far critics agree, and there is one: use critics=2")
+        return self
 
 
 @final
@@ -185,7 +192,7 @@ class IACT:
         branch.policy_optimizer.minimise(loss, config.actor_learning_rate)
         mean_distance = weigh(distance, factors).detach().mean()
         branch.tether.follow(mean_distance)
-        told = {} if trust is None else {f"weight/confidence_largest_{name}": trust.amax()}
+        told = {} if trust is None else {f"weight/confidence_largest_{name}": whole(trust).amax()}
         return told | {
             f"loss/actor_{name}": loss.detach(),
             f"policy/bc_distance_{name}": mean_distance,
@@ -196,8 +203,7 @@ class IACT:
 
 def needs(config: Config) -> Needs:
     spaces: dict[str, tuple[type[ActionSpace], ...]] = {"auto": (Box, Discrete), "discrete_cql": (Discrete,)}
-    slices = config.cloning.confidence == 0  # z(log π) is of the rows that this process has
-    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"), slices=slices)
+    return Needs(Transitions, actions=spaces.get(config.base, (Box,)), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> IACT:

@@ -129,8 +129,7 @@ class IQL:
 
 
 def needs(config: Config) -> Needs:
-    slices = config.awr_norm != "softmax"
-    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"), slices=slices)
+    return Needs(Transitions, actions=(Box, Discrete), sources=("offline", "replay"), slices=True)
 
 
 def build(config: Config, context: BuildContext) -> IQL:

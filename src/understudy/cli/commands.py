@@ -1,5 +1,6 @@
 """All commands of `understudy`, under one roof."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -57,9 +58,24 @@ def tell_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback when something goes wrong.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the versions of understudy and torch.", callback=tell_version)
     ] = False,
 ) -> None:
     """Learn control policies from experience that others already had."""
+    if "WORLD_SIZE" in os.environ:  # ranks import torch
+        check_shareable(context.invoked_subcommand or "")
+
+
+def check_shareable(command: str) -> None:
+    """Several processes share one run; a suite or a search begun by each of them would get in its own way."""
+    from understudy.core.errors import ConfigError
+    from understudy.core.ranks import process_share
+
+    size = process_share().size
+    if size > 1 and command not in ("train", "resume"):
+        do = "Start it without torchrun, or unset RANK and WORLD_SIZE."
+        what = f"its {size} processes share one run"
+        raise ConfigError("torchrun", what, got=f"`{command}`", expected="`train` or `resume`", do=do)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
-from understudy.core.ranks import across, whole
+from understudy.core.ranks import across, own, whole
 
 ROUNDING = 1e-9
 """0.29·100 is 28.999… in floating point, and means 29 rows."""
@@ -59,8 +59,8 @@ def confidence_weights(log_prob: Tensor, power: float, bound: float, factors: Te
     """
     check_no_gradient(log_prob=log_prob)
     limit = math.log(bound)
-    raw = torch.exp((-power * standard_score(log_prob)).clamp(-limit, limit))
-    mean = raw.mean() if factors is None else (factors * raw).mean()
+    raw = torch.exp((-power * own(standard_score(whole(log_prob)))).clamp(-limit, limit))
+    mean = across(raw.mean() if factors is None else (factors * raw).mean())
     return raw / mean.clamp(min=torch.finfo(raw.dtype).tiny)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from understudy.core.checks import check_no_gradient, check_same_shape
-from understudy.core.ranks import across
+from understudy.core.ranks import across, own, whole
 
 AwrNorm = Literal["none", "batch_mean", "softmax"]
 
@@ -24,7 +24,8 @@ def awr_weights(
     raised = advantage.detach() if floor is None else advantage.detach().clamp(min=floor)
     exponent = beta * raised
     if norm == "softmax":
-        return len(exponent) * torch.softmax(exponent, dim=0)
+        everybody = whole(exponent)
+        return own(len(everybody) * torch.softmax(everybody, dim=0))
     weights = torch.exp(exponent.clamp(max=math.log(ceiling)))
     return weights if norm == "none" else weights / across(weights.mean()).clamp(min=torch.finfo(weights.dtype).tiny)
 

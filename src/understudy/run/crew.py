@@ -60,14 +60,15 @@ def check_shared(config: RunConfig, share: Share) -> None:
         what = f"source.kind={config.source_kind} cannot be shared: it gives no slices of a fixed dataset's batches"
         raise ConfigError(where, what, expected="source.kind=offline", do="Start it as one process.")
     if strangers_of(config) or not config.needs.slices:
-        what = f"{config.algorithm} with these settings looks at a batch as a whole, or is not ours to know"
-        raise ConfigError(where, what, do="Start it as one process.")
+        what = f"{config.algorithm} with these settings cannot be shared: slices would not teach it what a batch does"
+        raise ConfigError(where, what, do="Start it as one process. docs/clusters.md lists what can be shared.")
     if drops(config.algo.model_dump()):
         raise ConfigError(where, "dropout would not be that of one process", do="Leave it out, or use one process.")
     if config.compile is True:
         raise ConfigError("compile", f"is for one process, and there are {size}", got=True, expected=False)
     if rows % size:
-        raise ConfigError("source.batch_size", f"cannot be shared by {size} processes", got=rows)
+        expected = f"a multiple of {size}"
+        raise ConfigError("source.batch_size", f"cannot be shared by {size} processes", got=rows, expected=expected)
     if config.device not in {"cpu", "cuda"}:
         what, do = f"is one for {size} processes", "Each takes the one that torchrun gives it."
         raise ConfigError("device", what, got=config.device, expected="cuda", do=do)

@@ -244,13 +244,14 @@ def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base
     assert words == ["updates=7"]
     (task,) = suite.tasks
     assert (task.id, task.env, task.recipe) == ("Pendulum-v1", "Pendulum-v1", load_config("iql/pendulum").logged.recipe)
-    for config in ("iact/pendulum", "ciql/pendulum", "ppo/pendulum", "ppo/cartpole"):
+    for config in ("iact/pendulum", "iact/cartpole", "ciql/pendulum", "ppo/pendulum", "ppo/cartpole"):
         arms = ablation_suite(config)[0].methods
         digests = {
             experiment_digest(load_config(config, [f"{key}={_word(value)}" for key, value in arm.settings.items()]))
             for arm in arms.values()
         }
         assert len(digests) == len(arms) > 5
+        assert ("Gaussian policies" in arms) == (config == "iact/pendulum"), "of choices there are none"
     with pytest.raises(ConfigError, match="nothing is declared to be changed about it"):
         ablation_suite("bc/pendulum")
     assert load_ablation("ppo").changes()["λ 0.9"] == {"algo.gae_lambda": "0.9"}

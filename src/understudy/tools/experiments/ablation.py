@@ -106,12 +106,12 @@ def _task_of(config: str, base: RunConfig) -> Task:
 
 
 def _arms(config: str, overrides: Sequence[str], base: RunConfig, ablation: Ablation) -> dict[str, dict[str, Any]]:
-    """All that are not the base, and not the same as one before."""
+    """All that are not the base, not the same as one before, and not for other actions than the base's."""
     known, arms = {experiment_digest(base)}, {}
     for name, settings in ablation.changes().items():
         with told_with(f"'{name}'"):
-            digest = experiment_digest(load_config(config, [*override_words(settings), *overrides]))
-        if digest not in known:
+            arm = load_config(config, [*override_words(settings), *overrides])
+        if (digest := experiment_digest(arm)) not in known and set(arm.needs.actions) & set(base.needs.actions):
             known.add(digest)
             arms[name] = {"config": config, "settings": settings}
     return arms
