@@ -128,6 +128,7 @@ def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Pat
     short = judged(folders[:1], narrow, **{**SHORT, "seeds": 1})
     told = " ".join(short.warnings)
     assert "leave about 78% of what is far ahead" in told
+    assert "intervals are of starts and seeds: every critic learns from all episodes" in told
     assert "one seed says nothing of others" in told
     assert "thin support: much of what" in told
     assert "cut" in " ".join(judged(folders[:1], boxes(terminated=False), **SHORT).warnings)
@@ -177,6 +178,43 @@ def test_who_diverged_is_nobodys_rival() -> None:
         "Nothing is known of lost: the critics diverged."
     )
     assert json.loads(json.dumps(two.to_json(), allow_nan=False))["candidates"][1]["value"] is None
+    seeds = judgement("lost", [math.nan, math.nan], wild, {"td_error": math.inf}, True)
+    both = Ranking("fqe", 0.9, "it", [seeds], interval, interval, [])
+    told = json.loads(json.dumps(both.to_json(), allow_nan=False))["candidates"][0]
+    assert (told["seeds_std"], told["td_error"]) == (None, None)
+    assert "nan" not in " ".join(both.lines())
+
+
+def test_where_no_lower_bound_is_known_none_is_the_highest() -> None:
+    some = np.where(np.arange(50) < 20, np.nan, np.arange(50.0))
+    one, other = (judgement(name, [value], some + value, {}, False) for name, value in (("one", 2.0), ("other", 1.0)))
+    told = Ranking("wis", 0.9, "it", ranked([other, one]), one.estimate, one.estimate, []).verdict()
+    assert told == (
+        "one has the highest value (of nobody a lower bound is known), but cannot be told apart from other."
+    )
+
+
+def test_without_discount_it_is_said_how_far_ahead_nothing_is_learned(folders: list[str]) -> None:
+    """Of twenty steps 100 updates with polyak 0.1 reach ten."""
+    words = {**SHORT, "gamma": 1.0, "polyak": 0.1}
+    ranking = judged(folders[0], boxes(20, 20), **{**words, "updates": 100})
+    assert "100 updates with polyak 0.1 leave about 50% of what is far ahead" in " ".join(ranking.warnings)
+    assert ranking.verdict().endswith("50% of what is far ahead is not learned yet.")
+    assert not ranking.best.diverged
+    enough = judged(folders[0], boxes(20, 5), **{**words, "updates": 60})
+    assert "far ahead" not in " ".join(enough.warnings) + enough.verdict()
+
+
+def test_one_value_is_of_one_policy_whose_critics_did_not_diverge(
+    folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {**SHORT, "progress": False}
+    with pytest.raises(ConfigError, match=r"offline_value: of more than one policy: got 2.*us\.evaluate_offline"):
+        us.offline_value(folders[:2], boxes(), **words)
+    monkeypatch.setattr(stacked, "BEYOND", 0.0)
+    assert us.evaluate_offline(folders[0], boxes(), **words).best.diverged
+    lost = us.offline_value(folders[0], boxes(), **words)
+    assert all(map(math.isnan, (lost.value, lost.low, lost.high)))
 
 
 def test_the_best_there_is_has_not_diverged() -> None:
@@ -252,6 +290,7 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     assert sorted(ranking.values()) == [f"{tmp_path}/{name}@{at}" for name in ("bc", "iql") for at in (10, 20)]
     own = us.evaluate_offline([run, f"{run.path}@10"], data, method="initial", progress=False)
     assert len(own.values()) == 2
+    assert own.verdict().endswith("This is not to be relied on: a run's own critics judge what they taught.")
     assert all("td_error" in one.facts for one in own.judged)
     assert not any("another gamma" in told for told in own.warnings)
     assert "learned with another gamma than 0.7" in " ".join(
@@ -267,3 +306,29 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     shutil.rmtree(Path(clone.path) / "policy")
     with pytest.raises(us.UnderstudyError, match=r"tmp.*bc"):
         us.evaluate_offline(clone.path, data, checkpoints="all", progress=False, **SHORT)
+    rest = us.evaluate_offline(tmp_path, data, progress=False, **SHORT)
+    assert sorted(rest.values()) == [f"{tmp_path}/{name}@last" for name in ("iql", "shifted")]
+    assert f"{clone.path} has no checkpoint yet, and is left out." in rest.warnings
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_a_runs_own_critics_speak_of_the_rewards_it_learned_from(tmp_path: Path) -> None:
+    """A preset fits a factor to the run's data; other data, of which it would be another, do not change it."""
+    words: dict[str, Any] = {"updates": 5, "tensorboard": False, "progress": False}
+    data, larger = boxes(20), boxes(20)
+    larger.rewards.mul_(100.0)
+    run = us.train("iql", data=data, out=str(tmp_path / "run"), **words, **{"data.reward": "iql_locomotion"})
+    values = [us.offline_value(run, one, method="initial").value for one in (data, larger)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_who_learned_from_other_data_is_named(tmp_path: Path) -> None:
+    """Without data of one's own all are judged by those of the first run."""
+    words: dict[str, Any] = {"updates": 2, "tensorboard": False, "progress": False}
+    runs = [us.train("bc", data=boxes(20, seed=seed), out=str(tmp_path / f"{seed}"), **words) for seed in range(2)]
+    other = f"{tmp_path}/1@last learned from other data than"
+    ranking = us.evaluate_offline(runs, progress=False, **SHORT)
+    assert next(told for told in ranking.warnings if "learned from other" in told).startswith(other)
+    given = us.evaluate_offline(runs, boxes(20), progress=False, **SHORT)
+    assert "learned from other" not in " ".join(given.warnings)
