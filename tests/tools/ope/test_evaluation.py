@@ -314,10 +314,10 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
 @pytest.mark.usefixtures("no_plots")
 def test_a_runs_own_critics_speak_of_the_rewards_it_learned_from(tmp_path: Path) -> None:
     """A preset fits a factor to the run's data; other data, of which it would be another, do not change it."""
-    words: dict[str, Any] = {"updates": 5, "tensorboard": False, "progress": False}
+    words: dict[str, Any] = {"updates": 5, "tensorboard": False, "progress": False, "data.reward": "iql_locomotion"}
     data, larger = boxes(20), boxes(20)
     larger.rewards.mul_(100.0)
-    run = us.train("iql", data=data, out=str(tmp_path / "run"), **words, **{"data.reward": "iql_locomotion"})
+    run = us.train("iql", data=data, out=str(tmp_path / "run"), **words)
     values = [us.offline_value(run, one, method="initial").value for one in (data, larger)]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
