@@ -61,6 +61,15 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
 
 
+def test_in_whatever_units_rewards_are_critics_learn_alike(folders: list[str]) -> None:
+    """Dollars or cents: the same value in another unit. Powers of 2, so that nothing rounds."""
+    data, small, words = boxes(), boxes(), {**QUICK, "updates": 100, "seeds": 1, "progress": False}
+    small.rewards.mul_(2.0**-14)
+    value, other = (us.offline_value(folders[2], one, **words).value for one in (data, small))
+    assert other * 2.0**14 == pytest.approx(value, rel=1e-4)
+    assert value < -1.0
+
+
 def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
     spec = boxes().spec
     for name, action in (("a", 0.5), ("b", 0.5001), ("c", -0.9)):
@@ -183,6 +192,19 @@ def test_who_diverged_is_nobodys_rival() -> None:
     told = json.loads(json.dumps(both.to_json(), allow_nan=False))["candidates"][0]
     assert (told["seeds_std"], told["td_error"]) == (None, None)
     assert "nan" not in " ".join(both.lines())
+
+
+def test_caution_decides_who_is_best_and_draws_who_is_a_rival() -> None:
+    """Of two intervals that overlap one may be above the other in every draw; and a bold guess is no better than its
+    lower bound."""
+    shared, own = np.random.default_rng(0).standard_normal((2, 1000))
+    draws = {"bold": 1.5 + 2 * own, "lesser": 0.9 + 0.1 * shared, "sure": 1.0 + 0.1 * shared}
+    judged = [judgement(name, [float(values.mean())], values, {}, False) for name, values in draws.items()]
+    ranking = Ranking("wis", 0.9, "it", ranked(judged), judged[0].estimate, judged[0].estimate, [])
+    assert [one.name for one in ranking.judged] == ["sure", "lesser", "bold"]
+    assert ranking.judged[1].estimate.high > ranking.best.estimate.low
+    assert [one.name for one in ranking.rivals] == ["bold"]
+    assert ranking.verdict() == "sure has the highest lower bound, but cannot be told apart from bold."
 
 
 def test_where_no_lower_bound_is_known_none_is_the_highest() -> None:
@@ -314,12 +336,15 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
 @pytest.mark.usefixtures("no_plots")
 def test_a_runs_own_critics_speak_of_the_rewards_it_learned_from(tmp_path: Path) -> None:
     """A preset fits a factor to the run's data; other data, of which it would be another, do not change it."""
-    words: dict[str, Any] = {"updates": 5, "tensorboard": False, "progress": False, "data.reward": "iql_locomotion"}
+    words: dict[str, Any] = {"updates": 5, "eval_every": 5, "tensorboard": False, "progress": False}
+    words["data.reward"] = "iql_locomotion"
     data, larger = boxes(20), boxes(20)
     larger.rewards.mul_(100.0)
     run = us.train("iql", data=data, out=str(tmp_path / "run"), **words)
     values = [us.offline_value(run, one, method="initial").value for one in (data, larger)]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+    factor = json.loads((run.path / "meta.json").read_text())["dataset"]["reward_scale"]
+    assert values[0] * factor == pytest.approx(run.evaluations()[-1]["eval/value_of_starts"], rel=1e-4)
 
 
 @pytest.mark.usefixtures("no_plots")

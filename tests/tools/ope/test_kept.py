@@ -32,11 +32,11 @@ class Heard(Reporter):  # type: ignore[misc]
         self.words.append(text)
 
 
-def judged(out: Path, action: float = 0.5, **words: Any) -> tuple[float, list[str]]:
+def judged(out: Path, action: float = 0.5, episodes: int = 0, **words: Any) -> tuple[float, list[str]]:
     """The value of one policy, and what was said of files."""
     heard = Heard()
     policy = constant(boxes().spec, action)
-    ranking = us.evaluate_offline(policy, boxes(), out=out, **{**SHORT, "reporter": heard, **words})
+    ranking = us.evaluate_offline(policy, boxes(seed=episodes), out=out, **{**SHORT, "reporter": heard, **words})
     return ranking.best.estimate.value, heard.words
 
 
@@ -107,6 +107,7 @@ def test_files_that_were_swapped_are_not_believed(tmp_path: Path) -> None:
     (mine,) = (tmp_path / "mine").iterdir()
     others: dict[str, dict[str, Any]] = {
         "candidate": {"action": -0.5},
+        "data": {"episodes": 1},
         "gamma": {"gamma": 0.6},
         "width": {"hidden": (9,)},
     }

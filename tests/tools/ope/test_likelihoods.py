@@ -7,6 +7,7 @@ import pytest
 import torch
 from judged_policies import actor, boxes, choices, constant, favouring
 
+from understudy import Box, Dataset, Episode
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.data.experience import LoggedExperience
@@ -74,3 +75,16 @@ def test_what_is_far_from_the_data_is_noticed() -> None:
     near = Neighbourhood.of(data)
     one_hot = torch.tensor([[0.0, 0.0, 1.0]]).expand(len(near.rows), 3)
     assert near.far_share(one_hot) < 0.05
+
+
+def test_states_are_alike_in_units_of_the_data() -> None:
+    """What was done depends on a column in small units; one in large units, which means nothing, hides nothing."""
+    rng, played = np.random.default_rng(0), []
+    for _ in range(200):
+        state = rng.standard_normal((11, 2)).astype(np.float32) * np.array([1e-3, 1e3], np.float32)
+        action = np.sign(state[:-1, :1]) + rng.uniform(-0.1, 0.1, (10, 1)).astype(np.float32)
+        played.append(Episode({"state": state}, action, np.zeros(10), True, False))
+    data = LoggedExperience.of(Dataset.from_episodes(played, Box((-2.0,), (2.0,))))
+    near = Neighbourhood.of(data)
+    own = data.rows(near.rows, Demand()).action[None]
+    assert near.far_share(-own) > 0.8, "the contrary of what was done"
