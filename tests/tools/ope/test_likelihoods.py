@@ -7,7 +7,7 @@ import pytest
 import torch
 from judged_policies import actor, boxes, choices, constant, favouring
 
-from understudy import Box, Dataset, Episode
+from understudy import Box, Dataset, Discrete, Episode
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.data.experience import LoggedExperience
@@ -45,6 +45,16 @@ def test_a_policys_own_are_those_of_its_distribution() -> None:
     action = data.recorded.actions.double().numpy()[:, 0]
     expected = -0.5 * ((action - 1.0) / 2.0) ** 2 - math.log(2.0) - 0.5 * math.log(2 * math.pi)
     assert np.allclose(log_probs(gaussian, data, "it", greedy=False), expected, atol=1e-5)
+
+
+def test_what_is_not_legal_is_never_done() -> None:
+    """The chances of what is left add up to 1, drawn and greedily."""
+    mask = np.array([[True, True, False]] * 3 + [[True, True, True]])
+    episode = Episode({"state": np.zeros((4, 2), np.float32)}, np.array([0, 1, 1]), np.zeros(3), True, False, mask=mask)
+    data = LoggedExperience.of(Dataset.from_episodes([episode], Discrete(3)))
+    policy = favouring(data.spec, (0.2, 0.3, 0.5))
+    assert np.allclose(np.exp(log_probs(policy, data, "it", greedy=False)), [0.4, 0.6, 0.6])
+    assert log_probs(policy, data, "it", greedy=True).tolist() == [-np.inf, 0.0, 0.0]
 
 
 def test_who_has_no_density_is_told_so() -> None:
