@@ -14,6 +14,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.run.progress import SILENT
 from understudy.tools.ope import judge, stacked
+from understudy.tools.ope.candidates import find_candidates
 from understudy.tools.ope.ranking import Ranking, judgement, ranked
 
 QUICK: dict[str, Any] = {
@@ -68,6 +69,13 @@ def test_in_whatever_units_rewards_are_critics_learn_alike(folders: list[str]) -
     value, other = (us.offline_value(folders[2], one, **words).value for one in (data, small))
     assert other * 2.0**14 == pytest.approx(value, rel=1e-4)
     assert value < -1.0
+
+
+def test_each_policy_is_judged_once_however_often_it_is_named(folders: list[str], tmp_path: Path) -> None:
+    """By the name it was given first."""
+    shutil.copytree(folders[0], tmp_path / "copy")
+    found = find_candidates([folders[1], folders[0], tmp_path / "copy", folders[1]])
+    assert [one.name for one in found] == [folders[1], folders[0]]
 
 
 def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
