@@ -1,6 +1,7 @@
 """FQE: a frozen candidate, members that do not know of each other, an estimate in every line of the log."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import understudy as us
 from learners import differences, frozen, start, tiny_algorithm
 from understudy.algorithms import fqe
 from understudy.core.errors import ConfigError
-from understudy.core.protocols import MAIN, BuildContext
+from understudy.core.protocols import MAIN, BuildContext, Demand
 from understudy.core.rng import stream
 from understudy.core.state import capture
 from understudy.data.experience import LoggedExperience
@@ -39,6 +40,28 @@ def test_each_member_learns_from_its_own_target() -> None:
     mine, theirs = (learning.algorithm.critic.trunk.layers() for learning in (plain, other))
     assert all(torch.equal(a.weight[0], b.weight[0]) for a, b in zip(mine, theirs, strict=True))
     assert not torch.equal(mine[-1].bias[1], theirs[-1].bias[1])
+
+
+def test_rows_whose_successor_is_unknown_teach_nothing() -> None:
+    """Whatever was earned there: critics move as if they had not been among the others."""
+    plain, other = (start(tiny_algorithm("fqe")) for _ in range(2))
+    batch = plain.batch()
+    known = torch.arange(len(batch.reward)) % 2 == 0
+    known_only = replace(batch, extra={**batch.extra, "td_valid": known})
+    plain.algorithm.update(known_only)
+    other.algorithm.update(replace(known_only, reward=torch.where(known, batch.reward, batch.reward + 100.0)))
+    assert differences(capture(plain.algorithm), capture(other.algorithm)) == []
+
+
+def test_what_is_logged_is_the_mean_over_the_starts_of_all_episodes() -> None:
+    data = LoggedExperience.of(random_dataset())
+    context = BuildContext(
+        data.spec, 9, 0, torch.device("cpu"), data={MAIN: data}, policies=frozen(tiny_algorithm("fqe"), data.spec)
+    )
+    learner = fqe.build(fqe.Config(), context)
+    obs = data.rows(data.starts(), Demand()).obs
+    expected = learner.value(obs, learner.choices(obs, None, learner.draws)).mean()
+    torch.testing.assert_close(learner.measure()["estimate/mean"], expected)
 
 
 def test_a_policy_that_draws_is_asked_for_draws() -> None:

@@ -232,7 +232,7 @@ def take_over(
 
 def compare_rewards(run: RunDir, origin: RunDir, reporter: Reporter) -> None:
     """Values that were handed on are of the rewards they were learned from: others are told."""
-    here, there = (_rewards_of(one) for one in (run, origin))
+    here, there = (rewards_of(one) for one in (run, origin))
     if here and there and here != there:
         reporter.say(
             f"rewards are learned from as {_told_facts(here)}, and in '{origin.path}' as {_told_facts(there)}: values "
@@ -241,15 +241,19 @@ def compare_rewards(run: RunDir, origin: RunDir, reporter: Reporter) -> None:
         )
 
 
-def _rewards_of(run: RunDir) -> dict[str, Any]:
+def rewards_of(run: RunDir) -> dict[str, Any]:
     """What a run does to rewards, as its meta.json says; empty where it does not say."""
+    facts = [{name: one[name] for name in REWARD_FACTS if name in one} for one in experience_of(run)]
+    return next(filter(None, facts), {})
+
+
+def experience_of(run: RunDir) -> list[dict[str, Any]]:
+    """What its meta.json says of the data, and of the replay buffer, that a run learns from."""
     try:
         told = read_json(run.meta_file)
     except UnderstudyError:
-        return {}
-    known = [told[name] for name in ("dataset", "replay") if isinstance(told.get(name), dict)]
-    facts = [{name: one[name] for name in REWARD_FACTS if name in one} for one in known]
-    return next(filter(None, facts), {})
+        return []
+    return [told[name] for name in ("dataset", "replay") if isinstance(told.get(name), dict)]
 
 
 def warm_start(algorithm: Algorithm[Any], policy: Deployed, config: RunConfig, where: str) -> list[LoadReport]:

@@ -131,6 +131,15 @@ def test_long_episodes_overflow_in_a_sentence_or_not_at_all() -> None:
             method(steps, 1.0)
     assert ope.estimate(ope.weighted_importance_sampling(steps, 1.0)) == pytest.approx(2000)
     assert ope.estimate(ope.weighted_per_decision(steps, 1.0)) == pytest.approx(2000)
+    nothing = np.zeros((2, 2000))
+    with pytest.raises(DataError, match=r"too large for numbers.*Use a weighted method"):
+        ope.doubly_robust(steps, ope.Judgements(nothing, nothing, np.zeros(2)), 1.0)
+    lost = ope.doubly_robust(steps, ope.Judgements(nothing * np.nan, nothing, np.zeros(2)), 1.0)
+    assert math.isnan(ope.estimate(lost)), "critics that went beyond all numbers are no fault of the weights"
+    nearly = ope.Steps.of(np.full(2 * 709, 100.0), np.ones(2 * 709), np.array([709, 709]))
+    for method in (ope.importance_sampling, ope.per_decision):
+        with pytest.raises(DataError, match="too large for numbers"):
+            method(nearly, 1.0)
 
 
 def test_what_a_policy_would_never_do_counts_for_nothing() -> None:

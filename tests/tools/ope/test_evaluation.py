@@ -14,6 +14,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, DataError
 from understudy.run.progress import SILENT
 from understudy.tools.ope import judge, stacked
+from understudy.tools.ope.candidates import find_candidates
 from understudy.tools.ope.ranking import Ranking, judgement, ranked
 
 QUICK: dict[str, Any] = {
@@ -59,6 +60,22 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     assert list(ranking.lines())[1].startswith(folders[0])
     alone = us.offline_value(folders[0], data, **{**QUICK, "updates": 600})
     assert alone.value == pytest.approx(ranking.judged[0].estimate.value, abs=1e-4)
+
+
+def test_in_whatever_units_rewards_are_critics_learn_alike(folders: list[str]) -> None:
+    """Dollars or cents: the same value in another unit. Powers of 2, so that nothing rounds."""
+    data, small, words = boxes(), boxes(), {**QUICK, "updates": 100, "seeds": 1, "progress": False}
+    small.rewards.mul_(2.0**-14)
+    value, other = (us.offline_value(folders[2], one, **words).value for one in (data, small))
+    assert other * 2.0**14 == pytest.approx(value, rel=1e-4)
+    assert value < -1.0
+
+
+def test_each_policy_is_judged_once_however_often_it_is_named(folders: list[str], tmp_path: Path) -> None:
+    """By the name it was given first."""
+    shutil.copytree(folders[0], tmp_path / "copy")
+    found = find_candidates([folders[1], folders[0], tmp_path / "copy", folders[1]])
+    assert [one.name for one in found] == [folders[1], folders[0]]
 
 
 def test_equal_policies_cannot_be_told_apart(tmp_path: Path) -> None:
@@ -128,6 +145,7 @@ def test_what_an_estimate_does_not_say_is_said(folders: list[str], tmp_path: Pat
     short = judged(folders[:1], narrow, **{**SHORT, "seeds": 1})
     told = " ".join(short.warnings)
     assert "leave about 78% of what is far ahead" in told
+    assert "intervals are of starts and seeds: every critic learns from all episodes" in told
     assert "one seed says nothing of others" in told
     assert "thin support: much of what" in told
     assert "cut" in " ".join(judged(folders[:1], boxes(terminated=False), **SHORT).warnings)
@@ -177,6 +195,56 @@ def test_who_diverged_is_nobodys_rival() -> None:
         "Nothing is known of lost: the critics diverged."
     )
     assert json.loads(json.dumps(two.to_json(), allow_nan=False))["candidates"][1]["value"] is None
+    seeds = judgement("lost", [math.nan, math.nan], wild, {"td_error": math.inf}, True)
+    both = Ranking("fqe", 0.9, "it", [seeds], interval, interval, [])
+    told = json.loads(json.dumps(both.to_json(), allow_nan=False))["candidates"][0]
+    assert (told["seeds_std"], told["td_error"]) == (None, None)
+    assert "nan" not in " ".join(both.lines())
+
+
+def test_caution_decides_who_is_best_and_draws_who_is_a_rival() -> None:
+    """Of two intervals that overlap one may be above the other in every draw; and a bold guess is no better than its
+    lower bound."""
+    shared, own = np.random.default_rng(0).standard_normal((2, 1000))
+    draws = {"bold": 1.5 + 2 * own, "lesser": 0.9 + 0.1 * shared, "sure": 1.0 + 0.1 * shared}
+    judged = [judgement(name, [float(values.mean())], values, {}, False) for name, values in draws.items()]
+    ranking = Ranking("wis", 0.9, "it", ranked(judged), judged[0].estimate, judged[0].estimate, [])
+    assert [one.name for one in ranking.judged] == ["sure", "lesser", "bold"]
+    assert ranking.judged[1].estimate.high > ranking.best.estimate.low
+    assert [one.name for one in ranking.rivals] == ["bold"]
+    assert ranking.verdict() == "sure has the highest lower bound, but cannot be told apart from bold."
+
+
+def test_where_no_lower_bound_is_known_none_is_the_highest() -> None:
+    some = np.where(np.arange(50) < 20, np.nan, np.arange(50.0))
+    one, other = (judgement(name, [value], some + value, {}, False) for name, value in (("one", 2.0), ("other", 1.0)))
+    told = Ranking("wis", 0.9, "it", ranked([other, one]), one.estimate, one.estimate, []).verdict()
+    assert told == (
+        "one has the highest value (of nobody a lower bound is known), but cannot be told apart from other."
+    )
+
+
+def test_without_discount_it_is_said_how_far_ahead_nothing_is_learned(folders: list[str]) -> None:
+    """Of twenty steps 100 updates with polyak 0.1 reach ten."""
+    words = {**SHORT, "gamma": 1.0, "polyak": 0.1}
+    ranking = judged(folders[0], boxes(20, 20), **{**words, "updates": 100})
+    assert "100 updates with polyak 0.1 leave about 50% of what is far ahead" in " ".join(ranking.warnings)
+    assert ranking.verdict().endswith("50% of what is far ahead is not learned yet.")
+    assert not ranking.best.diverged
+    enough = judged(folders[0], boxes(20, 5), **{**words, "updates": 60})
+    assert "far ahead" not in " ".join(enough.warnings) + enough.verdict()
+
+
+def test_one_value_is_of_one_policy_whose_critics_did_not_diverge(
+    folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {**SHORT, "progress": False}
+    with pytest.raises(ConfigError, match=r"offline_value: of more than one policy: got 2.*us\.evaluate_offline"):
+        us.offline_value(folders[:2], boxes(), **words)
+    monkeypatch.setattr(stacked, "BEYOND", 0.0)
+    assert us.evaluate_offline(folders[0], boxes(), **words).best.diverged
+    lost = us.offline_value(folders[0], boxes(), **words)
+    assert all(map(math.isnan, (lost.value, lost.low, lost.high)))
 
 
 def test_the_best_there_is_has_not_diverged() -> None:
@@ -252,6 +320,7 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     assert sorted(ranking.values()) == [f"{tmp_path}/{name}@{at}" for name in ("bc", "iql") for at in (10, 20)]
     own = us.evaluate_offline([run, f"{run.path}@10"], data, method="initial", progress=False)
     assert len(own.values()) == 2
+    assert own.verdict().endswith("This is not to be relied on: a run's own critics judge what they taught.")
     assert all("td_error" in one.facts for one in own.judged)
     assert not any("another gamma" in told for told in own.warnings)
     assert "learned with another gamma than 0.7" in " ".join(
@@ -267,3 +336,32 @@ def test_runs_are_judged_on_their_own_data_and_by_their_own_critics(tmp_path: Pa
     shutil.rmtree(Path(clone.path) / "policy")
     with pytest.raises(us.UnderstudyError, match=r"tmp.*bc"):
         us.evaluate_offline(clone.path, data, checkpoints="all", progress=False, **SHORT)
+    rest = us.evaluate_offline(tmp_path, data, progress=False, **SHORT)
+    assert sorted(rest.values()) == [f"{tmp_path}/{name}@last" for name in ("iql", "shifted")]
+    assert f"{clone.path} has no checkpoint yet, and is left out." in rest.warnings
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_a_runs_own_critics_speak_of_the_rewards_it_learned_from(tmp_path: Path) -> None:
+    """A preset fits a factor to the run's data; other data, of which it would be another, do not change it."""
+    words: dict[str, Any] = {"updates": 5, "eval_every": 5, "tensorboard": False, "progress": False}
+    words["data.reward"] = "iql_locomotion"
+    data, larger = boxes(20), boxes(20)
+    larger.rewards.mul_(100.0)
+    run = us.train("iql", data=data, out=str(tmp_path / "run"), **words)
+    values = [us.offline_value(run, one, method="initial").value for one in (data, larger)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+    factor = json.loads((run.path / "meta.json").read_text())["dataset"]["reward_scale"]
+    assert values[0] * factor == pytest.approx(run.evaluations()[-1]["eval/value_of_starts"], rel=1e-4)
+
+
+@pytest.mark.usefixtures("no_plots")
+def test_who_learned_from_other_data_is_named(tmp_path: Path) -> None:
+    """Without data of one's own all are judged by those of the first run."""
+    words: dict[str, Any] = {"updates": 2, "tensorboard": False, "progress": False}
+    runs = [us.train("bc", data=boxes(20, seed=seed), out=str(tmp_path / f"{seed}"), **words) for seed in range(2)]
+    other = f"{tmp_path}/1@last learned from other data than"
+    ranking = us.evaluate_offline(runs, progress=False, **SHORT)
+    assert next(told for told in ranking.warnings if "learned from other" in told).startswith(other)
+    given = us.evaluate_offline(runs, boxes(20), progress=False, **SHORT)
+    assert "learned from other" not in " ".join(given.warnings)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import understudy as us
 from understudy.core.errors import CheckpointError, ConfigError
 from understudy.core.files import read_sealed, seal
 from understudy.run.progress import Reporter
-from understudy.tools.ope.kept import Kept, digest, keep, place
+from understudy.tools.ope.kept import Kept, check_folder, digest, keep, place
 
 SHORT: dict[str, Any] = {"updates": 3, "seeds": 1, "hidden": (8,), "gamma": 0.5, "progress": False}
 
@@ -31,11 +32,11 @@ class Heard(Reporter):  # type: ignore[misc]
         self.words.append(text)
 
 
-def judged(out: Path, action: float = 0.5, **words: Any) -> tuple[float, list[str]]:
+def judged(out: Path, action: float = 0.5, episodes: int = 0, **words: Any) -> tuple[float, list[str]]:
     """The value of one policy, and what was said of files."""
     heard = Heard()
     policy = constant(boxes().spec, action)
-    ranking = us.evaluate_offline(policy, boxes(), out=out, **{**SHORT, "reporter": heard, **words})
+    ranking = us.evaluate_offline(policy, boxes(seed=episodes), out=out, **{**SHORT, "reporter": heard, **words})
     return ranking.best.estimate.value, heard.words
 
 
@@ -106,6 +107,7 @@ def test_files_that_were_swapped_are_not_believed(tmp_path: Path) -> None:
     (mine,) = (tmp_path / "mine").iterdir()
     others: dict[str, dict[str, Any]] = {
         "candidate": {"action": -0.5},
+        "data": {"episodes": 1},
         "gamma": {"gamma": 0.6},
         "width": {"hidden": (9,)},
     }
@@ -143,3 +145,10 @@ def test_a_folder_that_keeps_nothing_is_refused_before_anything_is_trained(tmp_p
     for out in (tmp_path / "file", tmp_path / "file" / "inside", Path("/proc/kept")):
         with pytest.raises(ConfigError, match=r"out: cannot keep anything .*Name another folder"):
             judged(out, updates=10**9)
+
+
+def test_several_may_look_at_a_folder_at_once(tmp_path: Path) -> None:
+    """And none mistakes another's look for a folder that keeps nothing."""
+    with ThreadPoolExecutor(8) as looking:
+        list(looking.map(check_folder, [tmp_path / "out"] * 100))
+    assert not list((tmp_path / "out").iterdir())

@@ -7,6 +7,7 @@ import pytest
 import torch
 from judged_policies import actor, boxes, choices, constant, favouring
 
+from understudy import Box, Dataset, Discrete, Episode
 from understudy.core.errors import ConfigError, DataError
 from understudy.core.protocols import Demand
 from understudy.data.experience import LoggedExperience
@@ -46,6 +47,16 @@ def test_a_policys_own_are_those_of_its_distribution() -> None:
     assert np.allclose(log_probs(gaussian, data, "it", greedy=False), expected, atol=1e-5)
 
 
+def test_what_is_not_legal_is_never_done() -> None:
+    """The chances of what is left add up to 1, drawn and greedily."""
+    mask = np.array([[True, True, False]] * 3 + [[True, True, True]])
+    episode = Episode({"state": np.zeros((4, 2), np.float32)}, np.array([0, 1, 1]), np.zeros(3), True, False, mask=mask)
+    data = LoggedExperience.of(Dataset.from_episodes([episode], Discrete(3)))
+    policy = favouring(data.spec, (0.2, 0.3, 0.5))
+    assert np.allclose(np.exp(log_probs(policy, data, "it", greedy=False)), [0.4, 0.6, 0.6])
+    assert log_probs(policy, data, "it", greedy=True).tolist() == [-np.inf, 0.0, 0.0]
+
+
 def test_who_has_no_density_is_told_so() -> None:
     data = LoggedExperience.of(boxes())
     for policy, greedy in ((constant(data.spec, 0.1), False), (actor(data.spec), True)):
@@ -74,3 +85,16 @@ def test_what_is_far_from_the_data_is_noticed() -> None:
     near = Neighbourhood.of(data)
     one_hot = torch.tensor([[0.0, 0.0, 1.0]]).expand(len(near.rows), 3)
     assert near.far_share(one_hot) < 0.05
+
+
+def test_states_are_alike_in_units_of_the_data() -> None:
+    """What was done depends on a column in small units; one in large units, which means nothing, hides nothing."""
+    rng, played = np.random.default_rng(0), []
+    for _ in range(200):
+        state = rng.standard_normal((11, 2)).astype(np.float32) * np.array([1e-3, 1e3], np.float32)
+        action = np.sign(state[:-1, :1]) + rng.uniform(-0.1, 0.1, (10, 1)).astype(np.float32)
+        played.append(Episode({"state": state}, action, np.zeros(10), True, False))
+    data = LoggedExperience.of(Dataset.from_episodes(played, Box((-2.0,), (2.0,))))
+    near = Neighbourhood.of(data)
+    own = data.rows(near.rows, Demand()).action[None]
+    assert near.far_share(-own) > 0.8, "the contrary of what was done"

@@ -1,7 +1,7 @@
 """Who is judged: policies of runs, of single checkpoints or all that are kept, of policy folders and exported files."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -34,19 +34,22 @@ class Candidate:
     checkpoint: str = ""
 
 
-def find_candidates(given: object, checkpoints: str = "last") -> list[Candidate]:
-    """All that are named, each policy once; `checkpoints` of runs: last, best, all that are kept, or a number."""
+def find_candidates(
+    given: object, checkpoints: str = "last", say: Callable[[str], None] = lambda note: None
+) -> list[Candidate]:
+    """All that are named, each policy once; `checkpoints` of runs: last, best, all that are kept, or a number. `say`
+    hears which runs of a folder are left out."""
     words = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     found: dict[str, Candidate] = {}
     for word in words:
-        for candidate in _named(word, checkpoints):
+        for candidate in _named(word, checkpoints, say):
             found.setdefault(candidate.fingerprint, candidate)
     if not found:
         raise ConfigError("candidates", "nobody is to be judged", expected=EXPECTED)
     return list(found.values())
 
 
-def _named(word: object, checkpoints: str) -> Iterator[Candidate]:
+def _named(word: object, checkpoints: str, say: Callable[[str], None]) -> Iterator[Candidate]:
     if isinstance(word, Deployed) and not isinstance(word, type):
         yield _candidate(f"policy {frozen_fingerprint(word)[:8]}", word)
         return
@@ -61,7 +64,10 @@ def _named(word: object, checkpoints: str) -> Iterator[Candidate]:
         yield _candidate(str(path), load_policy(path))
     else:
         for run in find_runs(path) or [RunDir.open(path).path]:
-            yield from _of_run(run, choice)
+            if run != path and choice in ("last", "all") and not list_checkpoints(RunDir.open(run).checkpoints):
+                say(f"{run} has no checkpoint yet, and is left out.")
+            else:
+                yield from _of_run(run, choice)
 
 
 def _of_run(path: Path, choice: str) -> Iterator[Candidate]:

@@ -62,6 +62,11 @@ class Judgements:
     beyond: Array
     """V̂ of the state an episode was cut in; 0 where it terminated."""
 
+    @property
+    def known(self) -> bool:
+        """All are numbers: the critic did not go beyond them."""
+        return all(bool(np.isfinite(part).all()) for part in (self.q, self.value, self.beyond))
+
 
 def judgements(first: Array, q: Array, after: Array, rewards: Array, index: EpisodeIndex, gamma: float) -> Judgements:
     """From V̂(s_0) [E], and of every step Q̂(s,a), V̂ of the state after it, and its reward [steps].
@@ -132,8 +137,9 @@ def weights(steps: Steps) -> Array:
 
 
 def importance_sampling(steps: Steps, gamma: float) -> Terms:
-    rho = _plain(weights(steps)[:, -1:])
-    return _mean(rho[:, 0] * discounted_returns(steps.reward, gamma))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rho = np.exp(weights(steps)[:, -1])
+        return _mean(_numbers(rho * discounted_returns(steps.reward, gamma)))
 
 
 def weighted_importance_sampling(steps: Steps, gamma: float) -> Terms:
@@ -142,8 +148,9 @@ def weighted_importance_sampling(steps: Steps, gamma: float) -> Terms:
 
 
 def per_decision(steps: Steps, gamma: float) -> Terms:
-    rho = _plain(weights(steps))
-    return _mean((rho * steps.reward) @ discounts(rho.shape[1], gamma))
+    with np.errstate(over="ignore", invalid="ignore"):
+        rho = np.exp(weights(steps))
+        return _mean(_numbers((rho * steps.reward) @ discounts(rho.shape[1], gamma)))
 
 
 def weighted_per_decision(steps: Steps, gamma: float) -> Terms:
@@ -152,11 +159,13 @@ def weighted_per_decision(steps: Steps, gamma: float) -> Terms:
 
 
 def doubly_robust(steps: Steps, judged: Judgements, gamma: float) -> Terms:
-    after, rho = judged.beyond, _plain(steps.log_ratio)
-    for t in range(steps.reward.shape[1] - 1, -1, -1):
-        here = judged.value[:, t] + rho[:, t] * (steps.reward[:, t] + gamma * after - judged.q[:, t])
-        after = np.where(steps.inside[:, t], here, after)
-    return _mean(after)
+    after = judged.beyond
+    with np.errstate(over="ignore", invalid="ignore"):
+        rho = np.exp(steps.log_ratio)
+        for t in range(steps.reward.shape[1] - 1, -1, -1):
+            here = judged.value[:, t] + rho[:, t] * (steps.reward[:, t] + gamma * after - judged.q[:, t])
+            after = np.where(steps.inside[:, t], here, after)
+        return _mean(_numbers(after) if judged.known else after)
 
 
 def weighted_doubly_robust(steps: Steps, judged: Judgements, gamma: float) -> Terms:
@@ -186,17 +195,15 @@ def _mean(values: Array) -> Terms:
     return Terms(values[:, None], np.ones((len(values), 1)))
 
 
-def _plain(logs: Array) -> Array:
-    """e^x, or an error where nothing could be said with such numbers."""
-    with np.errstate(over="ignore"):
-        rho = np.exp(logs)
-    if not np.isfinite(rho).all():
+def _numbers(values: Array) -> Array:
+    """Of episodes [E], or an error where a sum of as many of them need not be a number."""
+    if not np.isfinite(np.abs(values).max() * len(values)):
         raise DataError(
             "importance weights",
             "too large for numbers: the policy does what the data's hardly ever did",
             do="Use a weighted method (wis, wpdis, wdr), or fqe.",
         )
-    return rho
+    return values
 
 
 def _relative(logs: Array) -> Array:

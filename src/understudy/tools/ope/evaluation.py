@@ -5,6 +5,7 @@ folder under the digest of everything it depends on: whoever is killed, adds a c
 what is there.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from understudy.parts.frozen_choices import check_candidate
 from understudy.run.loading import load_dataset, resolve_dataset
 from understudy.run.progress import Reporter, reporter_for
 from understudy.run.rundir import RunDir
+from understudy.run.warm_start import experience_of
 from understudy.tools.experiments.statistics import Estimate
 from understudy.tools.ope.candidates import Candidate, find_candidates
 from understudy.tools.ope.judge import Judge
@@ -57,15 +59,25 @@ def evaluate_offline(
     """
     given = (method, gamma, seeds, updates, batch_size, learning_rate, polyak, tuple(hidden), stochastic, samples)
     settings = Settings(*given).checked()
-    told, found = reporter_for(progress, reporter), find_candidates(candidates, str(checkpoints))
+    notes: list[str] = []
+    told, found = reporter_for(progress, reporter), find_candidates(candidates, str(checkpoints), notes.append)
     dataset = _dataset(data, found, columns, told)
     _check(settings, found, dataset)
-    return Judge(settings, found, dataset, Path(as_path(out, "out")) if out else None, told).rank()
+    if data is None and (others := [one.name for one in found if _learned_from_other(one, dataset)]):
+        notes.append(f"{', '.join(others)} learned from other data than '{dataset.name}', by which all are judged.")
+    return Judge(settings, found, dataset, Path(as_path(out, "out")) if out else None, told, notes).rank()
 
 
 def offline_value(run: object, data: Origin | None = None, **settings: Any) -> Estimate:
-    """Of one policy, as `evaluate_offline` finds it: an objective for a search that has no environment."""
-    return evaluate_offline(run, data, **{"progress": False, **settings}).best.estimate
+    """Of one policy, as `evaluate_offline` finds it: an objective for a search that has no environment.
+
+    All is NaN where critics diverged: what they say is no value.
+    """
+    ranking = evaluate_offline(run, data, **{"progress": False, **settings})
+    if len(ranking.judged) > 1:
+        do = "Rank several by us.evaluate_offline."
+        raise ConfigError("offline_value", "of more than one policy", got=len(ranking.judged), expected=1, do=do)
+    return Estimate(math.nan, math.nan, math.nan) if ranking.best.diverged else ranking.best.estimate
 
 
 def _dataset(data: Origin | None, candidates: Sequence[Candidate], columns: ColumnMap, reporter: Reporter) -> Dataset:
@@ -78,6 +90,12 @@ def _dataset(data: Origin | None, candidates: Sequence[Candidate], columns: Colu
     if config is None or config.data is None:
         raise ConfigError("data", "is missing", expected="episodes of somebody else", do="Give --data (data=…).")
     return resolve_dataset(config.data, None if config.env is None else config.env.id, reporter).train
+
+
+def _learned_from_other(candidate: Candidate, dataset: Dataset) -> bool:
+    """Its run says so."""
+    told = [] if candidate.run is None else experience_of(RunDir.open(candidate.run))
+    return any(one.get("fingerprint", dataset.fingerprint) != dataset.fingerprint for one in told)
 
 
 def _check(settings: Settings, candidates: Sequence[Candidate], dataset: Dataset) -> None:

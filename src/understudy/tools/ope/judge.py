@@ -66,12 +66,14 @@ class Judge:
         dataset: Dataset,
         out: Path | None,
         reporter: Reporter,
+        notes: Sequence[str] = (),
     ) -> None:
         self.settings, self.candidates, self.dataset = settings, candidates, dataset
         self.out, self.reporter = out, reporter
         self.data = LoggedExperience.of(dataset, _in_units(dataset, settings.gamma))
         self.rewards = dataset.rewards.cpu().double().numpy()
-        self.warnings: list[str] = []
+        self.warnings = list(notes)
+        self.missing = settings.missing(int(dataset.index.lengths.max())) if settings.trains else 0.0
         if settings.weighs:
             table = dataset.episodes * int(dataset.index.lengths.max()) * 8
             told = f"importance weights of {len(candidates)} policies along {dataset.episodes:,} episodes"
@@ -227,8 +229,8 @@ class Judge:
         """Why a number is not to be believed that looks like any other."""
         settings = self.settings
         reasons = {
-            f"{settings.missing:.0%} of what is far ahead is not learned yet": settings.trains
-            and settings.missing > MISSING,
+            f"{self.missing:.0%} of what is far ahead is not learned yet": self.missing > MISSING,
+            "a run's own critics judge what they taught": settings.method == "initial",
             "the support is thin": facts.get("far", 0.0) > THIN,
             FEW_TOLD: facts.get("effective", math.inf) < FEW,
             "there are few episodes": self.dataset.episodes < FEW,
@@ -237,13 +239,18 @@ class Judge:
 
     def _warn(self, judged: Sequence[Judgement]) -> None:
         settings, index = self.settings, self.dataset.index
-        if settings.trains and settings.missing > MISSING:
+        if self.missing > MISSING:
             self.warnings.append(
-                f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {settings.missing:.0%} of "
+                f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {self.missing:.0%} of "
                 "what is far ahead out of every value: use more updates, a larger polyak or a smaller gamma."
             )
+        if settings.method == "fqe":
+            self.warnings.append(
+                "intervals are of starts and seeds: every critic learns from all episodes, and what other episodes "
+                "would have taught it is in none."
+            )
         if settings.trains and settings.seeds == 1:
-            self.warnings.append("one seed says nothing of others: intervals are of episodes alone.")
+            self.warnings.append("one seed says nothing of others: no interval shows how far seeds are apart.")
         if self.dataset.episodes < FEW:
             told = counted(self.dataset.episodes, "episode")
             self.warnings.append(f"the data has {told}: intervals of so few are too narrow.")

@@ -65,7 +65,7 @@ def check_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_bytes(folder / PROBE, b"")
-        (folder / PROBE).unlink()
+        (folder / PROBE).unlink(missing_ok=True)  # somebody else may have looked, too
     except OSError as error:
         raise ConfigError(
             "out", f"cannot keep anything ({error.strerror})", got=f"'{folder}'", do="Name another folder."

@@ -17,12 +17,13 @@ from understudy.core.protocols import MAIN, BuildContext, Demand
 from understudy.core.state import restore
 from understudy.data.dataset import Dataset
 from understudy.data.experience import NO_TRANSFORMS, LoggedExperience
+from understudy.data.transforms import Transforms
 from understudy.nn.perception import Seen
 from understudy.run.monitor import Monitored
 from understudy.run.policies import find_checkpoint
 from understudy.run.rundir import RunDir
 from understudy.run.validation import judges, state_values, value_errors
-from understudy.run.warm_start import load_frozen
+from understudy.run.warm_start import load_frozen, rewards_of
 from understudy.tools.ope.candidates import Candidate
 
 PREFIX = "algorithm."
@@ -54,7 +55,7 @@ def _restored(candidate: Candidate, dataset: Dataset) -> tuple[Any, LoggedExperi
         raise ConfigError(candidate.name, "is no run: its critics are not there", do="Use method fqe, or name a run.")
     run = RunDir.open(candidate.run)
     config, checkpoint = run.config, find_checkpoint(run, candidate.checkpoint)
-    data = LoggedExperience.of(dataset, NO_TRANSFORMS if config.data is None else config.data)
+    data = LoggedExperience.of(dataset, _transforms(run))
     policies = {role: load_frozen(role, named) for role, named in config.policies.items()}
     context = BuildContext(
         data.spec, config.updates, config.seed, torch.device("cpu"), data={MAIN: data}, policies=policies
@@ -63,3 +64,15 @@ def _restored(candidate: Candidate, dataset: Dataset) -> tuple[Any, LoggedExperi
     state = {path.removeprefix(PREFIX): leaf for path, leaf in checkpoint.state.items() if path.startswith(PREFIX)}
     restore(algorithm, state, f"checkpoint '{checkpoint.path}'")
     return algorithm, data, algorithm.demand.gamma
+
+
+def _transforms(run: RunDir) -> Transforms:
+    """What a run does to what it learns from; to rewards what it did, and not what its words would do to other data."""
+    chain = NO_TRANSFORMS if run.config.data is None else run.config.data
+    told = rewards_of(run)
+    if not told:
+        return chain
+    words = {key.removeprefix("reward_") + "_rewards": value for key, value in told.items()}
+    own = Transforms.parse(words, f"run '{run.path}', {run.meta_file.name}")
+    fitted = {"scale_rewards": own.scale_rewards, "shift_rewards": own.shift_rewards, "clip_rewards": own.clip_rewards}
+    return chain.model_copy(update={"reward": "none", **fitted})

@@ -74,9 +74,11 @@ class Ranking:
         if len(self.judged) == 1:
             told = f"{best.name} is worth {number(estimate.value)} ({limits})"
         elif others:
-            told = f"{best.name} has the highest lower bound, but cannot be told apart from {others}"
+            highest = "value (of nobody a lower bound is known)" if math.isnan(estimate.low) else "lower bound"
+            told = f"{best.name} has the highest {highest}, but cannot be told apart from {others}"
         else:
-            told = f"{best.name} is best; its value is above all others' in 95 of 100 resamplings or more"
+            drawn = "starts and seeds" if self.method == "fqe" else "episodes"
+            told = f"{best.name} is best; in 95 of 100 resamplings of {drawn} or more it is above each of the others"
         return f"{told}." + (f" This is not to be relied on: {', '.join(best.doubts)}." if best.doubts else "")
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +93,7 @@ class Ranking:
                 {
                     "name": one.name,
                     **_interval(one.estimate),
-                    **one.facts,
+                    **{name: _known(fact) for name, fact in one.facts.items()},
                     "diverged": one.diverged,
                     "doubts": list(one.doubts),
                     "tied_with_best": id(one) in rivals,
@@ -131,7 +133,7 @@ HEADS = {"far": "far from data", "effective": "effective episodes", "seeds_std":
 def _told(name: str, facts: Mapping[str, float]) -> str:
     if name not in facts:
         return ""
-    return f"{facts[name]:.0%}" if name == "far" else f"{facts[name]:.4g}"
+    return f"{facts[name]:.0%}" if name == "far" else number(facts[name])
 
 
 def number(value: float) -> str:
@@ -139,9 +141,12 @@ def number(value: float) -> str:
 
 
 def _interval(estimate: Estimate) -> dict[str, float | None]:
+    return {"value": _known(estimate.value), "low": _known(estimate.low), "high": _known(estimate.high)}
+
+
+def _known(value: float) -> float | None:
     """JSON has no NaN."""
-    limits = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {name: value if math.isfinite(value) else None for name, value in limits.items()}
+    return value if math.isfinite(value) else None
 
 
 def ranked(judged: Sequence[Judgement]) -> list[Judgement]:

@@ -57,10 +57,11 @@ class Settings:
         draws = {"stochastic": self.stochastic, "samples": self.samples, "critic": {"hidden": self.hidden}}
         return fqe.Config.parse({**words, **draws}, "ope")
 
-    @property
-    def missing(self) -> float:
-        """The share of a value far ahead that targets, which move a little at a time, cannot have reached."""
-        return math.exp(-self.updates * self.polyak * (1 - self.gamma)) if self.gamma < 1 else 0.0
+    def missing(self, longest: int) -> float:
+        """The share of what is far ahead that targets, which move a little at a time, cannot have reached; without
+        discount, of the steps of the `longest` episode."""
+        reached = self.updates * self.polyak
+        return math.exp(-reached * (1 - self.gamma)) if self.gamma < 1 else max(0.0, 1 - reached / longest)
 
     @property
     def draws(self) -> int:
