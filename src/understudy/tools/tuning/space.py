@@ -103,8 +103,8 @@ class Dimension:
         value = value_at(config, self.key)
         if isinstance(self.given, Choices):
             return next((word for word in self.words() if _means(config, self.key, word, value)), None)
-        if isinstance(value, Mapping) and value.get("start") == value.get("end"):
-            value = value.get("start")  # a schedule that is constant
+        if isinstance(value, Mapping) and (value.get("kind") == "constant" or value.get("start") == value.get("end")):
+            value = value.get("start")  # a schedule that never moves
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not self._holds(float(value)):
             return None
         return int(value) if self.whole else float(value)
