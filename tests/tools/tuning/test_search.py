@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from levels import SPACE, STEPS, TINY, TROUBLE, WORLDS
 
 import understudy as us
-from understudy.core.errors import MissingPackageError, RunError
+from understudy.core.errors import DataError, MissingPackageError, RunError
 from understudy.core.stopping import StoppedError
 from understudy.run.config import load_config
 from understudy.tools.tuning.outcome import Tuning
 from understudy.tools.tuning.plan import GIVEN, Plan
 from understudy.tools.tuning.study import JOURNAL, Study
+from worlds import random_dataset, tiny_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
 
@@ -164,7 +166,43 @@ def test_another_search_in_the_same_place_is_refused_with_every_difference(copie
         tuned(copied, space=other, seeds=3, updates=8)
     for told in ("seeds is 1 there and 3 here", "updates is 4 there and 8 here", "algo.clip is searched in"):
         assert told in str(refused.value)
+    with pytest.raises(RunError, match=r"best is .* there and .*eval/length_mean.* here"):
+        tuned(copied, best="eval/length_mean")
     assert (copied / JOURNAL).read_bytes() == before
+
+
+def test_other_data_is_another_search_and_so_is_other_content_in_the_same_place(tmp_path: Path) -> None:
+    for seed, name in enumerate(("one", "two")):
+        us.write_store(random_dataset(seed=seed), tmp_path / name)
+    wishes: dict[str, Any] = {"space": {"algo.learning_rate": [1e-3, 1e-2]}, "trials": 1, "top": 0}
+    wishes["config"] = {**tiny_settings("bc", tmp_path / "run", updates=2, eval_every=2), "env": None}
+    first = tuned(tmp_path / "tune", data=tmp_path / "one", **wishes)
+    with pytest.raises(RunError, match=r"data\.path is .*one there and .*two here"):
+        tuned(first.path, data=tmp_path / "two", **wishes)
+    assert tried(tuned(first.path, data=tmp_path / "one", **wishes)) == tried(first)
+    before = (first.path / JOURNAL).read_bytes()
+    shutil.rmtree(tmp_path / "one")
+    (tmp_path / "two").rename(tmp_path / "one")
+    with pytest.raises(DataError, match="one' holds other content than this run was started with"):
+        tuned(first.path, data=tmp_path / "one", **{**wishes, "trials": 2})
+    assert (first.path / JOURNAL).read_bytes() == before
+    assert load_config(str(first.path / "best.yaml")).logged.fingerprint == first.best.config.fingerprint != ""
+
+
+def test_who_was_slower_to_begin_another_search_is_refused(tmp_path: Path) -> None:
+    """While the config is tried, somebody else begins in the same folder."""
+    out = tmp_path / "tune"
+
+    def rival(**settings: Any) -> gymnasium.Env[Any, Any]:
+        out.mkdir(exist_ok=True)
+        Plan.make(TINY, SPACE, {}, seeds=2).write(out)
+        return gymnasium.make(WORLDS[0])
+
+    gymnasium.register("Rival-v0", entry_point=rival)
+    with pytest.raises(RunError, match="another search lies there: seeds is 2 there and 1 here"):
+        tuned(out, config={**TINY, "env": {"id": "Rival-v0"}}, space={"algo.clip": [0.1, 0.2]})
+    assert Plan.read(out).seeds == 2
+    assert not (out / JOURNAL).exists()
 
 
 @pytest.mark.parametrize(

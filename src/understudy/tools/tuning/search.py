@@ -12,10 +12,11 @@ from typing import Any, final
 from understudy.core.arguments import as_count, as_path, as_text
 from understudy.core.errors import ConfigError, MissingPackageError, RunError
 from understudy.core.lock import lock_folder, release
+from understudy.core.protocols import MAIN
 from understudy.core.stopping import StoppedError
 from understudy.core.wording import counted
 from understudy.run.build import settled_data
-from understudy.run.config import ConfigLike
+from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.loop import InterruptedRunError
 from understudy.run.preflight import preflight
 from understudy.run.progress import Reporter, reporter_for
@@ -124,13 +125,14 @@ def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int | None, on:
 
 def _searched(plan: Plan, orders: Orders, folder: Path, hands: Hands, reporter: Reporter) -> Tuning:
     begun = (folder / PLAN).exists()
-    if not begun:
-        _check_buildable(plan, reporter)
+    plan = Plan.read(folder) if begun else plan
+    built = _built(plan, reporter)
     folder.mkdir(parents=True, exist_ok=True)
     handle = lock_folder(folder, RunError, f"tuning '{folder}'", "Wait for it, stop it, or choose another --out.")
     try:
-        if not begun:
-            plan.write(folder)
+        plan.check_same(folder)  # somebody else may have been faster
+        if not (folder / PLAN).exists():
+            plan.sealed(built).write(folder)
         with quietly():
             return _worked_off(Study.open(folder), orders, hands, reporter)
     except InterruptedRunError as error:
@@ -147,12 +149,13 @@ def _check_place(folder: Path) -> None:
         raise RunError(f"tuning '{folder}'", "exists already and is no search", do="Choose another --out.")
 
 
-def _check_buildable(plan: Plan, reporter: Reporter) -> None:
-    """The config is built once as it is, with its data and its environment: what is wrong with it is told now."""
-    base = settled_data(plan.base)
-    _, learner = preflight(base, reporter, {})
+def _built(plan: Plan, reporter: Reporter) -> RunConfig:
+    """The config, which is built once as it is, with its data and its environment: what is wrong with it is told now,
+    and so is data that is not what the search was begun with."""
+    base, learner = preflight(settled_data(plan.base), reporter, {})
     with closing(learner):
-        plan.criterion.check(base)
+        plan.criterion.check(base, learner.data[MAIN].recorded if MAIN in learner.data else None)
+    return base
 
 
 def _worked_off(study: Study, orders: Orders, hands: Hands, reporter: Reporter) -> Tuning:
