@@ -101,11 +101,32 @@ def test_the_shrinkage_is_said_and_fresh_seeds_decide() -> None:
 
 
 def test_a_gain_that_may_be_chance_is_called_so_and_less_of_an_error_is_more() -> None:
-    found = [result("1", 0.1, 0.2, 0.5), result(GIVEN, 0.3, 0.3, 0.6)]
-    shrank, gain = verdict(found, lowest=True, seeds=2)
+    found = [result("1", 0.1, 0.2, 0.5, 0.3, 0.4), result(GIVEN, 0.3, 0.3, 0.6, 0.4, 0.5)]
+    shrank, gain = verdict(found, lowest=True, seeds=4)
     assert shrank.startswith("The search's 0.1 (trial 1) became 0.35 ")
-    assert "trial 1 is better by 0.1 (95 % -" in gain
-    assert gain.endswith("which may be chance: these seeds do not tell them apart.")
+    assert gain.endswith("trial 1 is better by 0.1, which may be chance: these seeds do not tell them apart.")
+    clear = [result("1", 0.1, 0.1, 0.2, 0.3, 0.4), result(GIVEN, 0.3, 1.3, 1.6, 1.4, 1.5)]
+    assert "trial 1 is better by 1.2 (95 % 1" in verdict(clear, lowest=True, seeds=4)[-1]
+    assert "chance" not in verdict(clear, lowest=True, seeds=4)[-1]
+
+
+def test_however_large_a_gain_is_a_few_seeds_may_be_lucky() -> None:
+    for seeds in (2, 3):
+        found = [result("1", 9.0, *([9.0] * seeds)), result(GIVEN, 1.0, *([1.0] * seeds))]
+        assert verdict(found, lowest=False, seeds=seeds)[-1].endswith(
+            "trial 1 is better by 8, which may be chance: it takes 4 to tell."
+        )
+
+
+def test_where_nobody_is_better_a_winner_is_rarely_called_so() -> None:
+    """The best of three by chance, on five seeds: its interval alone would say so about one time in seven."""
+    rng, called = np.random.default_rng(0), 0
+    for _ in range(200):
+        rows = rng.normal(size=(4, 5))
+        found = [result(name, 0.0, *row) for name, row in zip(("1", "2", "3", GIVEN), rows, strict=True)]
+        told = verdict(ranked(found, lowest=False), lowest=False, seeds=5)[-1]
+        called += "is better by" in told and "chance" not in told
+    assert called <= 0.05 * 200
 
 
 def test_nothing_better_and_nothing_at_all_are_said() -> None:
@@ -116,7 +137,7 @@ def test_nothing_better_and_nothing_at_all_are_said() -> None:
     ]
     lost = [result("4", 90.0, failures={"1": "diverged"}), result(GIVEN, None, failures={"1": "diverged"})]
     assert verdict(lost, lowest=False, seeds=2) == [
-        "The search's 90.0 (trial 4) failed on 2 fresh seeds.",
+        "The search's 90.0 (trial 4) failed on 1 of 2 fresh seeds.",
         "Every one of the best failed on a fresh seed: nothing is confirmed.",
     ]
 

@@ -19,7 +19,7 @@ def checked(space: dict[str, Any], *words: str, config: str = IQL) -> Space:
 
 
 def test_every_algorithm_has_a_space_and_its_configs_lie_in_it() -> None:
-    """The first trial of a search is the config as it is: the small ones, and those for data and worlds of one's own."""
+    """The first trial of a search is the config as it is, of those for data and worlds of one's own, too."""
     for name in space_names():
         configs = [one for one in config_names() if one in (name, f"{name}/pendulum", f"{name}/cartpole")]
         assert len(configs) >= 2, name
