@@ -117,13 +117,13 @@ def test_the_same_call_again_trains_nothing_and_says_the_same(whole: Tuning, cop
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("result.json")} == results
 
 
-@pytest.mark.parametrize("trouble", ["crash", "interrupt"])
+@pytest.mark.parametrize("trouble", ["crash", "crash crash", "interrupt"])
 def test_trouble_on_the_way_changes_nothing(
     trouble: str, whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulator that fails once, or Ctrl-C: the trial goes on from its checkpoint, and the search to the same end."""
+    """A simulator that fails, or Ctrl-C: the trial goes on from its checkpoint, and the search to the same end."""
     monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
-    (tmp_path / "trouble").write_text("\n".join(["none"] * 17 + [trouble]))
+    (tmp_path / "trouble").write_text("\n".join(["none"] * 17 + trouble.split()))
     out = tmp_path / "tune"
     if trouble == "interrupt":
         with pytest.raises(StoppedError, match=rf"tuning '{out}': stopped. The same command goes on.") as stopped:
@@ -134,8 +134,36 @@ def test_trouble_on_the_way_changes_nothing(
     assert not (tmp_path / "trouble").exists()
     assert tried(made) == tried(whole)[:2]
     failures = [failure for row in made.trials for failure in row.failures]
-    assert len(failures) == (1 if trouble == "crash" else 0)
+    assert len(failures) == trouble.count("crash")
     assert all("the simulator is gone" in failure for failure in failures)
+
+
+def test_a_run_whose_checkpoints_are_broken_is_trained_anew(whole: Tuning, copied: Path) -> None:
+    run = copied / "confirmed" / GIVEN / "2"
+    for manifest in run.rglob("manifest.json"):
+        manifest.write_text("{}")
+    (run / "result.json").unlink()
+    made = tuned(copied)
+    assert (tried(made), made.verdict) == (tried(whole), whole.verdict)
+    assert (run / "result.json").exists()
+
+
+def test_a_full_disk_ends_a_search_and_fails_nothing(
+    whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a trial, and in a run on a fresh seed: with room again the same call comes to the same end."""
+    monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
+    out, episodes = tmp_path / "tune", 13
+    for before in (episodes + 3, episodes * (TRIALS - 1) + 3):
+        (tmp_path / "trouble").write_text("\n".join(["none"] * before + ["full"]))
+        with pytest.raises(
+            RunError, match=r"nothing can be written \(.*notes.txt.*\). Make room, and the same command"
+        ):
+            tuned(out)
+    assert len(list(out.glob("confirmed/*/*/config.yaml"))) == 1
+    made = tuned(out)
+    assert (tried(made), made.verdict) == (tried(whole), whole.verdict)
+    assert not [failure for row in made.trials for failure in row.failures]
 
 
 def test_a_trial_that_keeps_failing_is_given_up_with_its_reason(

@@ -122,6 +122,10 @@ def test_a_config_outside_of_a_space_has_no_place_in_it() -> None:
         ({"algo.beta": 3}, "algo.beta: not a range: got 3, expected {low: …, high: …} or {choices: […]}"),
         ({"algo.beta": "high"}, "algo.beta: not a range: got high"),
         ({"algo.actor": [{"hidden": [8]}, {"hidden": [9]}], "algo.actor.hidden": [[8], [9]]}, "overlaps with"),
+        (
+            {"algo.beta": {"low": 1, "high": 2}, "algo": {"beta": {"low": 1, "high": 3}}},
+            "mine.yaml: algo.beta: is given twice. Take one of them out.",
+        ),
         ({"seed": {"low": 0, "high": 9}}, "seed: says how a run is judged or kept, not how it learns"),
         ({"eval_episodes": [1, 2]}, "eval_episodes: says how a run is judged"),
         ({"updates": [100, 200]}, "updates: is how long a trial learns, and not searched"),

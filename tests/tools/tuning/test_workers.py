@@ -96,6 +96,14 @@ def test_a_trial_that_kills_its_workers_is_given_up_and_the_others_are_not(
     assert study.rows()[0].failures == ("killed",) * 5
 
 
+def test_a_disk_that_is_full_for_a_while_is_no_attempt(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble(tmp_path, monkeypatch, ["none", "full", "full"])
+    assert search(study, Orders(2, 0, 1, retries=0)) == 3
+    assert [(row.state, row.failures) for row in study.rows()] == [("complete", ())] * 2
+
+
 def test_deaths_that_are_far_apart_do_not_end_a_search(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

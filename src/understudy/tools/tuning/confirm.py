@@ -21,7 +21,7 @@ from understudy.tools.experiments.statistics import Estimate, difference, interv
 from understudy.tools.experiments.work import HOPELESS
 from understudy.tools.tuning.plan import GIVEN
 from understudy.tools.tuning.study import WORKED_ON, Study, TrialRow, hold_folder
-from understudy.tools.tuning.trial import STOPPED, Work, finish, told
+from understudy.tools.tuning.trial import STOPPED, Work, finish, told, told_if_full
 
 CONFIRMED = "confirmed"
 FEWEST = 4
@@ -116,7 +116,8 @@ def work_off_fresh(study: Study, runs: Sequence[FreshRun], work: Work) -> None:
         run, handle = claimed
         try:
             config = study.plan.run_config(run.candidate.words, run.seed, run.place, run.candidate.title)
-            study.plan.criterion.value(finish(config, work))  # what takes long to judge is judged by who has it
+            with told_if_full(study.folder):
+                study.plan.criterion.value(finish(config, work))  # what takes long to judge is judged by who has it
         except STOPPED:
             raise
         except Exception as error:
