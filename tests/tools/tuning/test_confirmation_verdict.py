@@ -135,6 +135,10 @@ def test_nothing_better_and_nothing_at_all_are_said() -> None:
         "On these, as given is the best: 71.0 (95 % 70.0 to 72.0).",
         "Nothing that was searched does better than the config as it was given.",
     ]
+    tied = [result(GIVEN, 70.0, 72.0, 72.0), result("4", 90.0, 72.0, 72.0)]
+    assert verdict(tied, lowest=False, seeds=2)[1:] == [
+        "Nothing that was searched does better than the config as it was given."
+    ]
     lost = [result("4", 90.0, failures={"1": "diverged"}), result(GIVEN, None, failures={"1": "diverged"})]
     assert verdict(lost, lowest=False, seeds=2) == [
         "The search's 90.0 (trial 4) failed on 1 of 2 fresh seeds.",

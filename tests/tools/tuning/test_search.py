@@ -244,6 +244,10 @@ def test_who_was_slower_to_begin_another_search_is_refused(tmp_path: Path) -> No
         ({"metric": "return"}, "--metric: no such metric: got 'return'. Did you mean 'eval/return_mean'?"),
         ({"eval_every": 0}, "eval_every: is 0, and trials are judged by their evaluations"),
         ({"space": {"algo.clipp": [0.1, 0.2]}}, "algo.clipp: no such setting of ppo. Did you mean 'clip'?"),
+        (
+            {"space": {"env.id": ["Level1-v0", "Level9-v0"]}},
+            "space: env.id=Level9-v0: env.id: no environment 'Level9-v0'",
+        ),
         ({"space": "iqll"}, "space 'iqll': no space of this name. Did you mean 'iql'?"),
         ({"space": "nowhere.yaml"}, "nowhere.yaml: no such file"),
         ({"env": object()}, "env: a search tells its runs of it in words"),

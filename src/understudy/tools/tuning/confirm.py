@@ -231,7 +231,7 @@ def _sentences(found: Sequence[Confirmed], *, lowest: bool, seeds: int) -> Itera
     if winner.failures:
         yield "Every one of the best failed on a fresh seed: nothing is confirmed."
         return
-    if tried and winner is not best:
+    if tried and winner is not best and winner.estimate.value != best.estimate.value:
         yield f"On these, {winner.candidate.title} is the best: {shown(winner.estimate)}."
     given = next((one for one in found if one.candidate.name == GIVEN), None)
     if given is winner:

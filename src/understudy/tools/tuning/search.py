@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.arguments import as_count, as_path, as_text
-from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.core.errors import ConfigError, MissingPackageError, RunError, told_with
 from understudy.core.lock import lock_folder, release
 from understudy.core.protocols import MAIN
 from understudy.core.stopping import StoppedError
 from understudy.core.wording import counted
-from understudy.run.build import settled_data
+from understudy.run.build import check_config, settled_data
 from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.loop import InterruptedRunError
 from understudy.run.preflight import preflight
@@ -127,6 +127,8 @@ def _searched(plan: Plan, orders: Orders, folder: Path, hands: Hands, reporter: 
     begun = (folder / PLAN).exists()
     plan = Plan.read(folder) if begun else plan
     built = _built(plan, reporter)
+    if not begun:
+        _check_trials(plan)
     folder.mkdir(parents=True, exist_ok=True)
     handle = lock_folder(folder, RunError, f"tuning '{folder}'", "Wait for it, stop it, or choose another --out.")
     try:
@@ -147,6 +149,15 @@ def _check_place(folder: Path) -> None:
         return
     if not folder.is_dir() or any(not entry.name.startswith(".") for entry in folder.iterdir()):
         raise RunError(f"tuning '{folder}'", "exists already and is no search", do="Choose another --out.")
+
+
+def _check_trials(plan: Plan) -> None:
+    """Each end of a range and each choice, in what can be checked without data: an environment that nobody knows, a
+    device that is not here."""
+    for key, dimension in plan.dimensions.items():
+        for word in dimension.words():
+            with told_with(f"{plan.space_name}: {key}={word}"):
+                check_config(plan.run_config([f"{key}={word}"], plan.base.seed, Path("trial"), ""))
 
 
 def _built(plan: Plan, reporter: Reporter) -> RunConfig:
