@@ -290,6 +290,20 @@ def test_seeds_that_do_worse_than_the_best_end_a_trial(tmp_path: Path) -> None:
         assert row.reason == "worse than the best after 4 of 5 seeds"
 
 
+@pytest.mark.slow
+def test_a_run_of_several_seeds_falls_behind_the_runs_of_its_seed_from_half_of_its_updates_on(tmp_path: Path) -> None:
+    config, space = {**TINY, "env": {"id": WORLDS[-1]}}, {"env.id": {"choices": WORLDS}}
+    made = tuned(tmp_path / "tune", config=config, space=space, seeds=2, trials=14, top=0, eval_every=1)
+    complete = [row for row in made.trials if row.state == "complete"]
+    pruned = [row for row in made.trials if row.state == "pruned"]
+    assert pruned
+    assert len([row for row in complete if row.number < pruned[0].number]) >= 5
+    for row in pruned:
+        assert row.settings["env.id"] != WORLDS[-1]
+        assert row.reason == "behind the median at update 2"  # of 4
+        assert not row.seeds
+
+
 def test_what_lies_there_decides_in_which_order_settings_are_drawn(whole: Tuning, copied: Path) -> None:
     """The same space in another order is the same search: it goes on to the same end."""
     more = tuned(Path(shutil.copytree(copied, copied.with_name("same"))), top=0, trials=TRIALS + 2)
