@@ -3,17 +3,20 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
 
+import understudy as us
 from understudy.run.config import RunConfig
+from understudy.run.rundir import RunDir
+from understudy.tools.trials import Watch
 from understudy.tools.tuning.confirm import Candidate, Confirmed, distinct, number, ranked, verdict
 from understudy.tools.tuning.criteria import last_mean
 from understudy.tools.tuning.plan import GIVEN
 from understudy.tools.tuning.study import TrialRow
-from understudy.tools.tuning.trial import falls_behind
+from understudy.tools.tuning.trial import PrunedError, Work, falls_behind, finish
 from worlds import tiny_config
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
@@ -36,6 +39,38 @@ def test_a_run_falls_behind_exactly_where_optunas_median_pruner_says_so() -> Non
         said.append(falls_behind(own, others, 20, lowest=lowest))
         assert said[-1] == trial.should_prune()
     assert 20 < sum(said) < 150
+
+
+@final
+class Judge:
+    """A trial that hears of evaluations, and is not worth going on with from some update on."""
+
+    number = 0
+
+    def __init__(self, until: int) -> None:
+        self.heard: list[int] = []
+        self._until = until
+
+    def report(self, value: float, step: int) -> None:
+        self.heard.append(step)
+
+    def should_prune(self) -> bool:
+        return self.heard[-1] >= self._until
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        """Nothing is kept."""
+
+
+def test_whoever_takes_up_a_run_hears_of_what_it_did_before(tmp_path: Path, no_plots: None) -> None:
+    config = tiny_config("bc", tmp_path / "run", updates=6, eval_every=2, log_every=2, save_every=2)
+    us.train(config, progress=False, callbacks=[lambda updates, evaluation: updates == 4])
+    worse, better = Judge(until=4), Judge(until=9)
+    with pytest.raises(PrunedError, match="behind the median at update 4"):
+        finish(config, Work(), Watch(worse, config))
+    assert worse.heard == [2, 4]
+    assert not RunDir(config.out).finished
+    assert finish(config, Work(), Watch(better, config)).finished
+    assert better.heard == [2, 4, 6]
 
 
 def _curve(rng: np.random.Generator, steps: np.ndarray) -> dict[int, float]:

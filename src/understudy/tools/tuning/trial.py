@@ -130,18 +130,18 @@ def finish(config: RunConfig, work: Work, watch: Watch | None = None) -> Run:
     if begun and watch is not None and (lines := run.evaluations()):
         for line in lines[:-1]:
             watch.hear(line["updates"], line)  # it went on after those
-        _go_on_unless(watch.hear(lines[-1]["updates"], lines[-1]), run)
+        _go_on_unless(watch.hear(lines[-1]["updates"], lines[-1]), lines[-1]["updates"])
     try:
         done = resume(run.path, **given) if begun else train(config, **given)
     except NoWayOnError:
         done = train(config, overwrite=True, **given)
-    _go_on_unless(watch is not None and watch.pruned and not done.finished, run)
+    _go_on_unless(watch is not None and watch.pruned and not done.finished, run.result["updates"])
     return done
 
 
-def _go_on_unless(pruned: bool, run: RunDir) -> None:
+def _go_on_unless(pruned: bool, updates: int) -> None:
     if pruned:
-        raise PrunedError(f"behind the median at update {run.result['updates']:,}")
+        raise PrunedError(f"behind the median at update {updates:,}")
 
 
 def _judge(study: Study, claim: Claim, config: RunConfig, seed: int) -> "OneSeed | SeedOfSeveral":
