@@ -13,7 +13,7 @@ from understudy.core.facts import SealedFacts, Whole
 from understudy.core.files import seal, write_bytes
 from understudy.core.protocols import MAIN
 from understudy.run.build import settled_data
-from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
+from understudy.run.config import ConfigLike, DataSettings, RunConfig, load_config, read_config
 from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words
 from understudy.tools.tuning.criteria import Criterion, criterion_of, is_offline
@@ -119,14 +119,19 @@ class Plan:
         return load_config(self.config, [*self.words, *words, *own])
 
     def sealed(self, built: RunConfig) -> "Plan":
-        """With the fingerprints of what its runs read, as the config had them when it was built: whoever goes on does
-        so with the same content. What is searched has none."""
+        """With the fingerprints of the files its runs read, as the config had them when it was built: whoever goes on
+        does so with the same content. What is searched has none, and a recipe says by itself what it makes."""
         if any(key.partition(".")[0] in INPUTS for key in self.dimensions):
             return self
+        made = {f"{group}{FINGERPRINT}" for group, data in _datasets(self.base) if data.recipe is not None}
         found = differing_settings(self.base, built).items()
-        known = {key: json.loads(asked) for key, (_, asked) in found if key.endswith(FINGERPRINT)}
+        known = {key: json.loads(asked) for key, (_, asked) in found if key.endswith(FINGERPRINT) and key not in made}
         words = [f"{key}={word}" for key, word in known.items() if key.partition(".")[0] in INPUTS]
         return replace(self, words=(*self.words, *words))
+
+    @property
+    def is_sealed(self) -> bool:
+        return any(word.partition("=")[0].endswith(FINGERPRINT) for word in self.words)
 
     def write(self, folder: Path) -> None:
         facts = PlanFacts.model_validate({name: self.__dict__[name] for name in PlanFacts.model_fields}, strict=False)
@@ -180,11 +185,17 @@ def _other_places(one: RunConfig, other: RunConfig) -> dict[str, tuple[str, str]
 def _places(config: RunConfig, group: str = "") -> Iterator[tuple[str, str]]:
     """The key of all that a config reads, and where it is."""
     yield f"{group}init_from", config.init_from
-    for role, data in config.data_by_role.items():
-        yield f"{group}{'data' if role == MAIN else f'datasets.{role}'}.path", data.path
+    for name, data in _datasets(config):
+        yield f"{group}{name}.path", data.path
     for role, policy in config.policies.items():
         yield f"{group}policies.{role}.path", policy.path
     if config.motions is not None:
         yield f"{group}motions.path", config.motions.path
     for number, stage in enumerate(config.stages):
         yield from _places(stage, f"{group}stages.{number}.")
+
+
+def _datasets(config: RunConfig) -> Iterator[tuple[str, DataSettings]]:
+    """By the group of settings that each has."""
+    for role, data in config.data_by_role.items():
+        yield "data" if role == MAIN else f"datasets.{role}", data

@@ -126,7 +126,7 @@ def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int | None, on:
 def _searched(plan: Plan, orders: Orders, folder: Path, hands: Hands, reporter: Reporter) -> Tuning:
     begun = (folder / PLAN).exists()
     plan = Plan.read(folder) if begun else plan
-    built = _built(plan, reporter)
+    built = _built(plan, reporter) if plan.is_sealed or not begun else plan.base
     if not begun:
         _check_trials(plan)
     folder.mkdir(parents=True, exist_ok=True)
