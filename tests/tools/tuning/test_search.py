@@ -138,6 +138,19 @@ def test_trouble_on_the_way_changes_nothing(
     assert all("the simulator is gone" in failure for failure in failures)
 
 
+def test_a_trial_that_diverges_is_a_bad_one_and_no_failure(tmp_path: Path) -> None:
+    """The sampler hears of what was pruned, and not of what failed."""
+    us.write_store(random_dataset(), tmp_path / "data")
+    config = {**tiny_settings("bc", tmp_path / "run", updates=4, eval_every=2), "env": None}
+    space = {"algo.learning_rate": {"choices": [1e-3, 1e30]}}
+    made = tuned(tmp_path / "tune", config=config, space=space, data=tmp_path / "data", top=0)
+    wild = [row for row in made.trials if float(row.settings["algo.learning_rate"]) == 1e30]
+    assert wild
+    for row in wild:
+        assert (row.state, row.failures) == ("pruned", ())
+        assert row.reason.startswith("diverged: ")
+
+
 def test_a_run_whose_checkpoints_are_broken_is_trained_anew(whole: Tuning, copied: Path) -> None:
     run = copied / "confirmed" / GIVEN / "2"
     for manifest in run.rglob("manifest.json"):

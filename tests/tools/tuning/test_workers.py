@@ -178,6 +178,13 @@ def test_a_trial_is_written_down_whole_or_not_at_all(study: Study, tmp_path: Pat
             claim.release()
 
 
+def test_trials_that_diverged_are_no_sign_that_all_fail() -> None:
+    assert hopeless(["failed", "running", "failed", "failed"])
+    assert not hopeless(["failed", "failed", "running"])
+    assert not hopeless(["failed", "failed", "failed", "pruned"])
+    assert not hopeless(["failed", "failed", "failed", "complete"])
+
+
 def test_a_search_ends_after_three_failures_while_others_still_run(study: Study) -> None:
     """With two processes there is always one that has not failed yet."""
     running = study.claim(9)
