@@ -72,6 +72,10 @@ def seal_line(config: RunConfig) -> str:
     return f"{SEALED}{digest}; to change updates: understudy resume RUN updates=N\n"
 
 
+class NoWayOnError(RunError):
+    """None of a run's checkpoints serves here and now: it goes on with consent, or is trained anew."""
+
+
 @final
 @dataclass(frozen=True)
 class Record:
@@ -113,7 +117,7 @@ class Record:
         """Other versions, or other code of the same version, need consent; what was accepted is told."""
         changed = self.changed_versions(config)
         if changed and not accept:
-            raise RunError(
+            raise NoWayOnError(
                 self.where,
                 f"was written with other versions ({', '.join(changed)}), so bits may differ",
                 do="Bring back these versions, or accept it: understudy resume --accept-versions.",

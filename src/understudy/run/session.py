@@ -30,7 +30,7 @@ from understudy.run.given_env import GivenEnvs, env_words, in_given_envs, own_wo
 from understudy.run.given_teacher import own_teacher, teacher_of, with_teacher
 from understudy.run.handed_networks import POLICY
 from understudy.run.history import recall
-from understudy.run.identity import code_digests
+from understudy.run.identity import NoWayOnError, code_digests
 from understudy.run.learner import Learner
 from understudy.run.loading import Prepared
 from understudy.run.loop import NOBODY, InterruptedRunError, Loop
@@ -337,7 +337,7 @@ def go_on(run: RunDir, around: Surroundings, *, updates: int | None = None, acce
         for sentence in broken:
             reporter.say(f"passed over: {sentence}")
         if checkpoint is None and broken:
-            raise RunError(
+            raise NoWayOnError(
                 f"run '{path}'",
                 "every checkpoint is broken",
                 do=f"To start over from the first update, remove {run.checkpoints}.",

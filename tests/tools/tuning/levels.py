@@ -1,6 +1,7 @@
 """Worlds whose return is known: every step earns what the world's name says, a little more or less by the seed. Once,
 when it is told to, one of them fails, or asks for the end as Ctrl-C does."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -71,6 +72,8 @@ def _meet_trouble() -> None:
     path.write_text("\n".join(rest)) if rest else path.unlink()
     if first == "crash":
         raise RuntimeError("the simulator is gone")
+    if first == "full":
+        raise OSError(errno.ENOSPC, "No space left on device", "notes.txt")
     if first == "refuse":
         raise ConfigError("world", "this cannot be done, now or ever")
     if first in SIGNALS:

@@ -3,17 +3,20 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pytest
 
+import understudy as us
 from understudy.run.config import RunConfig
+from understudy.run.rundir import RunDir
+from understudy.tools.trials import Watch
 from understudy.tools.tuning.confirm import Candidate, Confirmed, distinct, number, ranked, verdict
 from understudy.tools.tuning.criteria import last_mean
 from understudy.tools.tuning.plan import GIVEN
 from understudy.tools.tuning.study import TrialRow
-from understudy.tools.tuning.trial import falls_behind
+from understudy.tools.tuning.trial import PrunedError, Work, falls_behind, finish
 from worlds import tiny_config
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
@@ -36,6 +39,38 @@ def test_a_run_falls_behind_exactly_where_optunas_median_pruner_says_so() -> Non
         said.append(falls_behind(own, others, 20, lowest=lowest))
         assert said[-1] == trial.should_prune()
     assert 20 < sum(said) < 150
+
+
+@final
+class Judge:
+    """A trial that hears of evaluations, and is not worth going on with from some update on."""
+
+    number = 0
+
+    def __init__(self, until: int) -> None:
+        self.heard: list[int] = []
+        self._until = until
+
+    def report(self, value: float, step: int) -> None:
+        self.heard.append(step)
+
+    def should_prune(self) -> bool:
+        return self.heard[-1] >= self._until
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        """Nothing is kept."""
+
+
+def test_whoever_takes_up_a_run_hears_of_what_it_did_before(tmp_path: Path, no_plots: None) -> None:
+    config = tiny_config("bc", tmp_path / "run", updates=6, eval_every=2, log_every=2, save_every=2)
+    us.train(config, progress=False, callbacks=[lambda updates, evaluation: updates == 4])
+    worse, better = Judge(until=4), Judge(until=6)  # who falls behind at the very end has reached it
+    with pytest.raises(PrunedError, match="behind the median at update 4"):
+        finish(config, Work(), Watch(worse, config))
+    assert worse.heard == [2, 4]
+    assert not RunDir(config.out).finished
+    assert finish(config, Work(), Watch(better, config)).finished
+    assert better.heard == [2, 4, 6]
 
 
 def _curve(rng: np.random.Generator, steps: np.ndarray) -> dict[int, float]:
@@ -101,11 +136,32 @@ def test_the_shrinkage_is_said_and_fresh_seeds_decide() -> None:
 
 
 def test_a_gain_that_may_be_chance_is_called_so_and_less_of_an_error_is_more() -> None:
-    found = [result("1", 0.1, 0.2, 0.5), result(GIVEN, 0.3, 0.3, 0.6)]
-    shrank, gain = verdict(found, lowest=True, seeds=2)
+    found = [result("1", 0.1, 0.2, 0.5, 0.3, 0.4), result(GIVEN, 0.3, 0.3, 0.6, 0.4, 0.5)]
+    shrank, gain = verdict(found, lowest=True, seeds=4)
     assert shrank.startswith("The search's 0.1 (trial 1) became 0.35 ")
-    assert "trial 1 is better by 0.1 (95 % -" in gain
-    assert gain.endswith("which may be chance: these seeds do not tell them apart.")
+    assert gain.endswith("trial 1 is better by 0.1, which may be chance: these seeds do not tell them apart.")
+    clear = [result("1", 0.1, 0.1, 0.2, 0.3, 0.4), result(GIVEN, 0.3, 1.3, 1.6, 1.4, 1.5)]
+    assert "trial 1 is better by 1.2 (95 % 1" in verdict(clear, lowest=True, seeds=4)[-1]
+    assert "chance" not in verdict(clear, lowest=True, seeds=4)[-1]
+
+
+def test_however_large_a_gain_is_a_few_seeds_may_be_lucky() -> None:
+    for seeds in (2, 3):
+        found = [result("1", 9.0, *([9.0] * seeds)), result(GIVEN, 1.0, *([1.0] * seeds))]
+        assert verdict(found, lowest=False, seeds=seeds)[-1].endswith(
+            "trial 1 is better by 8, which may be chance: it takes 4 to tell."
+        )
+
+
+def test_where_nobody_is_better_a_winner_is_rarely_called_so() -> None:
+    """The best of three by chance, on five seeds: its interval alone would say so about one time in seven."""
+    rng, called = np.random.default_rng(0), 0
+    for _ in range(200):
+        rows = rng.normal(size=(4, 5))
+        found = [result(name, 0.0, *row) for name, row in zip(("1", "2", "3", GIVEN), rows, strict=True)]
+        told = verdict(ranked(found, lowest=False), lowest=False, seeds=5)[-1]
+        called += "is better by" in told and "chance" not in told
+    assert called <= 0.05 * 200
 
 
 def test_nothing_better_and_nothing_at_all_are_said() -> None:
@@ -114,9 +170,13 @@ def test_nothing_better_and_nothing_at_all_are_said() -> None:
         "On these, as given is the best: 71.0 (95 % 70.0 to 72.0).",
         "Nothing that was searched does better than the config as it was given.",
     ]
+    tied = [result(GIVEN, 70.0, 72.0, 72.0), result("4", 90.0, 72.0, 72.0)]
+    assert verdict(tied, lowest=False, seeds=2)[1:] == [
+        "Nothing that was searched does better than the config as it was given."
+    ]
     lost = [result("4", 90.0, failures={"1": "diverged"}), result(GIVEN, None, failures={"1": "diverged"})]
     assert verdict(lost, lowest=False, seeds=2) == [
-        "The search's 90.0 (trial 4) failed on 2 fresh seeds.",
+        "The search's 90.0 (trial 4) failed on 1 of 2 fresh seeds.",
         "Every one of the best failed on a fresh seed: nothing is confirmed.",
     ]
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import understudy as us
-from understudy.core.errors import ConfigError, DivergenceError
+from understudy.core.errors import ConfigError, DataError, DivergenceError
 from understudy.run.run import Run
 from understudy.tools.experiments.work import Outcome
 from understudy.tools.tuning.criteria import KEPT, fitted_q
@@ -31,6 +32,15 @@ def test_who_reads_no_data_cannot_be_judged_from_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--metric: fqe judges from data, and this config reads none"):
         us.tune(config, {"algo.epochs": [1, 2]}, metric="fqe", out=tmp_path / "tune", progress=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_data_that_says_nothing_of_rewards_is_told_before_anything_is_trained(tmp_path: Path) -> None:
+    one = {"observations": np.zeros((6, 3), np.float32), "actions": np.linspace(-1, 1, 5)[:, None], "truncated": True}
+    us.write_store(us.load_dataset([one] * 4, action_space=us.Box((-1.0,), (1.0,))), tmp_path / "silent")
+    config = {**brief(tmp_path / "run"), "data": {"path": str(tmp_path / "silent")}, "env": None}
+    with pytest.raises(DataError, match="has no rewards: there is nothing to judge by"):
+        us.tune(config, SPACE, metric=BRIEF, out=tmp_path / "tune", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["silent"]
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from levels import SPACE, STEPS, TINY, TROUBLE, WORLDS
 
 import understudy as us
-from understudy.core.errors import MissingPackageError, RunError
+from understudy.core.errors import DataError, MissingPackageError, RunError
 from understudy.core.stopping import StoppedError
 from understudy.run.config import load_config
 from understudy.tools.tuning.outcome import Tuning
 from understudy.tools.tuning.plan import GIVEN, Plan
 from understudy.tools.tuning.study import JOURNAL, Study
+from worlds import random_dataset, tiny_settings
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed: pip install 'understudy-rl[tune]'")
 
@@ -115,13 +117,13 @@ def test_the_same_call_again_trains_nothing_and_says_the_same(whole: Tuning, cop
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("result.json")} == results
 
 
-@pytest.mark.parametrize("trouble", ["crash", "interrupt"])
+@pytest.mark.parametrize("trouble", ["crash", "crash crash", "interrupt"])
 def test_trouble_on_the_way_changes_nothing(
     trouble: str, whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A simulator that fails once, or Ctrl-C: the trial goes on from its checkpoint, and the search to the same end."""
+    """A simulator that fails, or Ctrl-C: the trial goes on from its checkpoint, and the search to the same end."""
     monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
-    (tmp_path / "trouble").write_text("\n".join(["none"] * 17 + [trouble]))
+    (tmp_path / "trouble").write_text("\n".join(["none"] * 17 + trouble.split()))
     out = tmp_path / "tune"
     if trouble == "interrupt":
         with pytest.raises(StoppedError, match=rf"tuning '{out}': stopped. The same command goes on.") as stopped:
@@ -132,8 +134,49 @@ def test_trouble_on_the_way_changes_nothing(
     assert not (tmp_path / "trouble").exists()
     assert tried(made) == tried(whole)[:2]
     failures = [failure for row in made.trials for failure in row.failures]
-    assert len(failures) == (1 if trouble == "crash" else 0)
+    assert len(failures) == trouble.count("crash")
     assert all("the simulator is gone" in failure for failure in failures)
+
+
+def test_a_trial_that_diverges_is_a_bad_one_and_no_failure(tmp_path: Path) -> None:
+    """The sampler hears of what was pruned, and not of what failed."""
+    us.write_store(random_dataset(), tmp_path / "data")
+    config = {**tiny_settings("bc", tmp_path / "run", updates=4, eval_every=2), "env": None}
+    space = {"algo.learning_rate": {"choices": [1e-3, 1e30]}}
+    made = tuned(tmp_path / "tune", config=config, space=space, data=tmp_path / "data", top=0)
+    wild = [row for row in made.trials if float(row.settings["algo.learning_rate"]) == 1e30]
+    assert wild
+    for row in wild:
+        assert (row.state, row.failures) == ("pruned", ())
+        assert row.reason.startswith("diverged: ")
+
+
+def test_a_run_whose_checkpoints_are_broken_is_trained_anew(whole: Tuning, copied: Path) -> None:
+    run = copied / "confirmed" / GIVEN / "2"
+    for manifest in run.rglob("manifest.json"):
+        manifest.write_text("{}")
+    (run / "result.json").unlink()
+    made = tuned(copied)
+    assert (tried(made), made.verdict) == (tried(whole), whole.verdict)
+    assert (run / "result.json").exists()
+
+
+def test_a_full_disk_ends_a_search_and_fails_nothing(
+    whole: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a trial, and in a run on a fresh seed: with room again the same call comes to the same end."""
+    monkeypatch.setenv(TROUBLE, str(tmp_path / "trouble"))
+    out, episodes = tmp_path / "tune", 13
+    for before in (episodes + 3, episodes * (TRIALS - 1) + 3):
+        (tmp_path / "trouble").write_text("\n".join(["none"] * before + ["full"]))
+        with pytest.raises(
+            RunError, match=r"nothing can be written \(.*notes.txt.*\). Make room, and the same command"
+        ):
+            tuned(out)
+    assert len(list(out.glob("confirmed/*/*/config.yaml"))) == 1
+    made = tuned(out)
+    assert (tried(made), made.verdict) == (tried(whole), whole.verdict)
+    assert not [failure for row in made.trials for failure in row.failures]
 
 
 def test_a_trial_that_keeps_failing_is_given_up_with_its_reason(
@@ -164,7 +207,43 @@ def test_another_search_in_the_same_place_is_refused_with_every_difference(copie
         tuned(copied, space=other, seeds=3, updates=8)
     for told in ("seeds is 1 there and 3 here", "updates is 4 there and 8 here", "algo.clip is searched in"):
         assert told in str(refused.value)
+    with pytest.raises(RunError, match=r"best is .* there and .*eval/length_mean.* here"):
+        tuned(copied, best="eval/length_mean")
     assert (copied / JOURNAL).read_bytes() == before
+
+
+def test_other_data_is_another_search_and_so_is_other_content_in_the_same_place(tmp_path: Path) -> None:
+    for seed, name in enumerate(("one", "two")):
+        us.write_store(random_dataset(seed=seed), tmp_path / name)
+    wishes: dict[str, Any] = {"space": {"algo.learning_rate": [1e-3, 1e-2]}, "trials": 1, "top": 0}
+    wishes["config"] = {**tiny_settings("bc", tmp_path / "run", updates=2, eval_every=2), "env": None}
+    first = tuned(tmp_path / "tune", data=tmp_path / "one", **wishes)
+    with pytest.raises(RunError, match=r"data\.path is .*one there and .*two here"):
+        tuned(first.path, data=tmp_path / "two", **wishes)
+    assert tried(tuned(first.path, data=tmp_path / "one", **wishes)) == tried(first)
+    before = (first.path / JOURNAL).read_bytes()
+    shutil.rmtree(tmp_path / "one")
+    (tmp_path / "two").rename(tmp_path / "one")
+    with pytest.raises(DataError, match="one' holds other content than this run was started with"):
+        tuned(first.path, data=tmp_path / "one", **{**wishes, "trials": 2})
+    assert (first.path / JOURNAL).read_bytes() == before
+    assert load_config(str(first.path / "best.yaml")).logged.fingerprint == first.best.config.fingerprint != ""
+
+
+def test_who_was_slower_to_begin_another_search_is_refused(tmp_path: Path) -> None:
+    """While the config is tried, somebody else begins in the same folder."""
+    out = tmp_path / "tune"
+
+    def rival(**settings: Any) -> gymnasium.Env[Any, Any]:
+        out.mkdir(exist_ok=True)
+        Plan.make(TINY, SPACE, {}, seeds=2).write(out)
+        return gymnasium.make(WORLDS[0])
+
+    gymnasium.register("Rival-v0", entry_point=rival)
+    with pytest.raises(RunError, match="another search lies there: seeds is 2 there and 1 here"):
+        tuned(out, config={**TINY, "env": {"id": "Rival-v0"}}, space={"algo.clip": [0.1, 0.2]})
+    assert Plan.read(out).seeds == 2
+    assert not (out / JOURNAL).exists()
 
 
 @pytest.mark.parametrize(
@@ -178,6 +257,10 @@ def test_another_search_in_the_same_place_is_refused_with_every_difference(copie
         ({"metric": "return"}, "--metric: no such metric: got 'return'. Did you mean 'eval/return_mean'?"),
         ({"eval_every": 0}, "eval_every: is 0, and trials are judged by their evaluations"),
         ({"space": {"algo.clipp": [0.1, 0.2]}}, "algo.clipp: no such setting of ppo. Did you mean 'clip'?"),
+        (
+            {"space": {"env.id": ["Level1-v0", "Level9-v0"]}},
+            "space: env.id=Level9-v0: env.id: no environment 'Level9-v0'",
+        ),
         ({"space": "iqll"}, "space 'iqll': no space of this name. Did you mean 'iql'?"),
         ({"space": "nowhere.yaml"}, "nowhere.yaml: no such file"),
         ({"env": object()}, "env: a search tells its runs of it in words"),
@@ -218,6 +301,21 @@ def test_seeds_that_do_worse_than_the_best_end_a_trial(tmp_path: Path) -> None:
         assert row.state == "pruned"
         assert len(row.seeds) == 4
         assert row.reason == "worse than the best after 4 of 5 seeds"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_run_falls_behind_the_runs_of_its_seed_from_half_of_its_updates_on(seeds: int, tmp_path: Path) -> None:
+    config, space = {**TINY, "env": {"id": WORLDS[-1]}}, {"env.id": {"choices": WORLDS}}
+    made = tuned(tmp_path / "tune", config=config, space=space, seeds=seeds, trials=14, top=0, eval_every=1)
+    complete = [row for row in made.trials if row.state == "complete"]
+    pruned = [row for row in made.trials if row.state == "pruned"]
+    assert pruned
+    assert len([row for row in complete if row.number < pruned[0].number]) >= 5
+    for row in pruned:
+        assert row.settings["env.id"] != WORLDS[-1]
+        assert row.reason == "behind the median at update 2"  # of 4
+        assert not row.seeds
 
 
 def test_what_lies_there_decides_in_which_order_settings_are_drawn(whole: Tuning, copied: Path) -> None:

@@ -19,16 +19,24 @@ def checked(space: dict[str, Any], *words: str, config: str = IQL) -> Space:
 
 
 def test_every_algorithm_has_a_space_and_its_configs_lie_in_it() -> None:
-    """The first trial of a search is the config as it is."""
+    """The first trial of a search is the config as it is, of those for data and worlds of one's own, too."""
     for name in space_names():
-        configs = [one for one in config_names() if one in (f"{name}/pendulum", f"{name}/cartpole")]
-        assert configs, name
+        configs = [one for one in config_names() if one in (name, f"{name}/pendulum", f"{name}/cartpole")]
+        assert len(configs) >= 2, name
         for config in configs:
+            words = next(words for words in ([], ["data.path=mine"], ["env.id=Pendulum-v1"]) if loads(config, words))
             content, where = read_space(None, name)
-            space = check_space(content, where, read_config(config)[0], [])
-            own = {key: dimension.position(load_config(config)) for key, dimension in space.items()}
+            space = check_space(content, where, read_config(config)[0], words)
+            own = {key: dimension.position(load_config(config, words)) for key, dimension in space.items()}
             assert None not in own.values(), (config, own)
     assert {"iql", "bc", "cql", "td3bc", "rebrac", "iact", "ciql", "sac", "redq", "ppo"} < set(space_names())
+
+
+def loads(config: str, words: list[str]) -> bool:
+    try:
+        return bool(load_config(config, words))
+    except ConfigError:
+        return False
 
 
 def test_values_are_words_that_read_back_as_they_were() -> None:
@@ -114,6 +122,10 @@ def test_a_config_outside_of_a_space_has_no_place_in_it() -> None:
         ({"algo.beta": 3}, "algo.beta: not a range: got 3, expected {low: …, high: …} or {choices: […]}"),
         ({"algo.beta": "high"}, "algo.beta: not a range: got high"),
         ({"algo.actor": [{"hidden": [8]}, {"hidden": [9]}], "algo.actor.hidden": [[8], [9]]}, "overlaps with"),
+        (
+            {"algo.beta": {"low": 1, "high": 2}, "algo": {"beta": {"low": 1, "high": 3}}},
+            "mine.yaml: algo.beta: is given twice. Take one of them out.",
+        ),
         ({"seed": {"low": 0, "high": 9}}, "seed: says how a run is judged or kept, not how it learns"),
         ({"eval_episodes": [1, 2]}, "eval_episodes: says how a run is judged"),
         ({"updates": [100, 200]}, "updates: is how long a trial learns, and not searched"),

@@ -96,6 +96,14 @@ def test_a_trial_that_kills_its_workers_is_given_up_and_the_others_are_not(
     assert study.rows()[0].failures == ("killed",) * 5
 
 
+def test_a_disk_that_is_full_for_a_while_is_no_attempt(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trouble(tmp_path, monkeypatch, ["none", "full", "full"])
+    assert search(study, Orders(2, 0, 1, retries=0)) == 3
+    assert [(row.state, row.failures) for row in study.rows()] == [("complete", ())] * 2
+
+
 def test_deaths_that_are_far_apart_do_not_end_a_search(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +176,13 @@ def test_a_trial_is_written_down_whole_or_not_at_all(study: Study, tmp_path: Pat
         for claim in claims:
             assert claim is not None
             claim.release()
+
+
+def test_trials_that_diverged_are_no_sign_that_all_fail() -> None:
+    assert hopeless(["failed", "running", "failed", "failed"])
+    assert not hopeless(["failed", "failed", "running"])
+    assert not hopeless(["failed", "failed", "failed", "pruned"])
+    assert not hopeless(["failed", "failed", "failed", "complete"])
 
 
 def test_a_search_ends_after_three_failures_while_others_still_run(study: Study) -> None:

@@ -100,6 +100,18 @@ def _learned_from_other(candidate: Candidate, dataset: Dataset) -> bool:
 
 def _check(settings: Settings, candidates: Sequence[Candidate], dataset: Dataset) -> None:
     """Everything that can be wrong, before anything is trained."""
+    check_data(settings, dataset)
+    for candidate in candidates:
+        check_candidate(candidate.policy, dataset.spec, candidate.name, stochastic=settings.stochastic)
+        if settings.stochastic and not isinstance(candidate.policy, Deployed):
+            do = "Leave out --stochastic (stochastic=False)."
+            raise ConfigError(candidate.name, "is greedy: an exported file does not sample", do=do)
+        if settings.weighs and isinstance(dataset.spec.action, Box):
+            check_density(candidate.policy, candidate.name, greedy=not settings.stochastic)
+
+
+def check_data(settings: Settings, dataset: Dataset) -> None:
+    """An error if nobody could be judged by it."""
     where, index, spec = f"dataset '{dataset.name}'", dataset.index, dataset.spec
     if not dataset.has_rewards:
         raise DataError(where, "has no rewards: there is nothing to judge by")
@@ -111,13 +123,6 @@ def _check(settings: Settings, candidates: Sequence[Candidate], dataset: Dataset
     if settings.trains and images:
         do = "Train one critic with an encoder for each: understudy train fqe data.path=… policies.target.path=…."
         raise ConfigError(where, f"critics here see vectors only, and '{images[0]}' is an image", do=do)
-    for candidate in candidates:
-        check_candidate(candidate.policy, spec, candidate.name, stochastic=settings.stochastic)
-        if settings.stochastic and not isinstance(candidate.policy, Deployed):
-            do = "Leave out --stochastic (stochastic=False)."
-            raise ConfigError(candidate.name, "is greedy: an exported file does not sample", do=do)
-        if settings.weighs and isinstance(spec.action, Box):
-            check_density(candidate.policy, candidate.name, greedy=not settings.stochastic)
     if settings.method != "initial" and bool((index.lengths == 1).all()) and not bool(index.terminated.all()):
         raise DataError(
             where,

@@ -16,13 +16,16 @@ from understudy.core.lock import hold_file, release
 from understudy.core.wording import counted
 from understudy.run.run import Run
 from understudy.run.rundir import RunDir
+from understudy.tools.experiments.sequential import BETTER, Design, decide
 from understudy.tools.experiments.statistics import Estimate, difference, interval, mean, paired_interval
 from understudy.tools.experiments.work import HOPELESS
 from understudy.tools.tuning.plan import GIVEN
 from understudy.tools.tuning.study import WORKED_ON, Study, TrialRow, hold_folder
-from understudy.tools.tuning.trial import STOPPED, Work, finish, told
+from understudy.tools.tuning.trial import STOPPED, Work, finish, told, told_if_full
 
 CONFIRMED = "confirmed"
+FEWEST = 4
+"""Fresh seeds of which a permutation test of two can say anything at the level of 5 %."""
 FAILED_RUNS, GIVEN_UP, FRESH_WORKERS = "failed_runs", "given_up", "fresh_workers"
 """Of the study: attempts that failed, by their place; those that would fail again; who is at which."""
 
@@ -113,7 +116,8 @@ def work_off_fresh(study: Study, runs: Sequence[FreshRun], work: Work) -> None:
         run, handle = claimed
         try:
             config = study.plan.run_config(run.candidate.words, run.seed, run.place, run.candidate.title)
-            study.plan.criterion.value(finish(config, work))  # what takes long to judge is judged by who has it
+            with told_if_full(study.folder):
+                study.plan.criterion.value(finish(config, work))  # what takes long to judge is judged by who has it
         except STOPPED:
             raise
         except Exception as error:
@@ -219,30 +223,46 @@ def _sentences(found: Sequence[Confirmed], *, lowest: bool, seeds: int) -> Itera
     tried = [one for one in found if one.candidate.search_value is not None]
     if tried:
         best = min(tried, key=lambda one: sign * (one.candidate.search_value or 0.0))
-        now = "failed" if best.failures else f"became {shown(best.estimate)}"
+        failed = f"failed on {len(best.failures)} of"
+        now = failed if best.failures else f"became {shown(best.estimate)} on"
         value = number(best.candidate.search_value or 0.0)
-        yield f"The search's {value} ({best.candidate.title}) {now} on {counted(seeds, 'fresh seed')}."
+        yield f"The search's {value} ({best.candidate.title}) {now} {counted(seeds, 'fresh seed')}."
     winner = found[0]
     if winner.failures:
         yield "Every one of the best failed on a fresh seed: nothing is confirmed."
         return
-    if tried and winner is not best:
+    if tried and winner is not best and winner.estimate.value != best.estimate.value:
         yield f"On these, {winner.candidate.title} is the best: {shown(winner.estimate)}."
     given = next((one for one in found if one.candidate.name == GIVEN), None)
     if given is winner:
         yield "Nothing that was searched does better than the config as it was given."
     elif given is not None and not given.failures:
-        yield _gain(winner, given, sign)
+        yield _gain(winner, [one for one in found if not one.failures], lowest=lowest)
 
 
-def _gain(winner: Confirmed, given: Confirmed, sign: float) -> str:
-    gain = paired_interval(difference(mean), [winner.scores()], [given.scores()])
-    least, most = sorted((-sign * gain.low, -sign * gain.high)) if math.isfinite(gain.low) else (math.nan, math.nan)
+def _gain(winner: Confirmed, whole: Sequence[Confirmed], *, lowest: bool) -> str:
+    """How much better the winner is than the config, and whether that may be chance: a permutation test says so, of
+    all who were tried, because the winner was chosen among them."""
+    given = next(one for one in whole if one.candidate.name == GIVEN)
+    gain = paired_interval(
+        difference(mean), *([one.scores()] for one in ((given, winner) if lowest else (winner, given)))
+    )
     told = f"The config as it was given: {shown(given.estimate)}; {winner.candidate.title} is better by "
-    told += shown(Estimate(-sign * gain.value, least, most))
-    if not math.isfinite(gain.low):
-        return f"{told}, and one seed each cannot say whether by chance."
-    return f"{told}." if least > 0 else f"{told}, which may be chance: these seeds do not tell them apart."
+    seeds = len(given.values)
+    if seeds == 1:
+        return f"{told}{number(gain.value)}, and one seed each cannot say whether by chance."
+    if _told_apart(winner, whole, lowest=lowest):
+        return f"{told}{shown(gain)}."
+    more = f": it takes {FEWEST} to tell" if seeds < FEWEST else ": these seeds do not tell them apart"
+    return f"{told}{number(gain.value)}, which may be chance{more}."
+
+
+def _told_apart(winner: Confirmed, whole: Sequence[Confirmed], *, lowest: bool) -> bool:
+    scores = {one.candidate.name: {"": one.scores()} for one in whole}
+    pairs = [(name, GIVEN) for name in scores if name != GIVEN]
+    design = Design(group=len(winner.values), looks=1)
+    decisions = decide(scores, design, pairs=pairs, lowest_is_best=lowest)
+    return decisions.of(winner.candidate.name, GIVEN).verdict == BETTER
 
 
 def number(value: float) -> str:

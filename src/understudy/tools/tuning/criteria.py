@@ -12,11 +12,12 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from understudy.core.errors import ConfigError, DivergenceError, did_you_mean
+from understudy.data.dataset import Dataset
 from understudy.run.config import ACTION_ERROR, RunConfig
 from understudy.run.evaluation import evaluated_numbers
 from understudy.run.history import measured
 from understudy.run.run import Run
-from understudy.tools.ope.evaluation import evaluate_offline
+from understudy.tools.ope.evaluation import check_data, evaluate_offline
 from understudy.tools.ope.settings import Settings
 
 FQE = KEPT = "fqe"
@@ -42,8 +43,8 @@ class Criterion(Protocol):
         """Every evaluation of a run that is not finished tells it, so that trials can be pruned by it."""
         ...
 
-    def check(self, config: RunConfig) -> None:
-        """An error if runs of this config could not be measured."""
+    def check(self, config: RunConfig, dataset: Dataset | None = None) -> None:
+        """An error if runs of this config, that learn from this, could not be measured."""
         ...
 
     def value(self, run: Run) -> float:
@@ -61,7 +62,7 @@ class LastEvaluations:
     last: int = 1
     along_the_way: bool = True
 
-    def check(self, config: RunConfig) -> None:
+    def check(self, config: RunConfig, dataset: Dataset | None = None) -> None:
         if not config.eval_every:
             raise ConfigError("eval_every", "is 0, and trials are judged by their evaluations", do="Give eval_every=….")
         if self.last > (planned := -(-config.updates // config.eval_every)):
@@ -92,9 +93,11 @@ class FittedQ:
     lowest: bool = False
     along_the_way: bool = False
 
-    def check(self, config: RunConfig) -> None:
+    def check(self, config: RunConfig, dataset: Dataset | None = None) -> None:
         if config.data is None:
             raise ConfigError("--metric", "fqe judges from data, and this config reads none", do="Give data.path=….")
+        if dataset is not None:
+            check_data(Settings(**self.settings), dataset)
 
     def value(self, run: Run) -> float:
         best = evaluate_offline(run.path, out=run.path / KEPT, progress=False, **self.settings).best

@@ -1,8 +1,9 @@
 """What a search is: a config, a space, how trials are judged. It lies in the folder as plan.json, and the same command
 goes on; another one is told in what it differs."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -10,7 +11,9 @@ from typing import Any, ClassVar, final
 from understudy.core.errors import ConfigError, RunError, UnderstudyError
 from understudy.core.facts import SealedFacts, Whole
 from understudy.core.files import seal, write_bytes
-from understudy.run.config import ConfigLike, RunConfig, load_config, read_config
+from understudy.core.protocols import MAIN
+from understudy.run.build import settled_data
+from understudy.run.config import ConfigLike, DataSettings, RunConfig, load_config, read_config
 from understudy.run.identity import differing_settings
 from understudy.run.overrides import override_words
 from understudy.tools.tuning.criteria import Criterion, criterion_of, is_offline
@@ -19,6 +22,9 @@ from understudy.tools.tuning.space import Space, as_word, check_space, read_spac
 PLAN = "plan.json"
 GIVEN = "given"
 """What the config itself is called among its trials."""
+INPUTS = ("data", "datasets", "env", "motions", "policies")
+"""Groups of settings that say what is learned from."""
+FINGERPRINT = ".fingerprint"
 LARGEST_SEED, MOST_SEEDS = 2**63 - 1, 1000
 
 
@@ -112,6 +118,21 @@ class Plan:
         own = [f"seed={seed}", f"method={method}", f"out={place}"]
         return load_config(self.config, [*self.words, *words, *own])
 
+    def sealed(self, built: RunConfig) -> "Plan":
+        """With the fingerprints of the files its runs read, as the config had them when it was built: whoever goes on
+        does so with the same content. What is searched has none, and a recipe says by itself what it makes."""
+        if any(key.partition(".")[0] in INPUTS for key in self.dimensions):
+            return self
+        made = {f"{group}{FINGERPRINT}" for group, data in _datasets(self.base) if data.recipe is not None}
+        found = differing_settings(self.base, built).items()
+        known = {key: json.loads(asked) for key, (_, asked) in found if key.endswith(FINGERPRINT) and key not in made}
+        words = [f"{key}={word}" for key, word in known.items() if key.partition(".")[0] in INPUTS]
+        return replace(self, words=(*self.words, *words))
+
+    @property
+    def is_sealed(self) -> bool:
+        return any(word.partition("=")[0].endswith(FINGERPRINT) for word in self.words)
+
     def write(self, folder: Path) -> None:
         facts = PlanFacts.model_validate({name: self.__dict__[name] for name in PlanFacts.model_fields}, strict=False)
         write_bytes(folder / PLAN, seal({"format": PlanFacts.FORMAT, **facts.model_dump(mode="json")}))
@@ -142,11 +163,39 @@ def _differences(there: Plan, here: Plan) -> Iterator[str]:
         kept, asked = there.__dict__[name], here.__dict__[name]
         if kept != asked:
             yield f"{name} is {kept or 'not given'} there and {asked or 'not given'} here"
-    for key, (kept, asked) in differing_settings(there.base, here.base).items():
-        if key != "best":  # the metric, which was told
+    one, other = settled_data(there.base), settled_data(here.base)
+    for key, (kept, asked) in {**differing_settings(one, other), **_other_places(one, other)}.items():
+        found = key.endswith(FINGERPRINT) and asked == '""'  # by the search, and nobody types it
+        told = key == "best" and there.metric != here.metric
+        if not (found or told):
             yield f"{key} is {kept} there and {asked} here"
     ranges = [{key: as_word(one.to_json()) for key, one in plan.dimensions.items()} for plan in (there, here)]
     for key in sorted(ranges[0].keys() | ranges[1].keys()):
         kept, asked = (one.get(key, "not searched") for one in ranges)
         if kept != asked:
             yield f"{key} is searched in {kept} there and {asked} here".replace("searched in not", "not")
+
+
+def _other_places(one: RunConfig, other: RunConfig) -> dict[str, tuple[str, str]]:
+    """Paths that are not the same: a run's bytes do not depend on them, but a search reads those it was begun with."""
+    ours, theirs = dict(_places(one)), dict(_places(other))
+    return {key: (ours[key], theirs[key]) for key in ours if theirs.get(key, ours[key]) != ours[key]}
+
+
+def _places(config: RunConfig, group: str = "") -> Iterator[tuple[str, str]]:
+    """The key of all that a config reads, and where it is."""
+    yield f"{group}init_from", config.init_from
+    for name, data in _datasets(config):
+        yield f"{group}{name}.path", data.path
+    for role, policy in config.policies.items():
+        yield f"{group}policies.{role}.path", policy.path
+    if config.motions is not None:
+        yield f"{group}motions.path", config.motions.path
+    for number, stage in enumerate(config.stages):
+        yield from _places(stage, f"{group}stages.{number}.")
+
+
+def _datasets(config: RunConfig) -> Iterator[tuple[str, DataSettings]]:
+    """By the group of settings that each has."""
+    for role, data in config.data_by_role.items():
+        yield "data" if role == MAIN else f"datasets.{role}", data

@@ -17,6 +17,8 @@ from understudy.tools.tuning.space import Choices, Dimension, Range
 from understudy.tools.tuning.study import TrialRow
 
 SEARCHED, FRESH = PALETTE[0], PALETTE[1]
+LONGEST = 18
+"""Letters of a choice under its mark."""
 
 
 def draw_history(plan: Plan, rows: Sequence[TrialRow], found: Sequence[Confirmed], path: Path) -> Path:
@@ -30,12 +32,13 @@ def draw_history(plan: Plan, rows: Sequence[TrialRow], found: Sequence[Confirmed
     axes.step(numbers, best, color=SEARCHED, linewidth=1.0, alpha=0.5, where="post")
     _mark_pruned(axes, rows)
     _draw_fresh(axes, found)
+    axes.set_xlim(-0.5, max((row.number for row in rows), default=0) + 0.75)  # marks at the foot are no data to it
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("trial")
     axes.set_ylabel(plan.criterion.name)
     axes.set_title("what a search saw, and what its best are worth on fresh seeds", fontsize=10)
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     return save_figure(figure, path)
 
 
@@ -87,7 +90,7 @@ def _draw_slice(panel: Axes, dimension: Dimension, rows: Sequence[TrialRow], aga
     if isinstance(dimension.given, Choices):
         known = dimension.words()
         panel.scatter([known.index(word) for word in words], values, **look)
-        panel.set_xticks(range(len(known)), [_cut(word) for word in known], fontsize=7, rotation=20)
+        panel.set_xticks(range(len(known)), _labels(known), fontsize=7, rotation=20)
     else:
         assert isinstance(dimension.given, Range)
         panel.scatter([float(word) for word in words], values, **look)
@@ -111,5 +114,8 @@ def _around(given: Range) -> tuple[float, float]:
     return given.low - margin, given.high + margin
 
 
-def _cut(word: str) -> str:
-    return word if len(word) <= 18 else f"{word[:17]}…"
+def _labels(words: Sequence[str]) -> list[str]:
+    """Short, and not alike: of long choices their beginnings, or their ends where those say more."""
+    heads = [word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…" for word in words]
+    tails = [word if len(word) <= LONGEST else f"…{word[1 - LONGEST :]}" for word in words]
+    return heads if len(set(heads)) == len(heads) else tails

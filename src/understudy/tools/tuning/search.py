@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, final
 
 from understudy.core.arguments import as_count, as_path, as_text
-from understudy.core.errors import ConfigError, MissingPackageError, RunError
+from understudy.core.errors import ConfigError, MissingPackageError, RunError, told_with
 from understudy.core.lock import lock_folder, release
+from understudy.core.protocols import MAIN
 from understudy.core.stopping import StoppedError
 from understudy.core.wording import counted
-from understudy.run.build import settled_data
-from understudy.run.config import ConfigLike
+from understudy.run.build import check_config, settled_data
+from understudy.run.config import ConfigLike, RunConfig
 from understudy.run.loop import InterruptedRunError
 from understudy.run.preflight import preflight
 from understudy.run.progress import Reporter, reporter_for
@@ -124,13 +125,16 @@ def search(plan: Plan, orders: Orders, out: str | Path, *, jobs: int | None, on:
 
 def _searched(plan: Plan, orders: Orders, folder: Path, hands: Hands, reporter: Reporter) -> Tuning:
     begun = (folder / PLAN).exists()
+    plan = Plan.read(folder) if begun else plan
+    built = _built(plan, reporter) if plan.is_sealed or not begun else plan.base
     if not begun:
-        _check_buildable(plan, reporter)
+        _check_trials(plan)
     folder.mkdir(parents=True, exist_ok=True)
     handle = lock_folder(folder, RunError, f"tuning '{folder}'", "Wait for it, stop it, or choose another --out.")
     try:
-        if not begun:
-            plan.write(folder)
+        plan.check_same(folder)  # somebody else may have been faster
+        if not (folder / PLAN).exists():
+            plan.sealed(built).write(folder)
         with quietly():
             return _worked_off(Study.open(folder), orders, hands, reporter)
     except InterruptedRunError as error:
@@ -147,12 +151,22 @@ def _check_place(folder: Path) -> None:
         raise RunError(f"tuning '{folder}'", "exists already and is no search", do="Choose another --out.")
 
 
-def _check_buildable(plan: Plan, reporter: Reporter) -> None:
-    """The config is built once as it is, with its data and its environment: what is wrong with it is told now."""
-    base = settled_data(plan.base)
-    _, learner = preflight(base, reporter, {})
+def _check_trials(plan: Plan) -> None:
+    """Each end of a range and each choice, in what can be checked without data: an environment that nobody knows, a
+    device that is not here."""
+    for key, dimension in plan.dimensions.items():
+        for word in dimension.words():
+            with told_with(f"{plan.space_name}: {key}={word}"):
+                check_config(plan.run_config([f"{key}={word}"], plan.base.seed, Path("trial"), ""))
+
+
+def _built(plan: Plan, reporter: Reporter) -> RunConfig:
+    """The config, which is built once as it is, with its data and its environment: what is wrong with it is told now,
+    and so is data that is not what the search was begun with."""
+    base, learner = preflight(settled_data(plan.base), reporter, {})
     with closing(learner):
-        plan.criterion.check(base)
+        plan.criterion.check(base, learner.data[MAIN].recorded if MAIN in learner.data else None)
+    return base
 
 
 def _worked_off(study: Study, orders: Orders, hands: Hands, reporter: Reporter) -> Tuning:

@@ -103,8 +103,8 @@ class Dimension:
         value = value_at(config, self.key)
         if isinstance(self.given, Choices):
             return next((word for word in self.words() if _means(config, self.key, word, value)), None)
-        if isinstance(value, Mapping) and value.get("start") == value.get("end"):
-            value = value.get("start")  # a schedule that is constant
+        if isinstance(value, Mapping) and (value.get("kind") == "constant" or value.get("start") == value.get("end")):
+            value = value.get("start")  # a schedule that never moves
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not self._holds(float(value)):
             return None
         return int(value) if self.whole else float(value)
@@ -169,9 +169,13 @@ def read_space(space: object, algorithm: str) -> tuple[dict[str, Any], str]:
 def check_space(content: Mapping[str, Any], where: str, config: Mapping[str, Any], words: Sequence[str]) -> Space:
     """The dimensions of a space, each tried at its ends or with every choice: what the config would refuse is refused
     now, with the reason that it gives."""
-    content = dict(_flat(content))
+    named = list(_flat(content))
+    content = dict(named)
     if not content:
         raise ConfigError(where, "names no setting", expected="key: {low: …, high: …} or key: {choices: […]}")
+    for key in content:
+        if [name for name, _ in named].count(key) > 1:
+            raise ConfigError(f"{where}: {key}", "is given twice", do="Take one of them out.")
     _check_keys(content, where, [word.partition("=")[0] for word in words])
     return {key: _dimension(key, given, where, config, words) for key, given in content.items()}
 

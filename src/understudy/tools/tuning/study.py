@@ -31,6 +31,8 @@ WARM_UP = 2
 """One part in so many of its updates a trial learns before it can be pruned: curves that cross do so early."""
 HOPELESS_TRIALS = 3
 """If so many fail first, and none does not, so would all others."""
+FEWEST_TO_WEIGH, TRIALS_PER_SETTING = 40, 10
+"""Complete trials before it is said which setting mattered: of fewer, even mere chance seems to have a reason."""
 SAMPLER_SEEDS = 2**32
 FAILURES, REASON, VALUES, WORKER = "failures", "reason", "values", "worker"
 """What a trial keeps beside its settings: why attempts failed, why it ended, one number per seed, who is at it."""
@@ -288,7 +290,7 @@ class Study:
     def importances(self) -> dict[str, float]:
         """The share of each setting in what made trials good; nothing where too few are complete to say."""
         values = [row.value for row in self.complete()]
-        few = len(values) < max(4, 2 * len(self.plan.dimensions))
+        few = len(values) < max(FEWEST_TO_WEIGH, TRIALS_PER_SETTING * len(self.plan.dimensions))
         if few or len(self.plan.dimensions) < 2 or len(set(values)) < 2:
             return {}
         found = self._optuna.importance.get_param_importances(self.optuna)

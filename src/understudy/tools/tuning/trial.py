@@ -6,8 +6,10 @@ complete trial; and between runs where Wilcoxon's signed-rank test says that its
 the best trial (Optuna's WilcoxonPruner; at p < 0.1 it takes four seeds before it can say so).
 """
 
+import errno
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,6 +20,7 @@ from understudy.core.stopping import StoppedError
 from understudy.run.callbacks import Callback
 from understudy.run.config import RunConfig
 from understudy.run.history import measured
+from understudy.run.identity import NoWayOnError
 from understudy.run.loop import InterruptedRunError
 from understudy.run.progress import SILENT
 from understudy.run.run import Run
@@ -27,7 +30,15 @@ from understudy.tools.experiments.work import HOPELESS, check_same_run
 from understudy.tools.trials import Watch
 from understudy.tools.tuning.study import MEDIAN_OF, STARTUP_TRIALS, VALUES, WARM_UP, Claim, Study
 
-STOPPED = (InterruptedRunError, StoppedError)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class NoRoomError(RunError):
+    """Nothing can be written: no fault of a trial."""
+
+
+STOPPED = (InterruptedRunError, StoppedError, NoRoomError)
+"""What leaves a run as it is, for the same command to go on with."""
 
 
 @final
@@ -46,10 +57,12 @@ class PrunedError(Exception):
 
 
 def run_trial(study: Study, claim: Claim, work: Work) -> None:
-    """Work on a trial until it is told to the study, or has failed once more. A signal goes on up, and so leaves it to
-    be claimed again."""
+    """Work on a trial until it is told to the study, or has failed once more. A signal and a full disk go on up, and so
+    leave it to be claimed again."""
     try:
-        study.complete_trial(claim, _value(study, claim, work))
+        with told_if_full(study.folder):
+            value = _value(study, claim, work)
+        study.complete_trial(claim, value)
     except PrunedError as pruned:
         study.prune_trial(claim, str(pruned))
     except DivergenceError as error:  # the sampler shall know that this is no place to look
@@ -60,6 +73,21 @@ def run_trial(study: Study, claim: Claim, work: Work) -> None:
         _note_failure(study, claim, error, work.retries)
     finally:
         claim.release()
+
+
+@contextmanager
+def told_if_full(folder: Path) -> Iterator[None]:
+    """What fails inside because nothing can be written ends the search, and not one trial after the other."""
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+                do = "Make room, and the same command goes on."
+                raise NoRoomError(f"tuning '{folder}'", f"nothing can be written ({cause})", do=do) from error
+            cause = cause.__cause__
+        raise
 
 
 def _note_failure(study: Study, claim: Claim, error: Exception, retries: int) -> None:
@@ -102,20 +130,18 @@ def finish(config: RunConfig, work: Work, watch: Watch | None = None) -> Run:
     if begun and watch is not None and (lines := run.evaluations()):
         for line in lines[:-1]:
             watch.hear(line["updates"], line)  # it went on after those
-        _go_on_unless(watch.hear(lines[-1]["updates"], lines[-1]), run)
+        _go_on_unless(watch.hear(lines[-1]["updates"], lines[-1]), lines[-1]["updates"])
     try:
         done = resume(run.path, **given) if begun else train(config, **given)
-    except RunError:
-        if not begun or run.state == "running":
-            raise
-        done = train(config, overwrite=True, **given)  # none of its checkpoints serves, or code has changed
-    _go_on_unless(watch is not None and watch.pruned and not done.finished, run)
+    except NoWayOnError:
+        done = train(config, overwrite=True, **given)
+    _go_on_unless(watch is not None and watch.pruned and not done.finished, run.result["updates"])
     return done
 
 
-def _go_on_unless(pruned: bool, run: RunDir) -> None:
+def _go_on_unless(pruned: bool, updates: int) -> None:
     if pruned:
-        raise PrunedError(f"behind the median at update {run.result['updates']:,}")
+        raise PrunedError(f"behind the median at update {updates:,}")
 
 
 def _judge(study: Study, claim: Claim, config: RunConfig, seed: int) -> "OneSeed | SeedOfSeveral":
