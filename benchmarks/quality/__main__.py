@@ -40,6 +40,8 @@ def main() -> None:
         )
         try:
             experiment.run(options.jobs)
+        except us.UnderstudyError as ended:  # stopped, too
+            raise SystemExit(str(ended)) from ended
         finally:
             print(experiment.table())
             if not options.settings:

@@ -23,8 +23,11 @@ class Peers:
     """What others score on the same files, and what the data's own policies earn."""
 
     peers: dict[str, dict[str, list[float]]]
+    """Over thirty episodes."""
+    peers_of_ten: dict[str, dict[str, list[float]]]
     data: dict[str, dict[str, float]]
     reading: str
+    reading_of_ten: str
 
 
 def record(experiment: us.Experiment, book: Path) -> None:
@@ -58,16 +61,20 @@ def scores_of(lines: list[dict[str, Any]], sets: list[str], methods: list[str], 
 
 def page(lines: list[dict[str, Any]], sets: list[str], methods: list[str], arms: list[str], known: Peers) -> str:
     now, before = (scores_of(lines, sets, methods, older=older) for older in (False, True))
-    said = us.statistics.verdict(now)
+    rivals = list(dict.fromkeys(line["method"] for line in lines if line["method"] not in {*methods, *arms}))
+    theirs = scores_of(lines, sets, rivals, older=False)
     return f"""# Quality, on the same files as the peers
 
 Made by `python benchmarks/quality`: the suite quality.yaml. 30,000 updates of batch 256, the last checkpoint,
-deterministic actions, {EPISODES} episodes, D4RL-normalised scores. Ours: mean over seeds, the 95 % bootstrap interval
-over them, and their number. Every run: scores.jsonl. What is not here yet is run, or gone on with, by the same command.
+deterministic actions, {EPISODES} episodes, D4RL-normalised scores: mean over seeds, the 95 % bootstrap interval over
+them, and their number. Every run: scores.jsonl. What is not here yet is run, or gone on with, by the same command.
+d3rlpy's runs begin their episodes in the same states as ours (`python benchmarks/peer_scores.py`).
 
-{_table(sets, now, known)}
+{_table(sets, {**now, **theirs}, known.peers, known.data)}
 
-{said}
+{_verdicts(sets, now)}
+
+{known.reading}
 
 ## Falls
 
@@ -80,17 +87,29 @@ counted as a fall.
 
 Older runs, of ten episodes each, and the peers, of ten as well: few enough to hide how often a policy falls.
 
-{_table(sets, before, known)}
+{_table(sets, before, known.peers_of_ten, known.data)}
 
-{known.reading}"""
+{known.reading_of_ten}"""
 
 
-def _table(sets: list[str], scores: Scores, known: Peers) -> str:
+def _verdicts(sets: list[str], scores: Scores) -> str:
+    """A sentence for each set, of the methods that have learned from it."""
+    told = []
+    for name in sets:
+        there = {method: {name: row[name]} for method, row in scores.items() if len(row[name])}
+        if len(there) > 1:
+            told.append(f"- {name}: {us.statistics.verdict(there)}")
+    return "\n".join(told) or "There are no results yet."
+
+
+def _table(
+    sets: list[str], scores: Scores, peers: dict[str, dict[str, list[float]]], data: dict[str, dict[str, float]]
+) -> str:
     rows = [["", *sets], ["---"] * (len(sets) + 1)]
     for method, row in scores.items():
         rows.append([method, *(told_estimate([row[name]]) for name in sets)])
-    rows += [[peer, *(_peer_cell(row.get(name, [])) for name in sets)] for peer, row in known.peers.items()]
-    rows += [[f"*{what}*", *(str(row.get(name, NOTHING)) for name in sets)] for what, row in known.data.items()]
+    rows += [[peer, *(_peer_cell(row.get(name, [])) for name in sets)] for peer, row in peers.items()]
+    rows += [[f"*{what}*", *(str(row.get(name, NOTHING)) for name in sets)] for what, row in data.items()]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
