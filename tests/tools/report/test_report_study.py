@@ -151,3 +151,17 @@ def test_presets_with_published_scores_say_how_long_they_train() -> None:
     """A page puts it beside the score: few who compare with it have trained for as long."""
     for config in {config for suite in suites() for config in suite.published}:
         assert int(read_config(config)[0]["updates"]) >= 100_000, config
+
+
+def test_experiments_whose_names_would_be_the_same_are_told_apart_all_the_same(tmp_path: Path) -> None:
+    """What differs may be cut off in the name, or stand behind eighty letters."""
+    wide = ", ".join(["256"] * 8)
+    for seed, (method, last) in enumerate((("", 64), ("", 65), ("x" * 78, 64), ("x" * 78, 65))):
+        settings: dict[str, Any] = {"algo.actor.hidden": f"[{wide}, {last}]"}
+        write_run(tmp_path / str(seed), [-5, -3 - seed], seed=seed, method=method, **settings)
+    write_run(tmp_path / "posing", [-5, -9], seed=9, method="iql (variant 1)")
+    found = study(gather([tmp_path]))
+    assert len({entry.result.experiment for entry in found.entries}) == 3
+    assert len(found.methods) == len(found.entries) == 5
+    assert max(map(len, found.methods)) <= 80
+    assert found.last["iql (variant 1)"]["Pendulum-v1"].tolist() == [-9]
