@@ -4,6 +4,7 @@ Nothing in a folder can stop a report: a run that cannot be read is listed with 
 """
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,11 +22,10 @@ from understudy.run.plots import as_float
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.results import Result, read_result, run_paths
 from understudy.tools.report.markup import shortened
-from understudy.tools.report.panels import thinned
 from understudy.tools.runs import last_line, state_of
 
 MOST_LINES = 240
-"""Of a log, read for diagnostics: the last, and evenly many before it."""
+"""Of a log, read for diagnostics, at most."""
 MOST_FACTS = 20
 """Of a dataset."""
 UNREADABLE = (UnderstudyError, OSError, ValueError, OverflowError, RecursionError)
@@ -168,13 +168,17 @@ def gather(folders: Iterable[Path | str]) -> Gathered:
 
 
 def sampled_lines(path: Path, most: int = MOST_LINES) -> list[dict[str, Any]]:
-    """Some lines of a log, the last among them; those that cannot be read are passed over."""
+    """Some lines of a log, the last among them; those that cannot be read are passed over.
+
+    The first and every 2ⁿ-th after it, so that what is read of a long log is also read of a shorter one beside it."""
     try:
         with open_regular(path, links=False) as file:
             lines = file.read(LARGEST).split(b"\n")[:-1]
     except OSError:
         return []
-    parsed = (_parsed(lines[place]) for place in thinned(len(lines), most))
+    every = 1 << max(math.ceil(math.log2(max(len(lines), 1) / (most - 1))), 0)
+    places = dict.fromkeys([*range(0, len(lines), every), len(lines) - 1]) if lines else ()
+    parsed = (_parsed(lines[place]) for place in places)
     return [line for line in parsed if line]
 
 
