@@ -89,6 +89,8 @@ def test_a_run_alone_has_a_page_whatever_its_state(tmp_path: Path) -> None:
 def test_what_strangers_wrote_is_text_in_every_format(tmp_path: Path) -> None:
     meta = {"dataset": {"name": BAD, BAD: BAD}, "git": {"commit": BAD}, "versions": {BAD: BAD}, "platform": BAD}
     write_run(tmp_path / "runs" / "<img src=y>" / "0", [-3, -2], meta=meta, metrics={f"loss/{BAD}": 1}, method=BAD)
+    task: dict[str, Any] = {"data.path": str(tmp_path / "a|<img src=z>.hdf5")}
+    write_run(tmp_path / "runs" / "task" / "0", [-3, -2], meta={}, **task)
     write_run(tmp_path / "runs" / "=cmd()", [-3, -2], seed=1, meta={"dataset": [], "git": 7}, method="=1+1|cmd")
     us.report(tmp_path / "runs", tmp_path / "r.html", format="all")
     page = (tmp_path / "r.html").read_text()
@@ -98,6 +100,7 @@ def test_what_strangers_wrote_is_text_in_every_format(tmp_path: Path) -> None:
     assert ",=cmd()" not in (tmp_path / "r.csv").read_text()
     assert "'=1+1|cmd," in (tmp_path / "r.csv").read_text()
     assert "<img" not in re.sub(r"\\<", "", (tmp_path / "r.md").read_text())
+    assert "| method | Pendulum-v1 | a\\|\\<img src=z\\> |" in (tmp_path / "r.md").read_text()
     chart_library.cache_clear()
 
 
@@ -170,6 +173,29 @@ def test_folders_of_machines_stay_where_they_are(tmp_path: Path) -> None:
     page = written.paths[0].read_text()
     assert "…/play.hdf5" in page
     assert ["env.settings.file", "…/a", "…/b"] in cells(page, "settings")
+
+
+def test_reasons_names_and_links_say_no_more_of_a_machine(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed names files, and so does a link from a page that lies on the other side of somebody's home."""
+    home = tmp_path / "homes" / "somebody"
+    failed = write_run(home / "study" / "0", [-9, -4], finished=False)
+    reason = "DataError: '/srv/some body/play.hdf5': no such file; see /mnt/some-body/notes.txt and https://a.org/b/c"
+    (failed / "stopped.json").write_text(json.dumps({"reason": reason, "updates": 20}))
+    (write_run(home / "study" / "1", [-9, -4], seed=1) / "eval.jsonl").write_text("{}garbage\n{}\n")
+    shutil.copytree(runs / "ours", tmp_path / "elsewhere" / "study")
+    monkeypatch.setenv("HOME", str(home))
+    written = us.report([home / "study", tmp_path / "elsewhere" / "study"], tmp_path / "r.html", format="all")
+    for path in written.paths:
+        text = path.read_text()
+        assert not re.search("some.?body|homes|elsewhere", text), path
+        assert re.search(r"study/0\b", text)
+        assert re.search(r"study.{0,2} \(2.{0,2}\)/2", text), "two folders of one name have numbers"
+    page = written.paths[0].read_text()
+    assert "DataError: &#x27;…/play.hdf5&#x27;: no such file; see …/notes.txt and https://a.org/b/c" in page
+    assert "<a href=\"./" not in page
+    assert "<a href=\"./" in us.report(home / "study", home / "r.html").paths[0].read_text()
 
 
 @pytest.mark.slow

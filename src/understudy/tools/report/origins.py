@@ -12,7 +12,7 @@ from understudy.run.plots import as_float
 from understudy.tools.report import explanations
 from understudy.tools.report.details import state
 from understudy.tools.report.markup import Markup, element, joined, number, shortened
-from understudy.tools.report.reading import Dataset, Entry, sampled_lines
+from understudy.tools.report.reading import Dataset, Entry, placeless, sampled_lines
 from understudy.tools.report.sections import method_name, section, table
 from understudy.tools.report.study import Study, differing_keys, experiment_settings
 from understudy.tools.runs import age_words
@@ -86,11 +86,6 @@ def _values(found: Sequence[Mapping[str, Any]], key: str) -> Markup:
 def _told(value: object) -> str:
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
     return f"{text[:DIGEST]}…" if DIGESTS.fullmatch(text) else shortened(placeless(text), 60)
-
-
-def placeless(text: str) -> str:
-    """Without the folders of whoever computed it: of a path on a machine its last part."""
-    return f"…/{text.rstrip('/').rpartition('/')[2]}" if text.startswith(("/", "~/")) else text
 
 
 def datasets(study: Study) -> Markup:

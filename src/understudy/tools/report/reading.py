@@ -6,7 +6,8 @@ Nothing in a folder can stop a report: a run that cannot be read is listed with 
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,9 @@ MOST_LINES = 240
 """Of a log, read for diagnostics, at most."""
 MOST_FACTS = 20
 """Of a dataset."""
+QUOTED_FOLDERS = re.compile(r"(['\"])~?/(?!/)(?:[^'\"\n]*/)?")
+FOLDERS = re.compile(r"(?<![\w.…:/~'\"])~?/(?!/)(?:[^\s'\"/]+/)+")
+"""Of paths on a machine, all but the last part."""
 UNREADABLE = (UnderstudyError, OSError, ValueError, OverflowError, RecursionError)
 
 
@@ -154,17 +158,42 @@ class Gathered:
 
 def gather(folders: Iterable[Path | str]) -> Gathered:
     """Every run below these folders, each once; a folder without any is an error."""
-    paths = run_paths(folders)
-    home = Path(os.path.commonpath([path.parent for path in paths]))
+    places = [Path(folder) for folder in folders]
+    paths = run_paths(places)
     found = Gathered([])
-    for path in paths:
-        shown = shortened(str(path.relative_to(home)))
+    for path, shown in zip(paths, _names(paths, places), strict=True):
         try:
             state, note = state_of(RunDir(path))
-            found.entries.append(Entry(read_result(path), state, note, shown))
+            found.entries.append(Entry(read_result(path), state, placeless(note), shown))
         except UNREADABLE as error:
-            found.damaged.append(Damaged(shown, shortened(str(error).partition("\n")[0])))
+            found.damaged.append(Damaged(shown, shortened(placeless(str(error).partition("\n")[0]))))
     return found
+
+
+def _names(paths: Sequence[Path], folders: Sequence[Path]) -> list[str]:
+    """Runs by their way from the folder they have in common; if that says whose home is below it, from those that were
+    named."""
+    common = Path(os.path.commonpath([path.parent for path in paths]))
+    if not is_above_homes(common):
+        return [shortened(str(path.relative_to(common))) for path in paths]
+    roots = list(dict.fromkeys(folder.resolve() for folder in folders))
+    names = [root.name for root in roots]
+    often = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    told = [name if count == 1 else f"{name} ({count})" for name, count in zip(names, often, strict=True)]
+    whose = [next(place for place, root in enumerate(roots) if path.is_relative_to(root)) for path in paths]
+    return [
+        shortened(str(told[place] / path.relative_to(roots[place]))) for path, place in zip(paths, whose, strict=True)
+    ]
+
+
+def is_above_homes(folder: Path) -> bool:
+    """Whether ways that begin there tell of a machine and of who works on it."""
+    return folder == Path(folder.anchor) or folder in Path.home().parents
+
+
+def placeless(text: str) -> str:
+    """Without the folders of whoever computed it: of a path on a machine its last part."""
+    return FOLDERS.sub("…/", QUOTED_FOLDERS.sub(r"\1…/", text))
 
 
 def sampled_lines(path: Path, most: int = MOST_LINES) -> list[dict[str, Any]]:
