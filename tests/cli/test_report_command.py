@@ -32,6 +32,7 @@ def test_every_format_is_written_beside_the_others(runs: Path, tmp_path: Path) -
     text = (tmp_path / "a.md").read_text()
     assert "| ours | −119.0 \\[−120.0, −118.0\\] (3) |" in text
     assert spoken.out.splitlines()[0] == us.report(runs, tmp_path / "b.md").sentence
+    assert understudy("report", runs, "--quiet", "--out", tmp_path / "c.csv").out == ""
     assert "no such format: got pdf" in complaint("report", runs, "--out", tmp_path / "a.pdf", code=2)
     assert "holds no run" in complaint("report", tmp_path, code=1)
 

@@ -40,7 +40,7 @@ def report(
         written = once(watching)
         if not quiet:
             _tell(written.sentence, *written.notes, *filter(None, [how_to_touch()]))
-        _tell(*(f"written to {path}" for path in written.paths))
+            _tell(*(f"written to {path}" for path in written.paths))
         if show:
             _open(written.paths[0])
         if watching:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import read_config
 from understudy.run.suites import suites
-from understudy.tools.report.curves import metric_label
+from understudy.tools.report.curves import learning_curves, metric_label
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
 from written_runs import write_run, write_study
@@ -117,6 +118,8 @@ def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
     (note,) = (note for note in found.notes if "without a number" in note)
     assert "(ours on Pendulum-v1, seed 4, ours on Pendulum-v1, seed 3)" in note
     assert "flatters" in note
+    page = us.report(tmp_path / "nan", tmp_path / "r.html").paths[0].read_text()
+    assert ("no number<" in page, "no number yet" in page) == (True, False), "it has finished"
 
 
 def test_a_method_without_a_number_holds_up_nobody(tmp_path: Path) -> None:
@@ -165,3 +168,13 @@ def test_experiments_whose_names_would_be_the_same_are_told_apart_all_the_same(t
     assert len(found.methods) == len(found.entries) == 5
     assert max(map(len, found.methods)) <= 80
     assert found.last["iql (variant 1)"]["Pendulum-v1"].tolist() == [-9]
+
+
+def test_the_data_is_beside_what_was_learned_from_it_as_a_return_or_a_score(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / str(seed), [10, 20], seed=seed, score=True, **{"env.reference": "[-1273, -273]"})
+    for metric, level in (("score", 50.0), ("return", -773.0), ("length", None)):
+        lines = (tmp_path / "0" / "eval.jsonl").read_text().replace('"lengths"', '"eval/length_mean": 7, "lengths"')
+        (tmp_path / "0" / "eval.jsonl").write_text(lines)
+        (panel,) = learning_curves(study(gather([tmp_path]), metric))
+        assert [one.value for one in panel.levels] == ([] if level is None else [level]), metric

@@ -127,7 +127,7 @@ def test_settings_that_differ_are_listed_and_others_counted(tmp_path: Path) -> N
     write_study(tmp_path / "runs", {"high": [-9, -3]}, seeds=2, **{"algo.expectile": 0.9})
     page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
     assert cells(page, "settings")[1:] == [["algo.expectile", "0.9", "0.7"]]
-    assert "1 setting differ" in page
+    assert "1 setting differs between" in page
 
 
 def test_runs_on_different_scales_are_not_averaged(tmp_path: Path) -> None:
@@ -147,6 +147,7 @@ def test_seeds_are_compared_only_where_there_are_some(tmp_path: Path) -> None:
     for absent in ('id="sure"', "Bold is", "bootstrap interval"):
         assert absent not in page.partition("<footer")[0]
     assert 'class="value best"' not in page
+    assert "rings are seeds" not in page, "there are none"
     shutil.rmtree(tmp_path / "runs")
     write_study(tmp_path / "runs", {"ours": [-9, -4], "theirs": [-9, -8]}, seeds=3)
     page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
@@ -196,6 +197,39 @@ def test_reasons_names_and_links_say_no_more_of_a_machine(
     assert "DataError: &#x27;…/play.hdf5&#x27;: no such file; see …/notes.txt and https://a.org/b/c" in page
     assert "<a href=\"./" not in page
     assert "<a href=\"./" in us.report(home / "study", home / "r.html").paths[0].read_text()
+
+
+def test_a_verdict_on_what_still_trains_says_so_first(tmp_path: Path) -> None:
+    write_study(tmp_path / "runs", {"ours": [-9, -4]}, seeds=4)
+    for seed in range(4):
+        write_run(tmp_path / "runs" / f"theirs-{seed}", [-9, -8], seed=seed, method="theirs", finished=False)
+    sentence = us.report(tmp_path / "runs", tmp_path / "r.html").sentence
+    assert sentence.startswith("Preliminary: ours is better than theirs on Pendulum-v1: IQM −2.50 [")
+    for seed in range(4):
+        (tmp_path / "runs" / f"theirs-{seed}" / "result.json").write_text("{}")
+    written = us.report(tmp_path / "runs", tmp_path / "r.html")
+    assert written.sentence.startswith("ours is better")
+    assert " -" not in written.sentence
+    assert "middle half of the seeds" in written.paths[0].read_text(), "what an IQM is"
+
+
+def test_of_one_episode_there_is_a_curve_and_no_interval(tmp_path: Path) -> None:
+    for place, limits in enumerate(({"eval/return_low": -5, "eval/return_high": -5}, {})):
+        run = write_run(tmp_path / str(place), [-5, -5], seed=place)
+        lines = [{"updates": at, "eval/return_mean": -5, "returns": [-5], **limits} for at in (10, 20)]
+        (run / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        written = us.report(run, tmp_path / "r.html")
+        assert "episode return −5.00 after 20 updates" in written.sentence
+        page = written.paths[0].read_text().partition('id="curves"')[2].partition("</section>")[0]
+        assert ('class="line"' in page, 'class="band"' in page) == (True, False)
+
+
+def test_what_runs_say_of_the_same_data_each_for_itself_is_told_of_all(tmp_path: Path) -> None:
+    for seed, scale in enumerate((1.0, 0.25)):
+        meta = {**META, "dataset": {**META["dataset"], "reward_scale": scale}}
+        write_run(tmp_path / "runs" / str(seed), [-9, -4], seed=seed, method=f"m{seed}", meta=meta)
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    assert re.search(r"<dt>reward_scale</dt><dd>1.0 or 0.25</dd>", page)
 
 
 @pytest.mark.slow
