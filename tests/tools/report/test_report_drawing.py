@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.tools.report.drawing import Row, draw, draw_intervals, scale, strip, tick
-from understudy.tools.report.markup import data_block, decimals, element, number
+from understudy.tools.report.markup import data_block, decimals, element, number, told_apart
 from understudy.tools.report.panels import Level, Line, Panel, plain, thinned
 
 STEPS = np.arange(5.0)
@@ -76,7 +76,17 @@ def test_names_have_room_and_long_ones_are_cut_with_the_whole_in_a_title() -> No
         assert [whole for _, _, whole in shown] == names
         for end, told, whole in shown:
             assert len(told) * 7.5 <= float(end), "it begins left of the drawing"
-            assert told == whole or (told.endswith("…") and len(told) > 15)
+            assert told == whole or ("…" in told and len(told) > 15)
+    for begin, names in (
+        ("…", [f"a long name that goes on, expectile={a}, beta={b}" for a in (0.5, 0.9) for b in (1, 3)]),
+        ("a", ["a" * 60 + "1", "a" * 60 + "2", "b"]),
+    ):
+        told = told_apart(names, 24)
+        assert len({*told}) == len(names), "cut where they are the same"
+        assert max(map(len, told)) <= 24
+        assert told[0].startswith(begin)
+    assert told_apart(["expectile=0.7", "expectile=0.9"], 24) == ["expectile=0.7", "expectile=0.9"]
+    assert told_apart(["a long name with 7", "a long name with 9"], 6) == ["…7", "…9"]
 
 
 def test_levels_have_names_where_there_is_room_for_them() -> None:

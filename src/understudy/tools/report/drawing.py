@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from understudy.tools.report.markup import Markup, element, joined, number, shortened
+from understudy.tools.report.markup import Markup, element, joined, number, shortened, told_apart
 from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, drawn
 
 COLORS = 8
@@ -193,7 +193,10 @@ def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = ()
     ticks = [_vertical(x.at(value), tick(value), y, height) for value in x.ticks(5)]
     marks = [_level_across(level, x, y) for level in levels if drawn(level.value)]
     told = element("text", label, x=f"{width - RIGHT:g}", y=f"{height - 6:g}", class_="axis")
-    bars = [_bar(row, x, y.at(place + 0.5), left) for place, row in enumerate(rows)]
+    names = told_apart([shortened(row.name) for row in rows], int((left - 14) / LETTER))
+    bars = [
+        _bar(row, name, x, y.at(place + 0.5), left) for place, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
     return element(
         "svg", *ticks, *marks, told, *bars, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label,
         class_="chart intervals",
@@ -212,9 +215,8 @@ def _level_across(level: Level, x: Scale, y: Scale) -> Markup:
     return element("g", line, told, **colored(level.color, "level"))
 
 
-def _bar(row: Row, x: Scale, place: float, left: float) -> Markup:
+def _bar(row: Row, name: str, x: Scale, place: float, left: float) -> Markup:
     height = f"{place:.1f}"
-    name = shortened(row.name, int((left - 14) / LETTER))
     parts = [
         element("text", name, element("title", row.name), x=f"{left - 14:g}", y=height, dy="0.34em", class_="name")
     ]

@@ -25,7 +25,7 @@ from understudy.tools.report import explanations
 from understudy.tools.report.curves import caption, learning_curves, levels, metric_label, profiles
 from understudy.tools.report.diagnostics import diagnostics
 from understudy.tools.report.drawing import COLORS, LARGE, SMALL, Row, colored, draw, draw_intervals
-from understudy.tools.report.markup import Markup, decimals, element, joined, number, shortened
+from understudy.tools.report.markup import Markup, decimals, element, joined, number, told_apart
 from understudy.tools.report.panels import CROWD, Level, Panel, drawn
 from understudy.tools.report.study import Study
 
@@ -81,9 +81,13 @@ def method_name(study: Study, method: str) -> Markup:
     return element("span", swatch(study.color(method)), method, class_=kind)
 
 
-def short_name(method: str) -> Markup:
-    """For a column's head."""
-    return element("span", shortened(method, LONG_NAME), title=method if len(method) > LONG_NAME else None)
+def short_names(methods: Sequence[str]) -> list[Markup]:
+    """For columns' heads."""
+    told = told_apart(methods, LONG_NAME)
+    return [
+        element("span", name, title=method if name != method else None)
+        for name, method in zip(told, methods, strict=True)
+    ]
 
 
 def swatch(color: int) -> Markup:
@@ -334,7 +338,7 @@ def _improvement(study: Study) -> Iterator[Markup]:
     told = explanations.IMPROVEMENT + (explanations.DECIDED if study.decisions is not None else "") + more
     yield element("h3", "Probability of improvement")
     yield element("p", told, class_="about")
-    yield table("Probability of improvement", ["row beats column", *map(short_name, methods)], rows, kind="matrix")
+    yield table("Probability of improvement", ["row beats column", *short_names(methods)], rows, kind="matrix")
 
 
 def _probability(study: Study, scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:
