@@ -4,10 +4,12 @@ import html
 import json
 import math
 import os
+import string
 from collections.abc import Iterable, Sequence
 from typing import final
 
 VOID = ("br", "meta", "img", "input", "link", "col")
+WORD = f"{string.ascii_letters}{string.digits}._"
 LONGEST = 2000
 """Characters of a text: what a stranger's file says of itself may have millions."""
 
@@ -38,7 +40,7 @@ def told_apart(names: Sequence[str], longest: int) -> list[str]:
         return list(names)
     same = os.path.commonprefix(list(names)) if len(names) > 1 else ""
     word = same.rfind(" ") + 1
-    begin = word if max(map(len, names)) - word < longest else len(same)
+    begin = word if max(map(len, names)) - word < longest else len(same.rstrip(WORD))
     return [name if len(name) <= longest else _cut(name[begin:], longest, after=begin > 0) for name in names]
 
 

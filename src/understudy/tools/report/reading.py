@@ -106,7 +106,7 @@ class Entry:
             return None
         known = ("name", "fingerprint", "steps", "episodes", "return_mean")
         steps, episodes, mean = (as_float(told.get(name)) for name in known[2:])
-        rest = {shortened(str(key), 60): shortened(str(value), 120) for key, value in told.items() if key not in known}
+        rest = {shortened(str(key), 60): shortened(_fact(value), 120) for key, value in told.items() if key not in known}
         return Dataset(
             _text(told.get("name")),
             _text(told.get("fingerprint")),
@@ -225,6 +225,10 @@ def numbers(lines: Iterable[Mapping[str, Any]], *names: str) -> tuple[NDArray[np
     table = np.array(rows, np.float64).reshape(len(rows), len(names))
     table = table[~np.isnan(table).any(1)]
     return tuple(table[table[:, 0].argsort(kind="stable")].T)
+
+
+def _fact(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _text(value: object) -> str:
