@@ -171,8 +171,9 @@ def test_experiments_whose_names_would_be_the_same_are_told_apart_all_the_same(t
 
 
 def test_the_data_is_beside_what_was_learned_from_it_as_a_return_or_a_score(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"env.reference": "[-1273, -273]"}
     for seed in (0, 1):
-        write_run(tmp_path / str(seed), [10, 20], seed=seed, score=True, **{"env.reference": "[-1273, -273]"})
+        write_run(tmp_path / str(seed), [10, 20], seed=seed, score=True, **settings)
     for metric, level in (("score", 50.0), ("return", -773.0), ("length", None)):
         lines = (tmp_path / "0" / "eval.jsonl").read_text().replace('"lengths"', '"eval/length_mean": 7, "lengths"')
         (tmp_path / "0" / "eval.jsonl").write_text(lines)

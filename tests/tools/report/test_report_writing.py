@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import sys
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
@@ -199,8 +199,8 @@ def test_reasons_names_and_links_say_no_more_of_a_machine(
         assert re.search(r"study.{0,2} \(2.{0,2}\)/2", text), "two folders of one name have numbers"
     page = written.paths[0].read_text()
     assert "DataError: &#x27;…/play.hdf5&#x27;: no such file; see …/notes.txt and https://a.org/b/c" in page
-    assert "<a href=\"./" not in page
-    assert "<a href=\"./" in us.report(home / "study", home / "r.html").paths[0].read_text()
+    assert '<a href="./' not in page
+    assert '<a href="./' in us.report(home / "study", home / "r.html").paths[0].read_text()
 
 
 def test_a_verdict_on_what_still_trains_says_so_first(tmp_path: Path) -> None:
@@ -272,21 +272,22 @@ def test_a_watch_sees_what_goes_on(tmp_path: Path) -> None:
 
     Thread(target=look, daemon=True).start()
     worker = lock_folder(run, RunError, "run", "Wait.")
-    lately = partial(seen.get, timeout=20)
-    lately()
-    with pytest.raises(Empty):
-        while True:
-            seen.get(timeout=0.3)
+    wait_for_looks(seen)
     for happens in (
         lambda: release(worker),  # it was killed, and wrote nothing
-        lambda: (run / "videos").mkdir(),
+        (run / "videos").mkdir,
         lambda: (run / "result.json").write_text("{}"),
         lambda: write_run(tmp_path / "runs" / "b", [-9, -4], seed=1),
         lambda: shutil.rmtree(tmp_path / "runs"),
         lambda: write_run(tmp_path / "runs" / "b", [-9, -4], seed=1),
     ):
         happens()
-        lately()
-        with pytest.raises(Empty):
-            while True:
-                seen.get(timeout=0.3)
+        wait_for_looks(seen)
+
+
+def wait_for_looks(seen: Queue[None]) -> None:
+    """One at least, and then until there are no more for a while."""
+    seen.get(timeout=20)
+    with suppress(Empty):
+        while True:
+            seen.get(timeout=0.3)

@@ -3,7 +3,6 @@
 import html
 import json
 import math
-import os
 import string
 from collections.abc import Iterable, Sequence
 from typing import final
@@ -35,13 +34,19 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 
 
 def told_apart(names: Sequence[str], longest: int) -> list[str]:
-    """Names for little room, cut where they say the same and not where they differ: in how they begin, in the middle."""
+    """Names for little room, cut where they say the same: in how they begin, else in the middle."""
     if max(map(len, names), default=0) <= longest:
         return list(names)
-    same = os.path.commonprefix(list(names)) if len(names) > 1 else ""
+    same = _beginning(min(names), max(names)) if len(names) > 1 else ""
     word = same.rfind(" ") + 1
     begin = word if max(map(len, names)) - word < longest else len(same.rstrip(WORD))
     return [name if len(name) <= longest else _cut(name[begin:], longest, after=begin > 0) for name in names]
+
+
+def _beginning(a: str, b: str) -> str:
+    """What both begin with; of the first and the last of sorted names, what all do."""
+    unlike = (place for place, (one, other) in enumerate(zip(a, b, strict=False)) if one != other)
+    return a[: next(unlike, min(len(a), len(b)))]
 
 
 def _cut(name: str, longest: int, *, after: bool) -> str:

@@ -106,7 +106,9 @@ class Entry:
             return None
         known = ("name", "fingerprint", "steps", "episodes", "return_mean")
         steps, episodes, mean = (as_float(told.get(name)) for name in known[2:])
-        rest = {shortened(str(key), 60): shortened(_fact(value), 120) for key, value in told.items() if key not in known}
+        rest = {
+            shortened(str(key), 60): shortened(_fact(value), 120) for key, value in told.items() if key not in known
+        }
         return Dataset(
             _text(told.get("name")),
             _text(told.get("fingerprint")),

@@ -1,6 +1,5 @@
 """The first sentence of a report: who is better, as far as the seeds can tell."""
 
-import math
 import re
 
 from understudy.run.plots import HIGH, LOW, RETURN, as_float

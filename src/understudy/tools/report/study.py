@@ -257,7 +257,9 @@ def _named(method: str, keys: Sequence[str], variants: Sequence[Values], taken: 
 
 
 def _described(method: str, keys: Sequence[str], values: Values) -> str:
-    told = ", ".join(f"{key.rpartition('.')[2]}={shortened(value, 24)}" for key, value in zip(keys, values, strict=True))
+    told = ", ".join(
+        f"{key.rpartition('.')[2]}={shortened(value, 24)}" for key, value in zip(keys, values, strict=True)
+    )
     return shortened(f"{method} ({told})" if keys else method)
 
 
@@ -307,7 +309,7 @@ def _standing(found: Study) -> list[str]:
     missing = [run for run in found.results.runs if run.evaluations and not abs(run.last(found.metric)) <= LARGEST]
     if missing:
         notes.append(
-            f"{counted(len(missing), 'run')} ended without a number for '{found.metric.removeprefix('eval/')}', or with NaN or infinity "
+            f"{counted(len(missing), 'run')} ended without a number for {found.metric}, or with NaN or infinity "
             f"({_listed([_who(run) for run in missing])}). What has no number is in no mean, which flatters its method."
         )
     return notes
