@@ -56,6 +56,11 @@ def test_numbers_over_many_decades_are_drawn_on_a_logarithmic_axis() -> None:
     steps = np.diff([height for _, height in points])
     assert np.ptp(steps) < 0.2
     assert not panel(-1, 1e6).logarithmic
+    heights = np.array([1e-3, 1.0, 1e3])
+    banded = draw(Panel("", "", "", (Line("", 0, np.arange(3.0), heights, heights - 2, heights * 2),)))
+    (area,) = re.findall(r'd="([^"]*)Z" class="band"', banded)
+    ways = np.array([float(one) for one in re.findall(r"-?\d+\.?\d*", area)]).reshape(-1, 2).cumsum(0)
+    assert ways[:, 1].max() <= 190.1, "what is below 0 ends at the axis"
     assert panel(1, 1e6).to_json()["log"]
 
 

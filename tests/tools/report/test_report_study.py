@@ -109,6 +109,16 @@ def test_numbers_have_names_that_people_read() -> None:
     assert labels == ["episode return", "score (0 random, 100 expert)", "action error", "of my own"]
 
 
+def test_bands_over_seeds_and_over_episodes_are_never_in_one_chart(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=1)
+    write_run(tmp_path / "theirs", [-9, -4], method="theirs")
+    (panel,) = learning_curves(study(gather([tmp_path])))
+    assert [line.low is not None for line in panel.lines] == [True, True]
+    write_run(tmp_path / "ours" / "1", [-9, -4], seed=1, method="ours")
+    (panel,) = learning_curves(study(gather([tmp_path])))
+    assert {line.name: line.low is not None for line in panel.lines} == {"ours": True, "theirs": False}
+
+
 def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
     write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
     write_run(tmp_path / "nan", [-9, float("nan")], seed=3, method="ours")

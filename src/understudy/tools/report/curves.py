@@ -63,7 +63,7 @@ def curve(method: str, study: Study, entries: Sequence[Entry], axis: str, most: 
     if not seeds:
         return None
     if len(seeds) == 1:
-        x, y, low, high = one_run(logs[0], axis, study.metric)
+        x, y, low, high = one_run(logs[0], axis, study.metric, alone=not _seeded(study))
         kept = thinned(len(x), most)
         limits = (None, None) if low is None or high is None else (low[kept], high[kept])
         return Line(method, study.color(method), x[kept], y[kept], *limits)
@@ -73,10 +73,11 @@ def curve(method: str, study: Study, entries: Sequence[Entry], axis: str, most: 
     return Line(method, study.color(method), x[kept], found.middle, found.low, found.high, tuple(rows[:, kept]))
 
 
-def one_run(log: Lines, axis: str, metric: str) -> tuple[Array, Array, Array | None, Array | None]:
-    """A run with no other seed beside it: of its returns the interval over episodes."""
+def one_run(log: Lines, axis: str, metric: str, *, alone: bool) -> tuple[Array, Array, Array | None, Array | None]:
+    """A run with no other seed beside it: of its returns the interval over episodes, where no method has seeds, whose
+    bands it would be taken for."""
     x, y = numbers(log, axis, metric)
-    if metric == RETURN:
+    if metric == RETURN and alone:
         at, low, high = numbers(log, axis, LOW, HIGH)
         if np.array_equal(x, at) and (low < high).any():  # of one episode nothing is known of others
             return x, cleaned(y), cleaned(low), cleaned(high)
@@ -171,10 +172,14 @@ def _uneven(study: Study) -> bool:
     return any(len({entry.result.evaluations[-1]["updates"] for entry in cell}) > 1 for cell in cells)
 
 
+def _seeded(study: Study) -> bool:
+    """Whether bands are over seeds."""
+    return len({(run.method, run.task) for run in study.results.runs}) < len(study.entries)
+
+
 def caption(study: Study) -> str:
     """What the lines of the learning curves are."""
-    seeded = any(len(study.of(method, task)) > 1 for method in study.methods for task in study.tasks)
-    if seeded:
+    if _seeded(study):
         return explanations.SEEDED + (explanations.UNEVEN if _uneven(study) else "")
     if study.metric == RETURN:
         return explanations.EPISODES_ALONE

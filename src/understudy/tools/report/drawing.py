@@ -48,6 +48,11 @@ class Scale:
         inside = np.log10(np.maximum(values, 1e-300)) if self.logarithmic else values
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
 
+    @property
+    def least(self) -> float:
+        """Below it there is no paper: a logarithmic axis has no place for 0."""
+        return float(10.0**self.low) if self.logarithmic else -math.inf
+
     def at(self, value: float) -> float:
         return float(self(np.array([value]))[0])
 
@@ -124,7 +129,8 @@ def _level(level: Level, x: Scale, y: Scale, *, named: bool) -> Markup:
 def _line(line: Line, x: Scale, y: Scale) -> Iterator[Markup]:
     places, heights = x(cleaned(line.x)), y(cleaned(line.y))
     if line.low is not None and line.high is not None:
-        yield element("path", d=_area(places, y(cleaned(line.low)), y(cleaned(line.high))), class_="band")
+        low, high = (np.maximum(cleaned(limit), y.least) for limit in (line.low, line.high))
+        yield element("path", d=_area(places, y(low), y(high)), class_="band")
     if line.seeds:
         paths = (element("path", d=_path(places, y(cleaned(values)))) for values in line.seeds)
         yield element("g", *paths, class_="seeds")
