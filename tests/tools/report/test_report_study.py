@@ -12,7 +12,7 @@ import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import read_config
 from understudy.run.suites import suites
-from understudy.tools.report.curves import learning_curves, metric_label
+from understudy.tools.report.curves import learning_curves, metric_label, profiles
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
 from written_runs import write_run, write_study
@@ -54,13 +54,19 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path) -> None:
 
 def test_of_an_error_less_is_better_also_where_runs_are_judged_by_something_else(tmp_path: Path) -> None:
     for method, error in (("near", 0.1), ("far", 0.9)):
-        for seed in (0, 1):
+        for seed in range(4):
             run = write_run(tmp_path / method / str(seed), [-4], seed=seed, method=method)
             line = {**json.loads((run / "eval.jsonl").read_text()), "eval/action_error": error + seed / 100}
             (run / "eval.jsonl").write_text(json.dumps(line) + "\n")
     found = study(gather([tmp_path]), "eval/action_error")
     assert found.lowest_is_best
     assert found.leads(("near", "Pendulum-v1"))
+    (panel,) = profiles(found)
+    near = next(line for line in panel.lines if line.name == "near")
+    assert (near.x.min() > 0, near.x.max() > 0.9, near.y[0], near.y[-1]) == (True, True, 0.0, 1.0)
+    assert (np.diff(near.x) >= 0).all()
+    assert found.decisions is not None
+    assert found.decisions.of("near", "far").verdict == "better"
     assert not study(gather([tmp_path]), "eval/return_mean").lowest_is_best
 
 

@@ -1,5 +1,6 @@
 """Reports as people ask for them: every format, one run or many, what is left out, and again while runs go on."""
 
+import csv
 import json
 import re
 import shutil
@@ -126,6 +127,18 @@ def test_films_are_inside_as_far_as_they_fit(tmp_path: Path) -> None:
     chart_library.cache_clear()
 
 
+@pytest.mark.usefixtures("no_library")
+def test_films_share_what_there_is_room_for(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run = write_run(tmp_path / "runs" / str(seed), [-3, -2], seed=seed)
+        (run / "videos").mkdir()
+        (run / "videos" / "last.mp4").write_bytes(b"\x00\x00\x00\x18ftypmp42".ljust(MEGABYTE // 2, b"\x00"))
+    for megabytes, count in ((1, 1), (2, 2)):
+        page = us.report(tmp_path / "runs", tmp_path / "r.html", videos=megabytes).paths[0].read_text()
+        assert page.count("<video") == count
+    chart_library.cache_clear()
+
+
 def test_settings_that_differ_are_listed_and_others_counted(tmp_path: Path) -> None:
     write_study(tmp_path / "runs", {"low": [-9, -4]}, seeds=2, **{"algo.expectile": 0.7})
     write_study(tmp_path / "runs", {"high": [-9, -3]}, seeds=2, **{"algo.expectile": 0.9})
@@ -143,6 +156,34 @@ def test_runs_on_different_scales_are_not_averaged(tmp_path: Path) -> None:
     assert "Over all tasks" not in page
     assert "on CartPole-v1" in written.sentence
     assert "on Pendulum-v1" in written.sentence
+
+
+def test_tasks_on_one_scale_are_summed_up_each_weighing_the_same(tmp_path: Path) -> None:
+    for config, more in (("iql/pendulum", 0), ("iql/cartpole", 50)):
+        for method, level in (("a", 40), ("b", 20)):
+            for seed in range(4):
+                path, value = tmp_path / "runs" / config / method / str(seed), level + more + seed
+                write_run(path, [0, value], seed=seed, method=method, config=config, score=True)
+    page = us.report(tmp_path / "runs", tmp_path / "r.html").paths[0].read_text()
+    table = page.partition("Over all tasks")[2].partition("</table>")[0]
+    found = re.findall(r'class="value">([^<]*)<', table)
+    assert found == ["66.5", "66.5", "66.5", "33.5", "46.5", "46.5", "46.5", "53.5"], "IQM, mean, median, gap"
+
+
+def test_the_best_is_where_it_was_first_reached_and_speed_is_the_usual_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [-9, -4, -4])
+    speeds = (10.0, 50.0, 1000.0)
+    lines = [{"updates": 10 * at, "seconds": at, "updates_per_second": speed} for at, speed in enumerate(speeds, 1)]
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"updates": 35}\n')
+    (run / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    written = us.report(run, tmp_path / "r.html", format="all")
+    row = cells(written.paths[0].read_text(), "runs")[1]
+    assert row[6] == "20"
+    (facts,) = csv.DictReader((tmp_path / "r.csv").open())
+    assert (facts["best_updates"], facts["updates_per_second"], facts["updates"]) == ("20", "50.0", "35"), (
+        "it is further than its last evaluation"
+    )
 
 
 def test_seeds_are_compared_only_where_there_are_some(tmp_path: Path) -> None:
