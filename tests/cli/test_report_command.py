@@ -1,6 +1,7 @@
 """`understudy report`: what it writes and says, and that a watched page goes on until it is stopped."""
 
 import csv
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ def test_every_format_is_written_beside_the_others(runs: Path, tmp_path: Path) -
     text = (tmp_path / "a.md").read_text()
     assert "| ours | −119.0 \\[−120.0, −118.0\\] (3) |" in text
     assert spoken.out.splitlines()[0] == us.report(runs, tmp_path / "b.md").sentence
+    assert understudy("report", runs, "--quiet", "--out", tmp_path / "c.csv").out == ""
     assert "no such format: got pdf" in complaint("report", runs, "--out", tmp_path / "a.pdf", code=2)
     assert "holds no run" in complaint("report", tmp_path, code=1)
 
@@ -47,11 +49,17 @@ def test_a_watched_page_is_written_again_until_it_is_stopped(tmp_path: Path) -> 
         assert "data-reload" in out.read_text().partition("<style")[0]
         write_run(tmp_path / "runs" / "b", [-9, -4], seed=1)
         wait_for(out, "2 runs, 2 seeds")
+        shutil.move(tmp_path / "runs", tmp_path / "aside")
+        time.sleep(5)
+        shutil.move(tmp_path / "aside", tmp_path / "runs")
+        write_run(tmp_path / "runs" / "c", [-9, -4], seed=2)
+        wait_for(out, "3 runs, 3 seeds")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        spoken, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
+    assert "not written again: " in spoken
     assert err == "report: stopped. It stands as it was last written.\n"
     assert "data-reload" not in out.read_text().partition("<style")[0], "what is left may be sent to somebody"
 

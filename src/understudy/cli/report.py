@@ -1,12 +1,14 @@
 """report: what came of runs, as a page to send to somebody."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from understudy.cli.learn import Quiet
+from understudy.core.errors import UnderstudyError
 from understudy.core.stopping import stoppable
 
 
@@ -37,23 +39,31 @@ def report(
         def once(watched: bool) -> Report:
             return write(runs, out, metric=metric, format=format, videos=videos, watched=watched)
 
+        changes = watch(runs)
+        if watching:
+            next(changes)  # what changes while it is written is a change
         written = once(watching)
         if not quiet:
             _tell(written.sentence, *written.notes, *filter(None, [how_to_touch()]))
-        _tell(*(f"written to {path}" for path in written.paths))
+            _tell(*(f"written to {path}" for path in written.paths))
         if show:
             _open(written.paths[0])
         if watching:
-            _go_on(watch(runs), once)
+            _go_on(changes, once)
 
 
 def _go_on(changes: Iterator[None], once: Callable[[bool], object]) -> None:
-    """What is left at the end does not read itself again: it may be sent to somebody."""
+    """Runs that cannot be told of for now, as while they are replaced, end no watch. What is left at the end does not
+    read itself again: it may be sent to somebody."""
     try:
         for _ in changes:
-            once(True)
+            try:
+                once(True)
+            except UnderstudyError as error:
+                _tell(f"not written again: {error}")
     except KeyboardInterrupt:
-        once(False)
+        with suppress(UnderstudyError):
+            once(False)
         raise
 
 

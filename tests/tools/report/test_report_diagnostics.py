@@ -1,6 +1,9 @@
 """Diagnostics: what is declared is logged, what matters comes first, and what nobody declared comes, too."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from understudy.algorithms import algorithm_names
 from understudy.objectives import PLUGINS
@@ -37,3 +40,21 @@ def test_charts_are_in_the_order_that_is_declared(tmp_path: Path) -> None:
     assert line.y.tolist() == [(-9 - 8 - 8) / 3, (-5 - 4 - 4) / 3, (-2 - 1 - 3) / 3]
     assert line.low is not None
     assert line.low.tolist() == [-9, -5, -3]
+
+
+def test_of_long_logs_of_unequal_length_means_are_of_the_same_seeds_from_point_to_point(tmp_path: Path) -> None:
+    """Of each log some lines are read: were they others in each, a mean would leap from seed to seed."""
+    for seed, lines in enumerate((1000, 730)):
+        run = write_run(tmp_path / str(seed), [-9, -5], seed=seed, finished=seed == 0, updates=1000)
+        logged = ({"updates": at, "value/q": 100.0 * seed + at / 1000} for at in range(1, lines + 1))
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in logged))
+    (panel,) = diagnostics(study(gather([tmp_path])))["Pendulum-v1"]
+    (line,) = panel.lines
+    assert line.low is not None
+    assert line.high is not None
+    both = line.x <= 700
+    assert both.sum() > 30
+    assert (line.high - line.low)[both].tolist() == pytest.approx([100.0] * int(both.sum()))
+    assert line.y[both] - line.x[both] / 1000 == pytest.approx(50.0)
+    assert line.x[-1] == 1000
+    assert (~both).sum() > 10

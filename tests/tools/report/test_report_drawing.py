@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from understudy.tools.report.drawing import Row, draw, draw_intervals, scale, strip, tick
-from understudy.tools.report.markup import data_block, decimals, element, number
+from understudy.tools.report.markup import data_block, decimals, element, number, told_apart
 from understudy.tools.report.panels import Level, Line, Panel, plain, thinned
 
 STEPS = np.arange(5.0)
@@ -56,6 +56,11 @@ def test_numbers_over_many_decades_are_drawn_on_a_logarithmic_axis() -> None:
     steps = np.diff([height for _, height in points])
     assert np.ptp(steps) < 0.2
     assert not panel(-1, 1e6).logarithmic
+    heights = np.array([1e-3, 1.0, 1e3])
+    banded = draw(Panel("", "", "", (Line("", 0, np.arange(3.0), heights, heights - 2, heights * 2),)))
+    (area,) = re.findall(r'd="([^"]*)Z" class="band"', banded)
+    ways = np.array([float(one) for one in re.findall(r"-?\d+\.?\d*", area)]).reshape(-1, 2).cumsum(0)
+    assert ways[:, 1].max() <= 190.1, "what is below 0 ends at the axis"
     assert panel(1, 1e6).to_json()["log"]
 
 
@@ -76,7 +81,17 @@ def test_names_have_room_and_long_ones_are_cut_with_the_whole_in_a_title() -> No
         assert [whole for _, _, whole in shown] == names
         for end, told, whole in shown:
             assert len(told) * 7.5 <= float(end), "it begins left of the drawing"
-            assert told == whole or (told.endswith("…") and len(told) > 15)
+            assert told == whole or ("…" in told and len(told) > 15)
+    for begin, names in (
+        ("…", [f"a long name that goes on, expectile={a}, beta={b}" for a in (0.5, 0.9) for b in (1, 3)]),
+        ("a", ["a" * 60 + "1", "a" * 60 + "2", "b"]),
+    ):
+        told = told_apart(names, 24)
+        assert len({*told}) == len(names), "cut where they are the same"
+        assert max(map(len, told)) <= 24
+        assert told[0].startswith(begin)
+    assert told_apart(["expectile=0.7", "expectile=0.9"], 24) == ["expectile=0.7", "expectile=0.9"]
+    assert told_apart(["a long name with 7", "a long name with 9"], 6) == ["…7", "…9"]
 
 
 def test_levels_have_names_where_there_is_room_for_them() -> None:

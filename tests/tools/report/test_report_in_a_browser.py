@@ -165,6 +165,27 @@ def test_columns_are_sorted_by_keys_and_what_is_no_number_comes_last(browser: An
     assert browser.execute_script(outline) == "solid", "one sees where one is"
 
 
+def test_what_is_under_the_pointer_is_told_with_its_method(browser: Any, page: Path) -> None:
+    from selenium.webdriver import ActionChains
+
+    browser.get(page.as_uri())
+    see(browser, "#curves figure")
+    wait(browser, "document.querySelector('#curves figure').dataset.drawn === 'yes'")
+    chart = browser.find_element("css selector", "#curves .live svg")
+    told: set[str] = set()
+    for place in (-0.4, 0.0, 0.4):
+        for height in (-0.3, 0.0, 0.3):
+            across, down = int(chart.size["width"] * place), int(chart.size["height"] * height)
+            ActionChains(browser).move_to_element_with_offset(chart, across, down).perform()
+            wait(browser, "document.querySelector('#vg-tooltip-element.visible') !== null")
+            told.add(browser.execute_script("return document.querySelector('#vg-tooltip-element').innerText"))
+    rows = [dict(line.split("\t") for line in text.split("\n")) for text in told]
+    assert {row["method"] for row in rows} == {"ours", BAD}
+    ends = {(row["episode return"], row["from"], row["to"]) for row in rows if row["updates"] == "30"}
+    assert ends <= {("−119", "−120", "−118"), ("−599", "−600", "−598")}
+    assert ends
+
+
 def test_nothing_that_is_written_into_the_page_later_may_run_or_ask(browser: Any, page: Path) -> None:
     browser.get(page.as_uri())
     asked(browser)

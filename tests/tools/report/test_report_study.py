@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import read_config
 from understudy.run.suites import suites
-from understudy.tools.report.curves import metric_label
+from understudy.tools.report.curves import learning_curves, metric_label, profiles
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
 from written_runs import write_run, write_study
@@ -53,13 +54,19 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path) -> None:
 
 def test_of_an_error_less_is_better_also_where_runs_are_judged_by_something_else(tmp_path: Path) -> None:
     for method, error in (("near", 0.1), ("far", 0.9)):
-        for seed in (0, 1):
+        for seed in range(4):
             run = write_run(tmp_path / method / str(seed), [-4], seed=seed, method=method)
             line = {**json.loads((run / "eval.jsonl").read_text()), "eval/action_error": error + seed / 100}
             (run / "eval.jsonl").write_text(json.dumps(line) + "\n")
     found = study(gather([tmp_path]), "eval/action_error")
     assert found.lowest_is_best
     assert found.leads(("near", "Pendulum-v1"))
+    (panel,) = profiles(found)
+    near = next(line for line in panel.lines if line.name == "near")
+    assert (near.x.min() > 0, near.x.max() > 0.9, near.y[0], near.y[-1]) == (True, True, 0.0, 1.0)
+    assert (np.diff(near.x) >= 0).all()
+    assert found.decisions is not None
+    assert found.decisions.of("near", "far").verdict == "better"
     assert not study(gather([tmp_path]), "eval/return_mean").lowest_is_best
 
 
@@ -108,6 +115,16 @@ def test_numbers_have_names_that_people_read() -> None:
     assert labels == ["episode return", "score (0 random, 100 expert)", "action error", "of my own"]
 
 
+def test_bands_over_seeds_and_over_episodes_are_never_in_one_chart(tmp_path: Path) -> None:
+    write_study(tmp_path, {"ours": [-9, -4]}, seeds=1)
+    write_run(tmp_path / "theirs", [-9, -4], method="theirs")
+    (panel,) = learning_curves(study(gather([tmp_path])))
+    assert [line.low is not None for line in panel.lines] == [True, True]
+    write_run(tmp_path / "ours" / "1", [-9, -4], seed=1, method="ours")
+    (panel,) = learning_curves(study(gather([tmp_path])))
+    assert {line.name: line.low is not None for line in panel.lines} == {"ours": True, "theirs": False}
+
+
 def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
     write_study(tmp_path, {"ours": [-9, -4]}, seeds=2)
     write_run(tmp_path / "nan", [-9, float("nan")], seed=3, method="ours")
@@ -117,6 +134,8 @@ def test_nan_and_infinity_are_no_scores(tmp_path: Path) -> None:
     (note,) = (note for note in found.notes if "without a number" in note)
     assert "(ours on Pendulum-v1, seed 4, ours on Pendulum-v1, seed 3)" in note
     assert "flatters" in note
+    page = us.report(tmp_path / "nan", tmp_path / "r.html").paths[0].read_text()
+    assert ("no number<" in page, "no number yet" in page) == (True, False), "it has finished"
 
 
 def test_a_method_without_a_number_holds_up_nobody(tmp_path: Path) -> None:
@@ -151,3 +170,28 @@ def test_presets_with_published_scores_say_how_long_they_train() -> None:
     """A page puts it beside the score: few who compare with it have trained for as long."""
     for config in {config for suite in suites() for config in suite.published}:
         assert int(read_config(config)[0]["updates"]) >= 100_000, config
+
+
+def test_experiments_whose_names_would_be_the_same_are_told_apart_all_the_same(tmp_path: Path) -> None:
+    """What differs may be cut off in the name, or stand behind eighty letters."""
+    wide = ", ".join(["256"] * 8)
+    for seed, (method, last) in enumerate((("", 64), ("", 65), ("x" * 78, 64), ("x" * 78, 65))):
+        settings: dict[str, Any] = {"algo.actor.hidden": f"[{wide}, {last}]"}
+        write_run(tmp_path / str(seed), [-5, -3 - seed], seed=seed, method=method, **settings)
+    write_run(tmp_path / "posing", [-5, -9], seed=9, method="iql (variant 1)")
+    found = study(gather([tmp_path]))
+    assert len({entry.result.experiment for entry in found.entries}) == 3
+    assert len(found.methods) == len(found.entries) == 5
+    assert max(map(len, found.methods)) <= 80
+    assert found.last["iql (variant 1)"]["Pendulum-v1"].tolist() == [-9]
+
+
+def test_the_data_is_beside_what_was_learned_from_it_as_a_return_or_a_score(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"env.reference": "[-1273, -273]"}
+    for seed in (0, 1):
+        write_run(tmp_path / str(seed), [10, 20], seed=seed, score=True, **settings)
+    for metric, level in (("score", 50.0), ("return", -773.0), ("length", None)):
+        lines = (tmp_path / "0" / "eval.jsonl").read_text().replace('"lengths"', '"eval/length_mean": 7, "lengths"')
+        (tmp_path / "0" / "eval.jsonl").write_text(lines)
+        (panel,) = learning_curves(study(gather([tmp_path]), metric))
+        assert [one.value for one in panel.levels] == ([] if level is None else [level]), metric

@@ -1,12 +1,15 @@
 """Charts of a study: learning curves over updates and environment steps, and performance profiles."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from understudy.run.plots import AXES, HIGH, LOW, RETURN, STEPS, TITLES, UPDATES, data_level
-from understudy.run.rundir import RunDir
+from understudy.core.errors import UnderstudyError
+from understudy.data.scores import normalized_score
+from understudy.run.plots import AXES, HIGH, LOW, RETURN, STEPS, TITLES, UPDATES
+from understudy.tools.experiments.results import SCORE
 from understudy.tools.experiments.statistics import Band, band, profile_band
 from understudy.tools.report import explanations
 from understudy.tools.report.panels import CROWD, Array, Level, Line, Panel, cleaned, drawable, thinned, worth_drawing
@@ -55,11 +58,12 @@ def _of_task(study: Study, task: str) -> Iterator[Panel]:
 def curve(method: str, study: Study, entries: Sequence[Entry], axis: str, most: int) -> Line | None:
     """A method's runs on one task as one line: the mean of its seeds with its interval, and the seeds themselves."""
     logs = [entry.result.evaluations for entry in entries]
-    seeds = [pair for log in logs if len((pair := numbers(log, axis, study.metric))[0])]
+    logs = [log for log in logs if len(numbers(log, axis, study.metric)[0])]
+    seeds = [numbers(log, axis, study.metric) for log in logs]
     if not seeds:
         return None
     if len(seeds) == 1:
-        x, y, low, high = one_run(next(log for log in logs if log), axis, study.metric)
+        x, y, low, high = one_run(logs[0], axis, study.metric, alone=not _seeded(study))
         kept = thinned(len(x), most)
         limits = (None, None) if low is None or high is None else (low[kept], high[kept])
         return Line(method, study.color(method), x[kept], y[kept], *limits)
@@ -69,12 +73,14 @@ def curve(method: str, study: Study, entries: Sequence[Entry], axis: str, most: 
     return Line(method, study.color(method), x[kept], found.middle, found.low, found.high, tuple(rows[:, kept]))
 
 
-def one_run(log: Lines, axis: str, metric: str) -> tuple[Array, Array, Array | None, Array | None]:
-    """A run with no other seed beside it: of its returns the interval over episodes."""
-    if metric == RETURN:
-        x, y, low, high = numbers(log, axis, metric, LOW, HIGH)
-        return x, cleaned(y), cleaned(low), cleaned(high)
+def one_run(log: Lines, axis: str, metric: str, *, alone: bool) -> tuple[Array, Array, Array | None, Array | None]:
+    """A run with no other seed beside it: of its returns the interval over episodes, where no method has seeds, whose
+    bands it would be taken for."""
     x, y = numbers(log, axis, metric)
+    if metric == RETURN and alone:
+        at, low, high = numbers(log, axis, LOW, HIGH)
+        if np.array_equal(x, at) and (low < high).any():  # of one episode nothing is known of others
+            return x, cleaned(y), cleaned(low), cleaned(high)
     return x, cleaned(y), None, None
 
 
@@ -89,12 +95,24 @@ def aligned(seeds: Sequence[tuple[Array, ...]]) -> tuple[Array, Array]:
 
 def levels(study: Study, task: str, entries: Sequence[Entry]) -> Iterator[Level]:
     """What a task's curves are compared with: the data's mean return, and published scores."""
-    if study.metric == RETURN:
-        means = [data_level(RunDir(entry.path)) for entry in entries]
-        known = {value for found in means for value in found.values()}
-        if means and all(means) and len(known) == 1:
-            yield Level("mean of the data", known.pop())
+    known = {data_value(entry, study.metric) for entry in entries}
+    if len(known) == 1 and not math.isnan(value := known.pop()):
+        yield Level("mean of the data", value)
     yield from published_levels(study, task)
+
+
+def data_value(entry: Entry, metric: str) -> float:
+    """What the data's mean return is in the number that runs are judged by, a return or a score; NaN where unknown."""
+    mean = math.nan if entry.dataset is None else entry.dataset.return_mean
+    env = entry.result.config.env
+    if metric == RETURN or math.isnan(mean):
+        return mean
+    if metric != SCORE or env is None or env.reference is None:
+        return math.nan
+    try:
+        return normalized_score(env.reference, mean)
+    except UnderstudyError:  # of a run of another version
+        return math.nan
 
 
 def published_levels(study: Study, task: str) -> Iterator[Level]:
@@ -154,10 +172,14 @@ def _uneven(study: Study) -> bool:
     return any(len({entry.result.evaluations[-1]["updates"] for entry in cell}) > 1 for cell in cells)
 
 
+def _seeded(study: Study) -> bool:
+    """Whether bands are over seeds."""
+    return len({(run.method, run.task) for run in study.results.runs}) < len(study.entries)
+
+
 def caption(study: Study) -> str:
     """What the lines of the learning curves are."""
-    seeded = any(len(study.of(method, task)) > 1 for method in study.methods for task in study.tasks)
-    if seeded:
+    if _seeded(study):
         return explanations.SEEDED + (explanations.UNEVEN if _uneven(study) else "")
     if study.metric == RETURN:
         return explanations.EPISODES_ALONE

@@ -12,7 +12,7 @@ from understudy.run.plots import RETURN, as_float
 from understudy.tools.report import explanations
 from understudy.tools.report.drawing import strip
 from understudy.tools.report.markup import Markup, decimals, element, joined, number
-from understudy.tools.report.reading import Entry
+from understudy.tools.report.reading import Entry, is_above_homes
 from understudy.tools.report.sections import measured, method_name, section, table
 from understudy.tools.report.study import Study
 
@@ -63,7 +63,7 @@ def _row(study: Study, entry: Entry, low: float, high: float, beside: Path, plac
         measured(best, places),
         at,
         _episodes(entry, low, high),
-        element("a", entry.shown, href=link(entry.path, beside)),
+        linked(entry.shown, entry.path, beside),
     ]
 
 
@@ -81,6 +81,10 @@ def state(entry: Entry) -> Markup:
     )
 
 
-def link(path: Path, beside: Path) -> str:
-    """From the page to a run, relative, so that both may move together."""
-    return f"./{quote(Path(os.path.relpath(path, beside.resolve())).as_posix())}/"
+def linked(told: str, path: Path, beside: Path) -> Markup:
+    """From the page to a run, relative, so that both may move together; where the way would lead past somebody's home,
+    only its name."""
+    here = beside.resolve()
+    if is_above_homes(Path(os.path.commonpath([here, path]))):
+        return element("span", told)
+    return element("a", told, href=f"./{quote(Path(os.path.relpath(path, here)).as_posix())}/")

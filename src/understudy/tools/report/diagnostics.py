@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.run.config import RunConfig
 from understudy.run.plots import AXES, UPDATES
@@ -139,14 +140,21 @@ def _line(study: Study, method: str, entries: Sequence[Entry], name: str, points
     if not seeds:
         return None
     x, rows = aligned(seeds)
-    kept = thinned(len(x), points)
+    shared = _shared(np.isfinite(rows))
+    kept = shared[thinned(len(shared), points)]
     x, rows = x[kept], rows[:, kept]
-    known = np.isfinite(rows).any(0)
-    x, rows = x[known], rows[:, known]
     middle = np.nanmean(rows, 0)
     if len(seeds) == 1:
         return Line(method, study.color(method), x, middle)
     return Line(method, study.color(method), x, middle, np.nanmin(rows, 0), np.nanmax(rows, 0))
+
+
+def _shared(known: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Of points that some seeds know [S, n], those that none lacks between its first and its last; all where these are
+    too few to be a line."""
+    going = np.logical_or.accumulate(known, 1) & np.logical_or.accumulate(known[:, ::-1], 1)[:, ::-1]
+    shared = np.flatnonzero(known.any(0) & (known | ~going).all(0))
+    return shared if len(shared) > 1 else np.flatnonzero(known.any(0))
 
 
 def _moves(panel: Panel) -> bool:

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from understudy.tools.report.markup import Markup, element, joined, number, shortened
+from understudy.tools.report.markup import Markup, element, joined, number, shortened, told_apart
 from understudy.tools.report.panels import Array, Level, Line, Panel, cleaned, drawable, drawn
 
 COLORS = 8
@@ -47,6 +47,11 @@ class Scale:
     def __call__(self, values: Array) -> Array:
         inside = np.log10(np.maximum(values, 1e-300)) if self.logarithmic else values
         return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    @property
+    def least(self) -> float:
+        """Below it there is no paper: a logarithmic axis has no place for 0."""
+        return float(10.0**self.low) if self.logarithmic else -math.inf
 
     def at(self, value: float) -> float:
         return float(self(np.array([value]))[0])
@@ -124,7 +129,8 @@ def _level(level: Level, x: Scale, y: Scale, *, named: bool) -> Markup:
 def _line(line: Line, x: Scale, y: Scale) -> Iterator[Markup]:
     places, heights = x(cleaned(line.x)), y(cleaned(line.y))
     if line.low is not None and line.high is not None:
-        yield element("path", d=_area(places, y(cleaned(line.low)), y(cleaned(line.high))), class_="band")
+        low, high = (np.maximum(cleaned(limit), y.least) for limit in (line.low, line.high))
+        yield element("path", d=_area(places, y(low), y(high)), class_="band")
     if line.seeds:
         paths = (element("path", d=_path(places, y(cleaned(values)))) for values in line.seeds)
         yield element("g", *paths, class_="seeds")
@@ -193,7 +199,10 @@ def draw_intervals(rows: Sequence[Row], label: str, levels: Sequence[Level] = ()
     ticks = [_vertical(x.at(value), tick(value), y, height) for value in x.ticks(5)]
     marks = [_level_across(level, x, y) for level in levels if drawn(level.value)]
     told = element("text", label, x=f"{width - RIGHT:g}", y=f"{height - 6:g}", class_="axis")
-    bars = [_bar(row, x, y.at(place + 0.5), left) for place, row in enumerate(rows)]
+    names = told_apart([shortened(row.name) for row in rows], int((left - 14) / LETTER))
+    bars = [
+        _bar(row, name, x, y.at(place + 0.5), left) for place, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
     return element(
         "svg", *ticks, *marks, told, *bars, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label,
         class_="chart intervals",
@@ -212,9 +221,8 @@ def _level_across(level: Level, x: Scale, y: Scale) -> Markup:
     return element("g", line, told, **colored(level.color, "level"))
 
 
-def _bar(row: Row, x: Scale, place: float, left: float) -> Markup:
+def _bar(row: Row, name: str, x: Scale, place: float, left: float) -> Markup:
     height = f"{place:.1f}"
-    name = shortened(row.name, int((left - 14) / LETTER))
     parts = [
         element("text", name, element("title", row.name), x=f"{left - 14:g}", y=height, dy="0.34em", class_="name")
     ]

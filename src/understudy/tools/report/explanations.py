@@ -39,4 +39,6 @@ FOOT = (
     "percentile bootstraps over seeds; of few seeds they are too narrow. Everything on this page is in it: it loads "
     "nothing, and prints."
 )
+IQM = " The sentence's IQM is the mean of the middle half of the seeds, which one outlier hardly moves."
+RINGS = "rings are seeds, bars 95 % intervals of their mean"
 EVERY_SETTING = "Every run's config.yaml has all of them."

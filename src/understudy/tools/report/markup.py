@@ -3,10 +3,12 @@
 import html
 import json
 import math
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Sequence
 from typing import final
 
 VOID = ("br", "meta", "img", "input", "link", "col")
+WORD = f"{string.ascii_letters}{string.digits}._"
 LONGEST = 2000
 """Characters of a text: what a stranger's file says of itself may have millions."""
 
@@ -29,6 +31,29 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     """Printable, and no longer than it may be."""
     plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[:longest]}…"
+
+
+def told_apart(names: Sequence[str], longest: int) -> list[str]:
+    """Names for little room, cut where they say the same: in how they begin, else in the middle."""
+    if max(map(len, names), default=0) <= longest:
+        return list(names)
+    same = _beginning(min(names), max(names)) if len(names) > 1 else ""
+    word = same.rfind(" ") + 1
+    begin = word if max(map(len, names)) - word < longest else len(same.rstrip(WORD))
+    return [name if len(name) <= longest else _cut(name[begin:], longest, after=begin > 0) for name in names]
+
+
+def _beginning(a: str, b: str) -> str:
+    """What both begin with; of the first and the last of sorted names, what all do."""
+    unlike = (place for place, (one, other) in enumerate(zip(a, b, strict=False)) if one != other)
+    return a[: next(unlike, min(len(a), len(b)))]
+
+
+def _cut(name: str, longest: int, *, after: bool) -> str:
+    room = longest - after
+    tail = min(room * 2 // 3, room - 1)
+    kept = name if len(name) <= room else f"{name[: room - 1 - tail]}…{name[-tail:]}"
+    return f"…{kept}" if after else kept
 
 
 def joined(*parts: object) -> Markup:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from understudy.core.wording import counted
@@ -12,7 +12,7 @@ from understudy.run.plots import as_float
 from understudy.tools.report import explanations
 from understudy.tools.report.details import state
 from understudy.tools.report.markup import Markup, element, joined, number, shortened
-from understudy.tools.report.reading import Dataset, Entry, sampled_lines
+from understudy.tools.report.reading import Dataset, Entry, placeless, sampled_lines
 from understudy.tools.report.sections import method_name, section, table
 from understudy.tools.report.study import Study, differing_keys, experiment_settings
 from understudy.tools.runs import age_words
@@ -48,7 +48,8 @@ def settings(study: Study) -> Markup:
     if by_task:
         told = element("summary", "Differ between tasks only", element("small", counted(len(by_task), "setting")))
         parts.append(element("details", told, _settings_table(study, cells, by_task, study.tasks, by_method=False)))
-    first = f"{counted(len(between), 'setting')} differ between methods; {same:,} are the same everywhere."
+    verbs = ["differs" if len(between) == 1 else "differ", "is" if same == 1 else "are"]
+    first = f"{counted(len(between), 'setting')} {verbs[0]} between methods; {same:,} {verbs[1]} the same everywhere."
     about = f"{first} {explanations.EVERY_SETTING}"
     return section("Settings", *parts, name="settings", about=about)
 
@@ -88,11 +89,6 @@ def _told(value: object) -> str:
     return f"{text[:DIGEST]}…" if DIGESTS.fullmatch(text) else shortened(placeless(text), 60)
 
 
-def placeless(text: str) -> str:
-    """Without the folders of whoever computed it: of a path on a machine its last part."""
-    return f"…/{text.rstrip('/').rpartition('/')[2]}" if text.startswith(("/", "~/")) else text
-
-
 def datasets(study: Study) -> Markup:
     """A card for each dataset that was learned from."""
     users: dict[str, list[Entry]] = {}
@@ -116,10 +112,16 @@ def _card(found: Dataset, users: Sequence[Entry]) -> Markup:
         "mean return": number(found.return_mean),
         "fingerprint": element("code", found.fingerprint[:16] or "–"),
         "used by": f"{counted(len(users), 'run')}, {shortened(tasks, 100)}",
-        **{name: placeless(value) for name, value in found.told.items()},
+        **{name: _either(entry.dataset.told.get(name, "–") for entry in users if entry.dataset) for name in found.told},
     }
     listed = joined(*(joined(element("dt", name), element("dd", value)) for name, value in facts.items()))
     return element("div", element("h3", placeless(found.name)), element("dl", listed), class_="card")
+
+
+def _either(values: Iterable[str]) -> str:
+    """What runs say of the same data, each its own: rewards may have been scaled by one method only."""
+    told = list(dict.fromkeys(map(placeless, values)))
+    return " or ".join(told[:3]) + (" …" if len(told) > 3 else "")
 
 
 def _whole(value: float) -> str:

@@ -89,7 +89,7 @@
   const charts = stored ? JSON.parse(stored.textContent) : [];
   const DASHES = [[1, 0], [6, 3], [2, 3], [8, 3, 2, 3]];
   const points = (line) => line.x.map((x, i) => ({
-    x, y: line.y[i], low: line.low ? line.low[i] : null, high: line.high ? line.high[i] : null, m: line.m, name: line.name,
+    x, y: line.y[i], low: line.low ? line.low[i] : null, high: line.high ? line.high[i] : null, m: line.m, method: line.name,
   }));
   const seedPoints = (line) => (line.seeds || []).flatMap((ys, s) => line.x.map((x, i) => ({ x, y: ys[i], m: line.m, s })).filter((at) => at.y !== null));
   const spec = (panel, height) => {
@@ -102,11 +102,13 @@
     const y = { field: "y", type: "quantitative", title: null, scale: { zero: false, ...domain, ...(panel.log ? { type: "log" } : {}) } };
     const shown = "indexof(off, datum.m) < 0";
     const own = panel.log ? " && datum.y > 0" : "";
-    const fields = [
-      { field: "name", type: "nominal", title: "method" }, { field: "x", type: "quantitative", title: panel.x, format: "," },
-      { field: "y", type: "quantitative", title: panel.y, format: ".5~g" },
-      { field: "low", type: "quantitative", title: "from", format: ".5~g" }, { field: "high", type: "quantitative", title: "to", format: ".5~g" },
-    ];
+    // Written out, because Vega-Lite's own tooltips of what is nearest have no texts.
+    const near = "(datum.datum || datum)";
+    const told = (rows) => `{${rows.map(([title, value]) => `${JSON.stringify(title)}: ${value}`).join(", ")}}`;
+    const shortly = (field) => `format(${near}.${field}, '.5~g')`;
+    const facts = [["method", `${near}.method`], [panel.x, `format(${near}.x, ',')`], [panel.y, shortly("y")]];
+    const limits = [["from", shortly("low")], ["to", shortly("high")]];
+    const tooltip = { value: { expr: `isValid(${near}.low) ? ${told([...facts, ...limits])} : ${told(facts)}` } };
     const banded = panel.lines.some((line) => line.low);
     const rows = { name: "rows" };
     const layer = [];
@@ -135,7 +137,7 @@
       mark: { type: "point", filled: true, size: 46 },
       encoding: {
         x, y, color, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-        tooltip: banded ? fields : fields.slice(0, 3),
+        tooltip,
       },
     });
     const one = { values: [{}] };

@@ -37,7 +37,7 @@ def page(study: Study, sentence: str, *, beside: Path, date: str, megabytes: flo
     """A study as HTML; `beside` is the folder in which it will lie."""
     charts: list[Panel] = []
     sections = [
-        summary(study),
+        summary(study, sentence),
         curves(study, charts),
         comparisons(study, charts),
         details(study, beside),

@@ -33,7 +33,7 @@ def _lines(study: Study, sentence: str, date: str) -> Iterator[str]:
     yield f"{_plain(sentence)}\n"
     yield from (f"- {_plain(note)}" for note in study.notes)
     better = "lower is better" if study.lowest_is_best else "higher is better"
-    yield f"\n## {metric_label(study.metric)}, {better}: last value, mean over seeds [95 % interval] (seeds)\n"
+    yield f"\n## {_plain(metric_label(study.metric))}, {better}: last value, mean over seeds [95 % interval] (seeds)\n"
     cells = [[method, *(_cell(study, method, task) for task in study.tasks)] for method in study.methods]
     yield from _table(["method", *study.tasks], [*cells, *_published(study)])
     yield "\n## Best of all evaluations\n\nChosen by what it is judged by, so it flatters; compare by the last value.\n"
@@ -82,7 +82,7 @@ def _values(study: Study, entry: Entry) -> list[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield _row(head)
+    yield _row([_plain(cell) for cell in head])
     yield _row(["---"] * len(head))
     yield from (_row([_plain(cell) for cell in row]) for row in rows)
 

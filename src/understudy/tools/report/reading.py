@@ -4,8 +4,10 @@ Nothing in a folder can stop a report: a run that cannot be read is listed with 
 """
 
 import json
+import math
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +23,15 @@ from understudy.run.plots import as_float
 from understudy.run.rundir import RunDir
 from understudy.tools.experiments.results import Result, read_result, run_paths
 from understudy.tools.report.markup import shortened
-from understudy.tools.report.panels import thinned
 from understudy.tools.runs import last_line, state_of
 
 MOST_LINES = 240
-"""Of a log, read for diagnostics: the last, and evenly many before it."""
+"""Of a log, read for diagnostics, at most."""
 MOST_FACTS = 20
 """Of a dataset."""
+QUOTED_FOLDERS = re.compile(r"(['\"])~?/(?!/)(?:[^'\"\n]*/)?")
+FOLDERS = re.compile(r"(?<![\w.…:/~'\"])~?/(?!/)(?:[^\s'\"/]+/)+")
+"""Of paths on a machine, all but the last part."""
 UNREADABLE = (UnderstudyError, OSError, ValueError, OverflowError, RecursionError)
 
 
@@ -102,7 +106,9 @@ class Entry:
             return None
         known = ("name", "fingerprint", "steps", "episodes", "return_mean")
         steps, episodes, mean = (as_float(told.get(name)) for name in known[2:])
-        rest = {shortened(str(key), 60): shortened(str(value), 120) for key, value in told.items() if key not in known}
+        rest = {
+            shortened(str(key), 60): shortened(_fact(value), 120) for key, value in told.items() if key not in known
+        }
         return Dataset(
             _text(told.get("name")),
             _text(told.get("fingerprint")),
@@ -154,27 +160,56 @@ class Gathered:
 
 def gather(folders: Iterable[Path | str]) -> Gathered:
     """Every run below these folders, each once; a folder without any is an error."""
-    paths = run_paths(folders)
-    home = Path(os.path.commonpath([path.parent for path in paths]))
+    places = [Path(folder) for folder in folders]
+    paths = run_paths(places)
     found = Gathered([])
-    for path in paths:
-        shown = shortened(str(path.relative_to(home)))
+    for path, shown in zip(paths, _names(paths, places), strict=True):
         try:
             state, note = state_of(RunDir(path))
-            found.entries.append(Entry(read_result(path), state, note, shown))
+            found.entries.append(Entry(read_result(path), state, placeless(note), shown))
         except UNREADABLE as error:
-            found.damaged.append(Damaged(shown, shortened(str(error).partition("\n")[0])))
+            found.damaged.append(Damaged(shown, shortened(placeless(str(error).partition("\n")[0]))))
     return found
 
 
+def _names(paths: Sequence[Path], folders: Sequence[Path]) -> list[str]:
+    """Runs by their way from the folder they have in common; if that says whose home is below it, from those that were
+    named."""
+    common = Path(os.path.commonpath([path.parent for path in paths]))
+    if not is_above_homes(common):
+        return [shortened(str(path.relative_to(common))) for path in paths]
+    roots = list(dict.fromkeys(folder.resolve() for folder in folders))
+    names = [root.name for root in roots]
+    often = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    told = [name if count == 1 else f"{name} ({count})" for name, count in zip(names, often, strict=True)]
+    whose = [next(place for place, root in enumerate(roots) if path.is_relative_to(root)) for path in paths]
+    return [
+        shortened(str(told[place] / path.relative_to(roots[place]))) for path, place in zip(paths, whose, strict=True)
+    ]
+
+
+def is_above_homes(folder: Path) -> bool:
+    """Whether ways that begin there tell of a machine and of who works on it."""
+    return folder == Path(folder.anchor) or folder in Path.home().parents
+
+
+def placeless(text: str) -> str:
+    """Without the folders of whoever computed it: of a path on a machine its last part."""
+    return FOLDERS.sub("…/", QUOTED_FOLDERS.sub(r"\1…/", text))
+
+
 def sampled_lines(path: Path, most: int = MOST_LINES) -> list[dict[str, Any]]:
-    """Some lines of a log, the last among them; those that cannot be read are passed over."""
+    """Some lines of a log, the last among them; those that cannot be read are passed over.
+
+    The first and every 2ⁿ-th after it, so that what is read of a long log is also read of a shorter one beside it."""
     try:
         with open_regular(path, links=False) as file:
             lines = file.read(LARGEST).split(b"\n")[:-1]
     except OSError:
         return []
-    parsed = (_parsed(lines[place]) for place in thinned(len(lines), most))
+    every = 1 << max(math.ceil(math.log2(max(len(lines), 1) / (most - 1))), 0)
+    places = dict.fromkeys([*range(0, len(lines), every), len(lines) - 1]) if lines else ()
+    parsed = (_parsed(lines[place]) for place in places)
     return [line for line in parsed if line]
 
 
@@ -192,6 +227,10 @@ def numbers(lines: Iterable[Mapping[str, Any]], *names: str) -> tuple[NDArray[np
     table = np.array(rows, np.float64).reshape(len(rows), len(names))
     table = table[~np.isnan(table).any(1)]
     return tuple(table[table[:, 0].argsort(kind="stable")].T)
+
+
+def _fact(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
 def _text(value: object) -> str:

@@ -22,10 +22,10 @@ from understudy.tools.experiments.statistics import (
     selection_bias,
 )
 from understudy.tools.report import explanations
-from understudy.tools.report.curves import caption, learning_curves, metric_label, profiles, published_levels
+from understudy.tools.report.curves import caption, learning_curves, levels, metric_label, profiles
 from understudy.tools.report.diagnostics import diagnostics
 from understudy.tools.report.drawing import COLORS, LARGE, SMALL, Row, colored, draw, draw_intervals
-from understudy.tools.report.markup import Markup, decimals, element, joined, number, shortened
+from understudy.tools.report.markup import Markup, decimals, element, joined, number, told_apart
 from understudy.tools.report.panels import CROWD, Level, Panel, drawn
 from understudy.tools.report.study import Study
 
@@ -81,9 +81,13 @@ def method_name(study: Study, method: str) -> Markup:
     return element("span", swatch(study.color(method)), method, class_=kind)
 
 
-def short_name(method: str) -> Markup:
-    """For a column's head."""
-    return element("span", shortened(method, LONG_NAME), title=method if len(method) > LONG_NAME else None)
+def short_names(methods: Sequence[str]) -> list[Markup]:
+    """For columns' heads."""
+    told = told_apart(methods, LONG_NAME)
+    return [
+        element("span", name, title=method if name != method else None)
+        for name, method in zip(told, methods, strict=True)
+    ]
 
 
 def swatch(color: int) -> Markup:
@@ -132,8 +136,9 @@ def _caption(title: str, told: str, levels: Sequence[Level]) -> Markup:
     return element("figcaption", element("b", title), *words)
 
 
-def summary(study: Study) -> Markup:
-    """Methods × tasks: the last value with its interval; beside it the best, with its caveat."""
+def summary(study: Study, told: str) -> Markup:
+    """Methods × tasks: the last value with its interval; beside it the best, with its caveat. `told`: what the page
+    opens with."""
     head = ["method", *study.tasks]
     rows = [
         [method_name(study, method), *(_score(study, method, task) for task in study.tasks)] for method in study.methods
@@ -148,6 +153,7 @@ def summary(study: Study) -> Markup:
     means = ", as mean over seeds with its 95 % bootstrap interval." if seeds else "."
     about = f"{capital(metric_label(study.metric))}, {better}: the last evaluation of each seed{means}"
     about += bold if any(map(study.leads, study.estimates)) else ""
+    about += explanations.IQM if "IQM" in told else ""
     first = [table("Summary", head, rows, kind="summary"), _interval_charts(study)]
     together = element("div", *first, class_="pair") if len(study.tasks) == 1 and first[1] else joined(*first)
     return section("Summary", together, _best(study), _aggregates(study), name="summary", about=about)
@@ -156,8 +162,9 @@ def summary(study: Study) -> Markup:
 def _score(study: Study, method: str, task: str) -> Markup:
     found = study.estimates.get((method, task))
     if found is None:
-        runs = study.of(method, task)
-        return element("span", "no number yet" if runs else "not run", class_="quiet")
+        states = {entry.result.state for entry in study.of(method, task)}
+        told = "not run" if not states else "no number" if states == {"finished"} else "no number yet"
+        return element("span", told, class_="quiet")
     seeds, places = counted(len(study.last[method][task]), "seed"), study.places(task)
     best = study.leads((method, task))
     value = element(
@@ -202,9 +209,11 @@ def _intervals(study: Study, task: str) -> Markup:
     ]
     if not rows:
         return Markup("")
-    levels = list(published_levels(study, task))
-    told = _caption(task, "rings are seeds, bars 95 % intervals of their mean", levels)
-    return element("figure", told, draw_intervals(rows, metric_label(study.metric), levels), class_="panel")
+    entries = [entry for entry in study.entries if entry.result.task == task]
+    shown = list(levels(study, task, entries))
+    seeded = any(math.isfinite(row.low) for row in rows)
+    told = _caption(task, explanations.RINGS if seeded else "one seed each", shown)
+    return element("figure", told, draw_intervals(rows, metric_label(study.metric), shown), class_="panel")
 
 
 def _best(study: Study) -> Markup:
@@ -329,7 +338,7 @@ def _improvement(study: Study) -> Iterator[Markup]:
     told = explanations.IMPROVEMENT + (explanations.DECIDED if study.decisions is not None else "") + more
     yield element("h3", "Probability of improvement")
     yield element("p", told, class_="about")
-    yield table("Probability of improvement", ["row beats column", *map(short_name, methods)], rows, kind="matrix")
+    yield table("Probability of improvement", ["row beats column", *short_names(methods)], rows, kind="matrix")
 
 
 def _probability(study: Study, scores: dict[str, list[np.ndarray]], a: str, b: str) -> Markup:

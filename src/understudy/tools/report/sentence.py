@@ -1,6 +1,6 @@
 """The first sentence of a report: who is better, as far as the seeds can tell."""
 
-import math
+import re
 
 from understudy.run.plots import HIGH, LOW, RETURN, as_float
 from understudy.tools.experiments.verdict import verdict
@@ -9,6 +9,8 @@ from understudy.tools.report.markup import decimals, number
 from understudy.tools.report.reading import Entry
 from understudy.tools.report.study import Study
 
+MINUS = re.compile(r"(?<=[\s\[])-(?=\d)")
+"""Of a number, which all over the page has a longer one."""
 MOST_TASKS = 4
 """On different scales, each with a sentence of its own."""
 
@@ -17,6 +19,11 @@ def sentence(study: Study) -> str:
     """No more than the seeds bear out; of a single run what it reached."""
     if len(study.entries) == 1:
         return _of_one(study.entries[0], study.metric)
+    told = MINUS.sub("−", _judged(study))
+    return f"Preliminary: {told}" if study.preliminary and study.compared else told
+
+
+def _judged(study: Study) -> str:
     if study.comparable:
         return verdict(study.last, lowest_is_best=study.lowest_is_best, decisions=study.decisions)
     if len(study.tasks) > MOST_TASKS:
@@ -40,7 +47,7 @@ def _of_one(entry: Entry, metric: str) -> str:
     reached, best = float(values[-1]), run.best(metric)
     places = decimals((reached, best, low, high))
     value, lowest, highest, highlight = (number(one, places=places) for one in (reached, low, high, best))
-    told = "" if metric != RETURN or math.isnan(low) else f" [{lowest}, {highest} over episodes]"
+    told = "" if metric != RETURN or not low < high else f" [{lowest}, {highest} over episodes]"
     best_told = f", at best {highlight}" if len(values) > 1 else ""
     return (
         f"{who}: {metric_label(metric).partition(' (')[0]} {value}{told} after {updates[-1]:,} "

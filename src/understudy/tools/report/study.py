@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -28,7 +28,9 @@ MOST_COMPARED = 12
 """Methods that are compared pair by pair."""
 MOST_NAMED = 2
 """Settings that fit into a name."""
+LONGEST_NAME = 80
 LISTED = 4
+Values = tuple[str, ...]
 Table = dict[str, dict[str, NDArray[np.float64]]]
 """Method → task → one number per seed."""
 
@@ -222,32 +224,43 @@ def _told_apart(entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
         settings = [experiment_settings(entry.result.config) for entry in experiments.values()]
         keys = differing.setdefault(method, [])
         keys += [key for key in differing_keys(settings) if key not in keys]
-    names: dict[tuple[str, str], str] = {}
-    numbered: dict[str, count[int]] = defaultdict(lambda: count(1))
-    for entry in entries if any(differing.values()) else ():
-        method, keys = entry.result.method, differing[entry.result.method]
-        told = variant(entry.result.config, keys)
-        if keys and (method, told) not in names:
-            fits = len(keys) <= MOST_NAMED and len(told) <= 60
-            names[method, told] = f"{method} ({told})" if fits else f"{method} (variant {next(numbered[method])})"
+    names: dict[tuple[str, Values], str] = {}
+    taken: set[str] = set()
+    for method, keys in sorted(differing.items(), key=lambda item: bool(item[1])):  # what needs no other name keeps its
+        variants = dict.fromkeys(_values(one, keys) for one in entries if one.result.method == method)
+        names |= {(method, values): name for values, name in _named(method, keys, list(variants), taken).items()}
     notes = [
         f"Runs called '{shortened(method, 60)}' differ in more than their seeds ({_listed(keys)}); "
         "they are shown as different methods."
         for method, keys in differing.items()
         if keys
     ]
-    return [_renamed(entry, _name(entry, differing, names)) for entry in entries], notes
+    named = [(entry, (entry.result.method, _values(entry, differing[entry.result.method]))) for entry in entries]
+    return [_renamed(entry, names[key]) for entry, key in named], notes
 
 
-def _name(entry: Entry, differing: dict[str, list[str]], names: dict[tuple[str, str], str]) -> str:
-    method = entry.result.method
-    return names.get((method, variant(entry.result.config, differing[method])), method) if names else method
+def _values(entry: Entry, keys: Sequence[str]) -> Values:
+    settings = experiment_settings(entry.result.config) if keys else {}
+    return tuple(str(settings.get(key)) for key in keys)
 
 
-def variant(config: RunConfig, keys: Iterable[str]) -> str:
-    """The settings of these names: `expectile=0.9, updates=3000`."""
-    settings = experiment_settings(config)
-    return ", ".join(f"{key.rpartition('.')[2]}={shortened(str(settings.get(key)), 24)}" for key in keys)
+def _named(method: str, keys: Sequence[str], variants: Sequence[Values], taken: set[str]) -> dict[Values, str]:
+    """A name for each that nobody else has: `iql (expectile=0.9)`, or with numbers where that would be too long."""
+    names = [_described(method, keys, values) for values in variants]
+    fit = len(keys) <= MOST_NAMED and max(map(len, names)) <= LONGEST_NAME
+    if not fit or len({*names}) < len(names) or taken.intersection(names):
+        numbered = (f"{shortened(method, LONGEST_NAME - 20)} (variant {number})" for number in count(1))
+        free = (name for name in numbered if name not in taken)
+        names = [next(free) for _ in variants]
+    taken.update(names)
+    return dict(zip(variants, names, strict=True))
+
+
+def _described(method: str, keys: Sequence[str], values: Values) -> str:
+    told = ", ".join(
+        f"{key.rpartition('.')[2]}={shortened(value, 24)}" for key, value in zip(keys, values, strict=True)
+    )
+    return shortened(f"{method} ({told})" if keys else method)
 
 
 def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -257,7 +270,6 @@ def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _renamed(entry: Entry, name: str) -> Entry:
-    name = shortened(name, 80)
     if name == entry.result.method:
         return entry
     config = entry.result.config.model_copy(update={"method": name})

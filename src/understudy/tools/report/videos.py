@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.core.files import read_bytes
-from understudy.tools.report.details import link
+from understudy.tools.report.details import linked
 from understudy.tools.report.markup import Markup, element, joined
 from understudy.tools.report.reading import Entry
 from understudy.tools.report.sections import method_name, section
@@ -37,9 +37,7 @@ def videos(study: Study, beside: Path, megabytes: float) -> Markup:
     for entry, film in found:
         content = _content(film, left * 3 // 4)
         if content is None:
-            omitted.append(
-                element("li", element("a", f"{entry.shown}/videos/{film.name}", href=link(film.parent, beside)))
-            )
+            omitted.append(element("li", linked(f"{entry.shown}/videos/{film.name}", film.parent, beside)))
             continue
         left -= len(content) * 4 // 3
         figures.append(_figure(study, entry, film, content))

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import final
 
 from understudy.core.arguments import as_number, as_path, as_text, kind_of
-from understudy.core.errors import ConfigError, did_you_mean
+from understudy.core.errors import ConfigError, RunError, did_you_mean
 from understudy.core.files import write_bytes
+from understudy.core.lock import is_locked
 from understudy.tools.experiments.results import run_paths
 from understudy.tools.report.page import INTERACTIVE, chart_library, page
 from understudy.tools.report.plain import markdown, table
@@ -23,7 +24,7 @@ FILMS = 8.0
 """Megabytes of films in a page, if nobody says otherwise."""
 POLL = 2.0
 """Seconds between two looks at logs."""
-WATCHED = ("config.yaml", "metrics.jsonl", "eval.jsonl", "stopped.json", "result.json")
+WATCHED = ("config.yaml", "metrics.jsonl", "eval.jsonl", "stopped.json", "result.json", "videos")
 Place = PathLike[str] | str
 
 
@@ -98,7 +99,7 @@ def _files(out: Path, kind: str) -> dict[str, Path]:
 
 
 def watch(folders: Sequence[Path], poll: float = POLL) -> Iterator[None]:
-    """Once now, and then whenever a run began, went on or ended."""
+    """Once now, and then whenever a run began, went on or ended, whatever ended it."""
     before: object = None
     while True:
         now = _stamps(folders)
@@ -109,9 +110,15 @@ def watch(folders: Sequence[Path], poll: float = POLL) -> Iterator[None]:
 
 
 def _stamps(folders: Sequence[Path]) -> list[tuple[str, int, int]]:
-    """When the files of all runs were last written, and how long they are."""
+    """When the files of all runs were last written, and how long they are; and which are at work."""
+    try:
+        runs = run_paths(folders)
+    except RunError:  # they are being replaced
+        return []
     found = []
-    for run in run_paths(folders):
+    for run in runs:
+        if not (run / "result.json").exists():
+            found.append((str(run), int(is_locked(run)), 0))  # who is killed writes nothing
         for name in WATCHED:
             try:
                 facts = (run / name).lstat()
