@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from understudy.cli.learn import ConfigName, Quiet
+from understudy.cli.learn import ActionHigh, ActionLow, Columns, ConfigName, Quiet, with_data_options
 from understudy.core.errors import ConfigError
 from understudy.core.stopping import stoppable
 from understudy.core.wording import counted
@@ -49,6 +49,9 @@ def tune(
     fresh: Annotated[int, typer.Option("--fresh", help="Seeds they are tried on, none of which the search saw.")] = 5,
     retries: Annotated[int, typer.Option("--retries", help="Further attempts at a trial that crashed.")] = 2,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Where it lies; beside the config's runs.")] = None,
+    columns: Columns = "",
+    action_low: ActionLow = "",
+    action_high: ActionHigh = "",
     quiet: Quiet = False,
 ) -> None:
     """Search settings, then train the best again on seeds that the search never saw, which decide. Stopped or killed,
@@ -62,7 +65,7 @@ def tune(
     from understudy.tools.tuning.worker import Orders
     from understudy.tools.tuning.workers import GO_ON
 
-    space, settings = _sorted_words(words or [])
+    space, settings = _sorted_words(with_data_options(words, columns, action_low, action_high))
     counts = {
         "--trials": trials,
         "--jobs": 1 if jobs is None else jobs,
