@@ -55,9 +55,9 @@ def test_what_cannot_be_told_is_said_with_what_it_would_take() -> None:
     near = verdict(table(SEEDS[:3], A=75, B=74))
     assert near.startswith("Cannot tell A from B on 3 tasks with 3 seeds")
     assert verdict(table(SEEDS[:3], A=75, B=74), lowest_is_best=True).startswith("Cannot tell B from A on 3 tasks")
-    assert "; about 3 more would." in near  # V = 2·7/3/3, D = 1: 6 in all
+    assert "; about 3 more seeds would." in near  # V = 2·7/3/3, D = 1: 6 in all
     forecasts = [Forecast("B", "A", 7.0, 1.0, 9.0, 0.5)]
-    assert "; about 7 more would." in verdict(table(SEEDS[:3], A=75, B=74), forecasts=forecasts)
+    assert "; about 7 more seeds would." in verdict(table(SEEDS[:3], A=75, B=74), forecasts=forecasts)
     unknown = [Forecast("A", "B", math.nan, math.nan, math.nan, math.nan)]
     assert verdict(table(SEEDS[:3], A=75, B=74), forecasts=unknown) == near
     assert verdict(table(A=5, B=5, C=5)).startswith("Cannot tell A from B or C on 3 tasks with 5 seeds")
@@ -73,7 +73,7 @@ def test_of_many_that_cannot_be_told_apart_the_next_best_stands_for_all() -> Non
     assert told.startswith("Cannot tell m11 from any of the 11 others on 3 tasks with 5 seeds (IQM m11 51.1 [")
     assert "m0" not in told
     crowd = verdict(table(SEEDS[:3], A=75, B=74, **{f"m{number}": 60 - number for number in range(10)}))
-    assert "; about 15 more would" in crowd, "of two methods 3 would: each of 66 pairs has a smaller share of the error"
+    assert "; about 15 more seeds would" in crowd, "of two methods 3 would: each of 66 pairs has a smaller share of the error"
     assert verdict(table(SEEDS[:1], **many)) == "One seed each: nothing can be said of 12 methods."
     told = verdict(table(SEEDS, A=90, B=90, **many))
     assert told.endswith("; A is better than the 12 others.")
@@ -84,7 +84,7 @@ def test_where_some_can_be_told_from_the_leader_it_is_said_how_many() -> None:
         Forecast("A", other, more, more, more, 0.5) for other, more in (("B", 4.0), ("C", 8.0), ("D", math.inf))
     ]
     told = verdict(table(SEEDS[:2], A=75, B=74, C=74.5, D=74.9), forecasts=forecasts)
-    assert "; about 8 more would tell 2 of them." in told
+    assert "; about 8 more seeds would tell 2 of them." in told
     assert "; more seeds will hardly help." in verdict(table(SEEDS[:2], A=75, D=74.9), forecasts=forecasts)
 
 
@@ -147,7 +147,7 @@ def test_more_seeds_are_more_than_those_that_decide() -> None:
     cut = {name: {"t": row["t"][:3]} for name, row in seeds.items()}
     told, of_three = verdict(seeds), verdict(cut)
     assert told.startswith("Cannot tell A from B or C on t with 3 to 21 seeds, of which the first 3 decide (IQM A ")
-    assert told.partition(")")[2] == of_three.partition(")")[2] == "; about 28 more would."
+    assert told.partition(")")[2] == of_three.partition(")")[2] == "; about 28 more seeds would."
 
 
 def test_seeds_that_wait_for_the_next_look_decide_nothing() -> None:

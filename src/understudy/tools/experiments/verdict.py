@@ -224,9 +224,9 @@ def told_more(
     if not within:
         return "; more seeds will hardly help"
     if len(within) == len(counts):
-        return f"; about {counts[-1]:.0f} more would"
+        return f"; about {counts[-1]:.0f} more seeds would"
     most = within[len(within) // 2]
-    return f"; about {most:.0f} more would tell {sum(count <= most for count in within)} of them"
+    return f"; about {most:.0f} more seeds would tell {sum(count <= most for count in within)} of them"
 
 
 def more_by_pair(

@@ -11,8 +11,6 @@ from understudy.tools.report.study import Study
 
 MINUS = re.compile(r"(?<=[\s\[])-(?=\d)")
 """Of a number, which all over the page has a longer one."""
-MOST_TASKS = 4
-"""On different scales, each with a sentence of its own."""
 
 
 def sentence(study: Study) -> str:
@@ -24,16 +22,13 @@ def sentence(study: Study) -> str:
 
 
 def _judged(study: Study) -> str:
-    if study.comparable:
-        return verdict(study.last, lowest_is_best=study.lowest_is_best, decisions=study.decisions)
-    if len(study.tasks) > MOST_TASKS:
-        return f"{len(study.tasks)} tasks on different scales: nothing is said of all of them together."
-    return " ".join(_of_task(study, task) for task in study.tasks)
-
-
-def _of_task(study: Study, task: str) -> str:
-    scores = {method: {task: cells[task]} for method, cells in study.last.items() if len(cells[task])}
-    return verdict(scores, lowest_is_best=study.lowest_is_best) if scores else f"{task}: no result yet."
+    return verdict(
+        study.last,
+        lowest_is_best=study.lowest_is_best,
+        decisions=study.decisions,
+        forecasts=study.forecasts,
+        one_scale=study.comparable,
+    )
 
 
 def _of_one(entry: Entry, metric: str) -> str:

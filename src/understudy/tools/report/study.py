@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +18,8 @@ from understudy.run.comparison import SHORT, flat_settings
 from understudy.run.config import RunConfig, read_config
 from understudy.run.identity import deciding_settings
 from understudy.run.suites import suites
+from understudy.tools.experiments.forecast import Forecast, forecast
+from understudy.tools.experiments.planned_looks import planned_looks
 from understudy.tools.experiments.results import SCORE, SEED_OWN, Result, Results, lowest_is_best
 from understudy.tools.experiments.sequential import Decisions, Design, decide
 from understudy.tools.experiments.statistics import Estimate, interval, mean
@@ -149,13 +152,30 @@ class Study:
         return [method for method in self.compared if method in ranked[:MOST_COMPARED]]
 
     @cached_property
+    def shared_scores(self) -> Table:
+        """What decides."""
+        return {method: {task: self.last[method][task] for task in self.shared_tasks} for method in self.compared}
+
+    @cached_property
+    def looks(self) -> Design | None:
+        """How these runs were to be looked at, where seeds were added until it was decided."""
+        folders = {experiment_folder(entry) for entry in self.entries}
+        return planned_looks(folders.pop()) if len(folders) == 1 else None
+
+    @cached_property
     def decisions(self) -> Decisions | None:
         """Which of all pairs one permutation test tells apart; None where some method has one seed somewhere."""
-        scores = {method: {task: self.last[method][task] for task in self.shared_tasks} for method in self.compared}
+        scores = self.shared_scores
         fewest = min((len(seeds) for cells in scores.values() for seeds in cells.values()), default=0)
-        if len(scores) < 2 or fewest < 2 or not self.comparable:
+        if len(scores) < 2 or fewest < 2:
             return None
-        return decide(scores, Design(group=fewest, looks=1), lowest_is_best=self.lowest_is_best)
+        design = self.looks or Design(group=fewest, looks=1, by_spread=not self.comparable)
+        return decide(scores, design, lowest_is_best=self.lowest_is_best)
+
+    @cached_property
+    def forecasts(self) -> Sequence[Forecast]:
+        """Of pairs that a further look may tell apart."""
+        return [] if self.looks is None or self.decisions is None else forecast(self.shared_scores, self.looks)
 
     @property
     def comparable(self) -> bool:
@@ -181,6 +201,11 @@ class Study:
                             updates = int(read_config(config)[0]["updates"])
                             found[task].append(Published(config, algorithm, presets[config], updates, *numbers))
         return dict(found)
+
+
+def experiment_folder(entry: Entry) -> Path:
+    """Of <experiment>/<method>/<task>/<seed>."""
+    return entry.path.absolute().parent.parent.parent
 
 
 def study(gathered: Gathered, metric: str = "") -> Study:
@@ -303,6 +328,11 @@ def _standing(found: Study) -> list[str]:
         verb = "has" if len(unfinished) == 1 else "have"
         notes.append(
             f"{counted(len(unfinished), 'run')} of {len(found.entries):,} {verb} not finished ({told}). {rest}"
+        )
+    if found.looks is None and any(planned_looks(folder) for folder in set(map(experiment_folder, found.entries))):
+        notes.append(
+            "Seeds of some of these were added until it was decided, and others stand beside them: the test here knows "
+            "nothing of earlier looks, and errs more often than it says."
         )
     if found.damaged:
         notes.append(f"{counted(len(found.damaged), 'run')} cannot be read, and so counts nowhere: see Runs.")
