@@ -16,10 +16,16 @@ print("a word to whoever imports it", flush=True)
 raise RuntimeError("half installed")
 """
 LOUD = """
-def register() -> None:
-    print("two words to whoever asks for worlds", flush=True)
+import sys
+
+class Loud:
+    def find_spec(self, name, path=None, target=None):
+        if name == "matplotlib":
+            print("a word to whoever draws", flush=True)
+
+sys.meta_path.insert(0, Loud())
 """
-ENTRY_POINTS = "[understudy.algorithms]\nbroken = broken\n[gymnasium.envs]\n__root__ = loud:register\n"
+ENTRY_POINTS = "[understudy.algorithms]\nbroken = broken\n"
 
 
 def test_other_packages_that_fail_or_print_when_they_are_imported_harm_no_run(
@@ -30,7 +36,7 @@ def test_other_packages_that_fail_or_print_when_they_are_imported_harm_no_run(
     (site / "other-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (site / "other-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
     (site / "broken.py").write_text(BROKEN)
-    (site / "loud.py").write_text(LOUD)
+    (site / "sitecustomize.py").write_text(LOUD)
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     launcher, until = LocalLauncher(), time.monotonic() + 120
     try:

@@ -1,8 +1,9 @@
 """The process that local runs are forked from: it imports what they need once, learns nothing, and ends with its owner.
 
 One JSON object per line on stdin: {job, directory, config} begins a run, {job, cancel} has it save and stop. One per
-line on stdout for each that ended: {job, outcome}, or {job, died, words, cancelled} for one that could not say more.
-When stdin ends, the manager did: all runs are told to save and stop, and have some time for it.
+line for each that ended, on the handle that the command names, as anything may print to stdout while it is imported:
+{job, outcome}, or {job, died, words, cancelled} for one that could not say more. When stdin ends, the manager did: all
+runs are told to save and stop, and have some time for it.
 """
 
 import gc
@@ -144,13 +145,6 @@ def _told(job: Job, status: int) -> dict[str, Any]:
         return {"died": ending(os.waitstatus_to_exitcode(status)), "words": words, "cancelled": job.cancelled}
 
 
-def take_line() -> int:
-    """Standard output, for answers alone: whoever prints while it is imported does so to standard error."""
-    line = os.dup(1)
-    os.dup2(2, 1)
-    return line
-
-
 def import_ours() -> None:
     """Modules of other packages are for the runs that ask for them: one that fails, or prints, or begins threads that
     no fork survives is no other run's concern."""
@@ -163,7 +157,8 @@ def import_ours() -> None:
 
 
 def main() -> None:
-    line = take_line()
+    line = int(sys.argv[1])
+    os.set_inheritable(line, False)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the manager hears them, and then closes the line
     waking, woken = os.pipe()
