@@ -204,6 +204,23 @@ def test_seeds_that_learned_from_other_data_are_not_one_experiment(tmp_path: Pat
         experiment.run(progress=False, launcher=Here())
 
 
+def test_methods_that_learned_from_other_data_are_not_compared(tmp_path: Path) -> None:
+    data = tmp_path / "logs"
+    task = {**TASK, "recipe": None, "data": str(data)}
+    us.write_store(us.make_dataset(us.Recipe.parse(PLAY)), data)
+    first = us.Experiment(CLONES, [task], 1, methods=["all"], settings=FAST, out=tmp_path / "out")
+    assert first.run(progress=False, launcher=Here()).scores()["all"]["swing"].shape == (1,)
+    data.rename(tmp_path / "gone")
+    us.write_store(us.make_dataset(us.Recipe.parse({**PLAY, "seed": 4})), data)
+    twin = {**CLONES, "faster": {"config": "bc/pendulum", "settings": {"algo.learning_rate": 0.01}}}
+    both = us.Experiment(twin, [task], 1, methods=["all", "faster"], settings=FAST, out=tmp_path / "out")
+    told = r"all/swing/0' and '.*faster/swing/0' learned from different data: it has changed in between\. Remove one"
+    with pytest.raises(RunError, match=told):
+        both.run(progress=False, launcher=Here())
+    with pytest.raises(RunError, match=told):
+        us.Experiment(twin, [task], 1, methods=["all", "faster"], settings=FAST, out=tmp_path / "out", only_read=True)
+
+
 def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     scores = {
         "A": {"x": np.array([10.0, 20.0, 30.0]), "y": np.array([1.0])},

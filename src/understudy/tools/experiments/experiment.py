@@ -186,16 +186,25 @@ class Experiment:
                 )
 
     def _check_unmixed(self) -> None:
-        """The seeds of a cell are of one experiment: same settings, same data."""
-        known: dict[tuple[str, str], Any] = {}
+        """The seeds of a cell are of one experiment, and what methods learned a task from is the same data."""
+        known: dict[tuple[str, str], Result] = {}
+        learned: dict[str, tuple[Result, str]] = {}
         for run in self.results.runs:
             first = known.setdefault((run.method, run.task), run)
             if run.experiment != first.experiment:
                 raise RunError(
                     f"experiment '{self.plan.out}'",
                     f"'{first.path}' and '{run.path}' are of different experiments: {_told_differences(first, run)}",
-                    do="Remove one of them, or choose another place (--out), and run it again.",
+                    do=REMOVE,
                 )
+            for name, fingerprint in run.learned_from.items():
+                before, content = learned.setdefault(name, (run, fingerprint))
+                if content != fingerprint:
+                    raise RunError(
+                        f"experiment '{self.plan.out}'",
+                        f"'{before.path}' and '{run.path}' learned from different data: it has changed in between",
+                        do=REMOVE,
+                    )
 
     @property
     def overlooked(self) -> list[Path]:
@@ -269,6 +278,7 @@ def _told_failures(failed: Sequence[Standing]) -> str:
     return "\n".join(f"  {one.planned.directory}{more[why]}: {why}" for why, one in first.items())
 
 
+REMOVE = "Remove one of them, or choose another place (--out), and run it again."
 NOT_SETTINGS = ("fingerprint", "sha256", "compile", "seed")
 
 
