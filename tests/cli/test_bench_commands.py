@@ -53,6 +53,7 @@ def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
     assert "Did you mean 'pendulum-quick'?" in complaint("bench", "pendulum-quik", code=2)
     assert "there is no 'CB'" in complaint("bench", suite, "--methods", "CB", code=2)
     assert complaint("bench", suite, "--seeds", "0", code=2).startswith("seeds: no seed, so nothing would be run")
+    assert complaint("bench", suite, "--seeds", ",", code=2).startswith("seeds: no seed, so nothing would be run")
     assert complaint("bench", suite, "--seeds", "many", code=2).startswith("--seeds: wrong value: got 'many'")
     assert "algo.expectil: no such setting" in complaint("bench", suite, "algo.expectil=1", code=2)
     assert "understudy dataset download hopper-medium-v2" in complaint("bench", "locomotion", code=1)

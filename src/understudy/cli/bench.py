@@ -200,4 +200,4 @@ def _seeds(text: str) -> int | list[int] | None:
         numbers = [int(word) for word in text.split(",") if word.strip()]
     except ValueError as error:
         raise ConfigError("--seeds", "wrong value", got=f"'{text}'", expected="5, or 0,3,4") from error
-    return None if not numbers else numbers if "," in text else numbers[0]
+    return numbers if "," in text else numbers[0] if numbers else None

@@ -152,6 +152,8 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
         experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")
         with pytest.raises(ConfigError, match=told):
             experiment.run(until_decided=True, progress=False)
+    with pytest.raises(ConfigError, match="methods are for different tasks, and cannot all be held against one"):
+        us.Experiment(uneven, two, 3, settings=FAST, out=tmp_path / "none", against="all")
     for against, told in (("al", "there is no 'al'. Did you mean 'all'"), ("all", "nothing is held against 'all'")):
         with pytest.raises(ConfigError, match=told):
             us.Experiment({"all": "bc/pendulum"}, [TASK], 3, out=tmp_path / "none", against=against)
@@ -160,10 +162,18 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
     assert not (tmp_path / "none").exists()
 
 
-def test_a_number_that_was_never_measured_decides_nothing(tmp_path: Path) -> None:
-    suite = {"methods": CLONES, "tasks": [TASK], "metric": "eval/happiness", "settings": FAST}
+def test_a_number_that_is_never_measured_decides_nothing(tmp_path: Path) -> None:
+    suite = {"methods": CLONES, "tasks": [TASK], "metric": "eval/success_rate", "settings": FAST}
+    for change, told in (
+        ({"metric": "eval/scor"}, "all on swing: metric: no evaluation measures it: got eval/scor. Did you mean"),
+        ({"settings": {**FAST, "eval_every": 0}}, "all on swing: eval_every: without evaluations there is nothing"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            us.Experiment({**suite, **change}, seeds=2, out=tmp_path / "none")
+    us.Experiment({**suite, "settings": {**FAST, "eval_every": 0}}, seeds=2, out=tmp_path / "none", only_read=True)
+    assert not (tmp_path / "none").exists()
     for until_decided in (False, True):
-        with pytest.raises(RunError, match=r"did not measure .*: got 'eval/happiness', expected eval/.*eval/score"):
+        with pytest.raises(RunError, match=r"did not measure .*: got 'eval/success_rate', expected eval/.*eval/score"):
             us.Experiment(suite, seeds=2, out=tmp_path).run(
                 1, until_decided=until_decided, progress=False, launcher=Here()
             )
@@ -294,6 +304,18 @@ def test_differences_to_the_base_come_with_intervals_and_a_verdict_that_counts_a
     assert errors.verdict().startswith("Better than the base: worse.")
     alone = Differences("eval/score", {name: {"x": row["x"][:1]} for name, row in scores.items()})
     assert alone.verdict() == "One seed each, or none: nothing can be said of any change."
+
+
+def test_what_is_compared_on_what_is_said_in_many_ways_and_never_left_out_in_silence(tmp_path: Path) -> None:
+    def tasks(what: Any, given: Any, **more: Any) -> list[str]:
+        return us.Experiment(what, given, 1, settings=FAST, out=tmp_path, **more).plan.tasks
+
+    assert tasks("baselines", [TASK], methods="BC, 10 % BC") == ["swing"]
+    assert tasks("pendulum-quick", "pendulum-mixed", methods="BC") == ["pendulum-mixed"]
+    assert tasks(CLONES, TASK) == ["swing"]
+    for own in ("pendulum-quick", {"methods": CLONES, "tasks": [{**TASK, "id": "other"}]}):
+        with pytest.raises(ConfigError, match=r"tasks: suite '.*' has its own\. Choose of them by name"):
+            tasks(own, [TASK])
 
 
 def test_a_suite_as_plain_data(tmp_path: Path) -> None:

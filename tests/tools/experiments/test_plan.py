@@ -75,7 +75,7 @@ def test_names_are_chosen_and_unknown_ones_are_told(tmp_path: Path) -> None:
     assert both.methods == ["IQL, τ 0.9", "BC"]
     assert "there is no 'BCC'. Did you mean 'BC'?" in complaint(ConfigError, suite(), methods=["BCC"])
     assert "there is no 'swin'. Did you mean 'swing'?" in complaint(ConfigError, suite(), tasks=["swin"])
-    for seeds in (0, [], [1, 1], [-1], -3):
+    for seeds in (0, [], [1, 1], [-1], -3, 2.5, "5", True, [0.5], [2**63], 10**12):
         assert complaint(ConfigError, suite(), seeds=seeds).startswith("seeds: ")
     told = complaint(ConfigError, suite(), overrides=["algo.expectil=0.9"])
     assert told.startswith("BC on swing: ")
@@ -197,6 +197,13 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
 
 
 SHORT_SETTINGS = {key: value for key, value in SHORT.items() if not key.startswith("data.")}
+
+
+def test_where_a_file_is_no_experiment_can_lie(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    for out in (tmp_path / "thesis.tex", tmp_path / "thesis.tex" / "below"):
+        with pytest.raises(ConfigError, match=r"out: is to be a folder, and there is a file: got '.*thesis\.tex'"):
+            make_plan(suite(), Narrowing(out=out))
 
 
 def test_data_of_ones_own_is_a_task_of_a_suite_that_has_none(tmp_path: Path) -> None:

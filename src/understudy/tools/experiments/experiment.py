@@ -66,7 +66,7 @@ class Experiment:
         if not whole.tasks and len(places) == 1:
             words, places = [*words, f"data.path={places[0]}"], []
         wishes = Narrowing(
-            methods,
+            [methods] if isinstance(methods, str) else methods,
             narrowed,
             seeds,
             words,
@@ -265,6 +265,9 @@ def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
     others = [method for method in plan.methods if method != against]
     if not others:
         raise ConfigError("against", f"nothing is held against '{against}'", got="one method", expected="two or more")
+    if len({(run.method, run.task) for run in plan.runs}) < len(plan.methods) * len(plan.tasks):
+        what = "methods are for different tasks, and cannot all be held against one"
+        raise ConfigError("against", what, do="Choose tasks that all of them are for.")
     return [(method, against) for method in others]
 
 
@@ -299,13 +302,23 @@ def _suite_of(
     what: str | Path | Suite | Mapping[str, Any], tasks: Sequence[str | Mapping[str, Any]], name: str
 ) -> tuple[Suite, list[str]]:
     """What is compared on what, and the tasks that are chosen of it."""
-    ids = [task for task in tasks if isinstance(task, str)]
-    if isinstance(what, Suite):
-        return what, ids
-    if isinstance(what, (str, Path)):
-        return load_suite(str(what)), ids
-    if "methods" in what:
-        return Suite.parse(plain_data({"name": name, "about": "", "tasks": [], **what}), "suite"), ids
+    given = [tasks] if isinstance(tasks, (str, Mapping)) else tasks
+    if isinstance(what, Mapping) and "methods" not in what:
+        facts = {"name": name, "about": "", "methods": plain_data(what), "tasks": _known_tasks(given)}
+        return Suite.parse(facts, "methods"), []
+    if isinstance(what, Mapping):
+        suite = Suite.parse(plain_data({"name": name, "about": "", "tasks": [], **what}), "suite")
+    else:
+        suite = what if isinstance(what, Suite) else load_suite(str(what))
+    if suite.tasks or not given:
+        if not all(isinstance(task, str) for task in given):
+            do = "Choose of them by name, or give methods alone."
+            raise ConfigError("tasks", f"suite '{suite.name}' has its own", do=do)
+        return suite, [str(task) for task in given]
+    return Suite.parse({**suite.model_dump(), "tasks": _known_tasks(given)}, "tasks"), []
+
+
+def _known_tasks(tasks: Sequence[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """As they stand in a suite: mappings, or ids of the library's."""
     known = [find_task(task)[1] if isinstance(task, str) else Task.parse(plain_data(task), "tasks") for task in tasks]
-    facts = {"name": name, "about": "", "methods": plain_data(what), "tasks": [task.model_dump() for task in known]}
-    return Suite.parse(facts, "methods"), []
+    return [task.model_dump() for task in known]
