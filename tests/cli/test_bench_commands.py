@@ -86,6 +86,11 @@ def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
     assert [line.split("  ")[0] for line in choices.splitlines()[1:6]] == [
         *("BC", "10 % BC", "discrete CQL", "IQL", "IACT")
     ]
+    alone = understudy("compare", pushes, "--table").out
+    assert [line.split("  ")[0] for line in alone.splitlines()[:5]] == [
+        *("eval/action_error", "BC", "discrete CQL", "IQL", "IACT")
+    ]
+    assert "hold out different episodes" in complaint("compare", pushes, "--methods", "BC, 10 % BC", code=2)
 
     told = complaint("compare", torques, "env.id=CartPole-v1", code=1)
     assert told.startswith("dataset 'torques.npz': actions are numbers: expected choices, as in CartPole-v1. Is the")

@@ -104,8 +104,9 @@ def compare(
     from understudy.tools.experiments.baselines import baselines_for
 
     words = overrides or []
+    suite, chosen = baselines_for(words, methods)
     rest = on, slurm, dry_run, accept_versions, table, quiet
-    bench(baselines_for(words, methods), words, jobs, methods, "", seeds, None, out, until_decided, *rest)
+    bench(suite, words, jobs, chosen, "", seeds, None, out, until_decided, *rest)
 
 
 def ablate(

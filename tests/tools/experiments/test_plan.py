@@ -213,8 +213,16 @@ def test_data_of_ones_own_is_a_task_of_a_suite_that_has_none(tmp_path: Path) -> 
     assert plan.methods == ["BC", "10 % BC", "TD3+BC", "CQL", "IQL", "ReBRAC", "CIQL", "IACT"]
     assert (plan.tasks, plan.metric) == (["valve-logs"], "eval/return_mean")
     assert {run.config.logged.path for run in plan.runs} == {str(tmp_path / "valve logs.npz")}
-    alone = make_plan(load_suite("baselines"), Narrowing(overrides=words[:1], out=tmp_path / "out", seeds=2))
-    assert alone.metric == "eval/action_error"
+    told = complaint(ConfigError, load_suite("baselines"), overrides=words[:1], out=tmp_path / "out")
+    assert told.startswith("held-out episodes: 'BC' and '10 % BC' hold out different episodes of valve-logs (data.best")
+    assert "data.best_episodes is 1.0 and 0.1)" in told
+    alone = Narrowing(methods=["BC", "IQL"], overrides=words[:1], out=tmp_path / "out", seeds=2)
+    assert make_plan(load_suite("baselines"), alone).metric == "eval/action_error"
+    errors = Suite.parse({**small_suite(), "metric": "eval/action_error"})
+    assert "no evaluation measures it" in complaint(ConfigError, errors)
+    kept = ["data.validation=0.1"]
+    assert "hold out different episodes of swing" in complaint(ConfigError, errors, overrides=kept)
+    assert make_plan(errors, Narrowing(methods=["BC"], overrides=kept, out=tmp_path / "out")).metric == errors.metric
     assert "no data was given" in complaint(ConfigError, load_suite("baselines"))
     two = small_suite()
     two["tasks"].append({**two["tasks"][0], "id": "other"})

@@ -11,13 +11,17 @@ from understudy.data.formats.readers import open_recording
 from understudy.data.recording import Recording
 from understudy.run.loading import space_of, space_of_env
 from understudy.run.overrides import apply_override
+from understudy.run.suites import load_suite
 
 CONTINUOUS, DISCRETE = "baselines", "baselines-discrete"
 
 
-def baselines_for(overrides: Sequence[str], methods: str = "") -> str:
-    """The suite for what is said of data and environment; both are looked at, and nothing is read in whole. What would
-    have all runs fail is said now; `methods` are those that were chosen, all if none are."""
+def baselines_for(overrides: Sequence[str], methods: str = "") -> tuple[str, str]:
+    """The suite for what is said of data and environment, and which of its methods: those that were chosen, else all.
+    Without an environment held-out episodes decide, and who chooses its own would hold out others than the rest.
+
+    Both are looked at, and nothing is read in whole. What would have all runs fail is said now.
+    """
     said: dict[str, Any] = {}
     for word in overrides:
         apply_override(said, word)
@@ -33,7 +37,12 @@ def baselines_for(overrides: Sequence[str], methods: str = "") -> str:
     if not recording.has_rewards and not methods:
         do = "Record them, or clone what was done: --methods BC."
         raise DataError(f"dataset '{recording.name}'", "has no rewards, and all but cloning learn from them", do=do)
-    return CONTINUOUS if isinstance(space or space_of(recording, measure=True), Box) else DISCRETE
+    suite = CONTINUOUS if isinstance(space or space_of(recording, measure=True), Box) else DISCRETE
+    return suite, methods or ("" if world else ", ".join(_of_all_episodes(suite)))
+
+
+def _of_all_episodes(suite: str) -> list[str]:
+    return [name for name, method in load_suite(suite).methods.items() if "data.best_episodes" not in method.settings]
 
 
 def _check_actions(recording: Recording, space: ActionSpace, world: str) -> None:

@@ -16,6 +16,7 @@ from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, RunError, did_you_mean, told_with
 from understudy.core.files import read_json
 from understudy.core.wording import counted
+from understudy.data.transforms import Choosing
 from understudy.run.agreed import record_of
 from understudy.run.build import check_config
 from understudy.run.checkpoint import newest_checkpoint
@@ -302,16 +303,26 @@ def _common_metric(suite: Suite, cells: Sequence[PlannedRun]) -> str:
 
 
 def _check_measured(cells: Sequence[PlannedRun], metric: str, *, only_read: bool) -> None:
-    """What decides will be known in the end, as far as can be foreseen."""
+    """What decides will be known in the end, as far as can be foreseen, and of all methods by the same episodes."""
+    chosen: dict[str, tuple[PlannedRun, Mapping[str, Any]]] = {}
     for cell in cells:
-        where = f"{cell.method} on {cell.task}"
+        where, data = f"{cell.method} on {cell.task}", cell.config.data
         if not (cell.config.eval_every or only_read):
             what = "without evaluations there is nothing to judge by"
             raise ConfigError(f"{where}: eval_every", what, got=0, expected="1 or more")
         known = [] if cell.config.env is None else evaluated_numbers(cell.config)
-        if known and metric not in known:
+        if metric in known:
+            continue
+        if data is None or data.validation == 0 or (known and data.validation == "auto"):
             do = did_you_mean(metric, known)
             raise ConfigError(f"{where}: metric", "no evaluation measures it", got=metric, do=do)
+        choice = data.model_dump(include=set(Choosing.model_fields))
+        first, before = chosen.setdefault(cell.task, (cell, choice))
+        if differing := [key for key in choice if choice[key] != before[key]]:
+            told = "; ".join(f"data.{key} is {before[key]} and {choice[key]}" for key in differing)
+            what = f"'{first.method}' and '{cell.method}' hold out different episodes of {cell.task} ({told})"
+            do = "They would be judged by these: leave one of them out (--methods), or give an environment (env.id)."
+            raise ConfigError("held-out episodes", what, do=do)
 
 
 def _metric(config: RunConfig) -> str:
