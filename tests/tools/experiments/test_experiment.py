@@ -1,6 +1,7 @@
 """From a question to its answer: what is run, what the table and the verdict say, and when it is enough."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -302,6 +303,12 @@ def test_differences_to_the_base_come_with_intervals_and_a_verdict_that_counts_a
     errors = Differences("eval/action_error", scores, lowest_is_best=True)
     assert list(errors.rows())[2][3] == "1.00 [1.00, 1.00]"
     assert errors.verdict().startswith("Better than the base: worse.")
+    noisy = {BASE: {"x": base, "y": 100 * base}, "worse": {"x": base - 3, "y": 100 * base[::-1]}}
+    assert "cannot be told" in Differences("eval/score", noisy).verdict(), "the noise of y is all that counts"
+    apart = Differences("eval/return_mean", noisy, together=False)
+    assert [row[:2] for row in apart.rows()][1:] == [[name, task] for task in ("x", "y") for name in noisy]
+    assert list(apart.rows())[2][3].startswith("-3.00 [")
+    assert apart.verdict() == "Worse than the base: worse."
     alone = Differences("eval/score", {name: {"x": row["x"][:1]} for name, row in scores.items()})
     assert alone.verdict() == "One seed each, or none: nothing can be said of any change."
 
@@ -316,6 +323,45 @@ def test_what_is_compared_on_what_is_said_in_many_ways_and_never_left_out_in_sil
     for own in ("pendulum-quick", {"methods": CLONES, "tasks": [{**TASK, "id": "other"}]}):
         with pytest.raises(ConfigError, match=r"tasks: suite '.*' has its own\. Choose of them by name"):
             tasks(own, [TASK])
+
+
+def written(out: Path, method: str, task: str, returns: Sequence[float]) -> None:
+    """Finished runs of the seeds of a cell that reached these returns."""
+    for seed, reached in enumerate(returns):
+        run = out / method / task / str(seed)
+        lines = [json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()]
+        lines[-1]["eval/return_mean"] = reached
+        (run / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.slow
+def test_tasks_on_different_scales_are_not_thrown_together(tmp_path: Path) -> None:
+    """Better by far on the pole, worse by a hair on the pendulum, whose returns are ten times as large and more."""
+    play = {"env": "CartPole-v1", "episodes": 4, "seed": 1, "behaviours": [{"policy": "random"}]}
+    tasks: list[Any] = [{**TASK, "reference": None}, {"id": "pole", "env": "CartPole-v1", "recipe": play}]
+    config = {"swing": "bc/pendulum", "pole": "bc/cartpole"}
+    methods = {"A": {"config": config}, "B": {"config": config, "settings": {"algo.learning_rate": 0.01}}}
+    settings = {**FAST, "updates": 2, "eval_every": 2, "eval_max_steps": 2, "eval_episodes": 1}
+
+    def experiment(against: str = "") -> us.Experiment:
+        return us.Experiment(methods, tasks, 5, settings=settings, out=tmp_path, against=against)
+
+    experiment().run(progress=False, launcher=Here())
+    pole = np.array([100.0, 102.0, 98.0, 101.0, 99.0])
+    for method, gain in (("A", 0.0), ("B", 30.0)):
+        written(tmp_path, method, "swing", (pole * 100 - 11_000 - gain / 100).tolist())
+        written(tmp_path, method, "pole", (pole + gain).tolist())
+    apart = experiment().verdict()
+    assert apart.startswith("Cannot tell A from B on swing with 5 seeds (IQM A -1,00")
+    assert "B is better than A on pole: IQM 130.0 [" in apart
+    assert experiment().look().verdict() == "Over 2 tasks, each in its own deviations: cannot tell A from B."
+    written(tmp_path, "B", "swing", (pole * 100 - 10_000).tolist())
+    assert experiment().look().verdict() == "Over 2 tasks, each in its own deviations: B is better than A."
+    written(tmp_path, "B", "swing", (pole * 100 - 11_000 - 0.3).tolist())
+    held = experiment("A")
+    told = [line.split()[:2] for line in held.differences().lines()]
+    assert told == [["eval/return_mean", "task"], ["A", "swing"], ["B", "swing"], ["A", "pole"], ["B", "pole"]]
+    assert held.verdict() == "Better than A: B."
 
 
 def test_a_suite_as_plain_data(tmp_path: Path) -> None:

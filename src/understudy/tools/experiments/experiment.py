@@ -23,7 +23,7 @@ from understudy.tools.experiments.launcher import Launcher, LocalLauncher
 from understudy.tools.experiments.manager import Manager, Standing, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
 from understudy.tools.experiments.results import Result, Results, lowest_is_best, read_result
-from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
+from understudy.tools.experiments.sequential import ALIKE, BETTER, UNDECIDED, WORSE, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
 from understudy.tools.experiments.verdict import verdict
 
@@ -247,14 +247,32 @@ class Experiment:
         """Of all others to the method that they are held `against`."""
         if not self.pairs:
             raise ConfigError("against", "nobody said to what there are differences", do="Give it when you make it.")
-        return Differences(self.plan.metric, self.scores(), self.lowest_is_best, self.pairs[0][1])
+        base = self.pairs[0][1]
+        return Differences(self.plan.metric, self.scores(), self.lowest_is_best, base, self.one_scale)
 
     def verdict(self) -> str:
         """Who is better, in a sentence that claims no more than the seeds bear out."""
         if self.pairs:
             return self.differences().verdict(self.decisions, self.forecasts)
         scores, lowest = self.scores(), self.lowest_is_best
-        return verdict(scores, lowest_is_best=lowest, decisions=self.decisions, forecasts=self.forecasts)
+        if self.one_scale or not any(len(seeds) for row in scores.values() for seeds in row.values()):
+            return verdict(scores, lowest_is_best=lowest, decisions=self.decisions, forecasts=self.forecasts)
+        if self.decisions is not None:
+            return f"Over {len(self.plan.tasks)} tasks, each in its own deviations: {_told_decisions(self.decisions)}."
+        tasks = ({name: {task: row[task]} for name, row in scores.items() if task in row} for task in self.plan.tasks)
+        return " ".join(dict.fromkeys(verdict(known, lowest_is_best=lowest) for known in tasks))
+
+
+def _told_decisions(decisions: Decisions) -> str:
+    """Who is better than whom, and how many pairs nobody can tell."""
+    beaten: dict[str, list[str]] = {}
+    for pair in decisions.pairs:
+        if pair.verdict in (BETTER, WORSE):
+            better, worse = (pair.a, pair.b) if pair.verdict == BETTER else (pair.b, pair.a)
+            beaten.setdefault(better, []).append(worse)
+    told = [f"{better} is better than {', '.join(others)}" for better, others in beaten.items()]
+    unsure = [f"{pair.a} from {pair.b}" for pair in decisions.pairs if pair.verdict in (UNDECIDED, ALIKE)]
+    return "; ".join([*told, *([f"cannot tell {', '.join(unsure)}"] if unsure else [])])
 
 
 def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
