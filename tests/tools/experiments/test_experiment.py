@@ -258,7 +258,7 @@ def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     assert table.markdown().splitlines()[1] == "| --- | --- | --- | --- |"
 
 
-def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base() -> None:
+def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base(tmp_path: Path) -> None:
     suite, words = ablation_suite("iql/pendulum", ["updates=7"])
     assert (suite.name, words) == ("ablate-iql-pendulum", ["updates=7"])
     assert next(iter(suite.methods)) == BASE
@@ -279,6 +279,14 @@ def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base
         assert len(digests) == len(arms) > 5
     with pytest.raises(ConfigError, match="nothing is declared to be changed about it"):
         ablation_suite("bc/pendulum")
+    for changes, told in (
+        ({"arms": {BASE: {"algo.expectile": 0.6}}}, "'base': a change has the name of what is changed"),
+        ({"arms": {"g 0.6": {}}, "grids": {"g": {"algo.beta": [0.6]}}}, "'g 0.6': two changes have this name"),
+        ({"arms": {"same": {"threads": 1}}}, "ablation: no change is left"),
+    ):
+        (tmp_path / "mine.yaml").write_text(json.dumps({"about": "x", **changes}))
+        with pytest.raises(ConfigError, match=told):
+            ablation_suite("iql/pendulum", changes=str(tmp_path / "mine.yaml"))
     assert load_ablation("ppo").changes()["λ 0.9"] == {"algo.gae_lambda": "0.9"}
 
 

@@ -82,6 +82,12 @@ def test_names_are_chosen_and_unknown_ones_are_told(tmp_path: Path) -> None:
     assert "algo.expectil: no such setting" in told
     told = complaint(ConfigError, suite(), overrides=["data.recipe.episodes=2"])
     assert told.startswith("data.recipe.episodes: the data of 'swing' is the suite's, and is not played anew")
+    for where, key in (("", "seed"), ("tasks.swing.", "task"), ("methods.IQL, τ 0.9.", "out")):
+        given = small_suite()
+        holders = {"": given, "tasks.swing.": given["tasks"][0], "methods.IQL, τ 0.9.": given["methods"]["IQL, τ 0.9"]}
+        holders[where].setdefault("settings", {})[key] = 3
+        told = f"suite 'small', {where}settings.{key}: every run of an experiment has its own: got 3. Leave it out."
+        assert complaint(ConfigError, Suite.parse(given)) == told
     assert "compares nothing" in complaint(ConfigError, suite(methods={}))
     assert "config: no config 'iqq'. Did you mean 'iql'?" in str(_refused(methods={"a": "iqq"}))
     assert "methods.a: no task 'swim' here. Did you mean 'swing'?" in str(

@@ -64,7 +64,12 @@ class Ablation(Settings):
             for values in product(*grid.values()):
                 names = [name] if len(grid) == 1 else [key.rpartition(".")[2] for key in grid]
                 told = " × ".join(f"{which} {value}" for which, value in zip(names, values, strict=True))
+                if told in arms:
+                    raise ConfigError(f"ablation, '{told}'", "two changes have this name", do="Rename one of them.")
                 arms[told] = dict(zip(grid, values, strict=True))
+        if BASE in arms:
+            what = "a change has the name of what is changed"
+            raise ConfigError(f"ablation, '{BASE}'", what, do="Rename it.")
         return arms
 
 
@@ -115,6 +120,8 @@ def _arms(config: str, overrides: Sequence[str], base: RunConfig, ablation: Abla
         if digest not in known:
             known.add(digest)
             arms[name] = {"config": config, "settings": settings}
+    if not arms:
+        raise ConfigError("ablation", "no change is left", do="Declare some that are not the base itself: --changes.")
     return arms
 
 

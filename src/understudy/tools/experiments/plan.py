@@ -133,6 +133,7 @@ ALL = Narrowing()
 def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     """The runs of a suite, or of what is wanted of it; seeds come last, so that a first answer comes soon."""
     _check_overrides(narrowing.overrides)
+    _check_settings(suite)
     out = narrowing.out or RUNS / suite.name
     _check_folder(out)
     suite = suite if suite.tasks else suite.model_copy(update={"tasks": (_own_task(suite, narrowing),)})
@@ -153,6 +154,20 @@ def _check_overrides(words: Sequence[str]) -> None:
         if (key := word.partition("=")[0].strip()) in ITS_OWN:
             do = f"Say {ITS_OWN[key]} (in Python, {ITS_OWN[key][2:]}=)."
             raise ConfigError(key, "every run of an experiment has its own", got=word, do=do)
+
+
+def _check_settings(suite: Suite) -> None:
+    """The same of what is written in a suite."""
+    written = {
+        "settings": suite.settings,
+        **{f"tasks.{task.id}.settings": task.settings for task in suite.tasks},
+        **{f"methods.{name}.settings": method.settings for name, method in suite.methods.items()},
+    }
+    for where, settings in written.items():
+        for key in ITS_OWN:
+            if key in settings:
+                what = "every run of an experiment has its own"
+                raise ConfigError(f"suite '{suite.name}', {where}.{key}", what, got=settings[key], do="Leave it out.")
 
 
 def _check_folder(out: Path) -> None:
