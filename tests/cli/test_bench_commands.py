@@ -96,6 +96,8 @@ def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
     assert told.startswith("dataset 'torques.npz': actions are numbers: expected choices, as in CartPole-v1. Is the")
     told = complaint("compare", logs("two.npz", 3, np.zeros((20, 2)), **rewards), "env.id=Pendulum-v1", code=1)
     assert "'two.npz': actions have the wrong size: got 2, expected 1, as in Pendulum-v1" in told
+    told = complaint("compare", logs("poles.npz", 4, np.arange(20) % 2, **rewards), "env.id=Pendulum-v1", code=1)
+    assert told.startswith("dataset 'poles.npz': observation 'state' has the wrong shape: got [4], expected [3], as in")
     bare = logs("bare.npz", 3, np.full((20, 1), 0.5))
     assert "has no rewards, and all but cloning learn from them" in complaint("compare", bare, code=1)
     assert understudy("compare", bare, "env.id=Pendulum-v1", "--methods", "BC", "--table").code == 0

@@ -35,6 +35,8 @@ class Scripted:
         self.cancelled: set[int] = set()
         self.most = 0
         self.closed = False
+        self.slow_to_save = 3
+        """So often it is asked in vain whether those that were cancelled are saved."""
 
     def submit(self, directory: str, config: str) -> int:
         self.done.append(directory)
@@ -45,6 +47,9 @@ class Scripted:
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
         if len(self.done) == self.stop_at and not self.cancelled:
             signal.raise_signal(signal.SIGTERM)
+            return {}
+        if self.cancelled and self.slow_to_save:
+            self.slow_to_save -= 1
             return {}
         if self.cancelled:
             stopped = Outcome("stopped", "saved at update 7.", retry=True)
@@ -57,6 +62,7 @@ class Scripted:
         return ended
 
     def cancel(self, handle: int) -> None:
+        assert handle not in self.cancelled, "whoever is told twice to stop does so without saving"
         self.cancelled.add(handle)
 
     def close(self) -> None:
@@ -127,6 +133,21 @@ def test_a_signal_has_runs_saved_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert "The same command goes on." in str(caught.value)
     assert (launcher.cancelled, launcher.running, launcher.closed) == ({3, 4}, {}, True)
     assert book(tmp_path)[-1] == ("stopped", 1, "saved at update 7.")
+
+
+def test_how_fast_a_run_is_counts_from_where_it_was_when_it_was_begun_here(tmp_path: Path) -> None:
+    plan = planned(tmp_path, 1)
+    run = plan.runs[0].directory
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text('{"updates": 100}\n')
+    found = standing(plan, 0, state="waiting")
+    found.look(plan.metric, 5.0)
+    assert (found.updates, found.rate) == (100, 0.0)
+    found.state, found.began, found.from_updates = "running", 10.0, 100
+    (run / "metrics.jsonl").write_text('{"updates": 100}\n{"updates": 120}\n')
+    (run / "eval.jsonl").write_text('{"updates": 120, "eval/return_mean": -7.5}\n')
+    found.look(plan.metric, 12.0)
+    assert (found.updates, found.rate, found.last) == (120, 10.0, -7.5)
 
 
 def test_a_second_manager_is_refused(tmp_path: Path) -> None:
