@@ -202,6 +202,25 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
         make_plan(suite(), other)
 
 
+def test_other_data_under_the_name_of_a_task_is_refused(tmp_path: Path, no_plots: None) -> None:
+    given = suite(settings={**SHORT_SETTINGS, "updates": 2})
+    first = make_plan(given, Narrowing(out=tmp_path / "out", seeds=1, methods=["BC"]))
+    for making in first.makings:
+        making.make()
+    assert '"finished"' in train_or_resume(str(first.runs[0].directory), first.runs[0].order)
+    made = tmp_path / "out" / "data" / "swing"
+    shutil.copytree(made, tmp_path / "other")
+    (tmp_path / "link").symlink_to(made)
+
+    def runs(place: str) -> int:
+        data = [f"swing={tmp_path / place}"]
+        return len(make_plan(given, Narrowing(out=tmp_path / "out", seeds=1, methods=["BC"], data=data)).runs)
+
+    assert runs("link") == 1, "the same by another name"
+    with pytest.raises(RunError, match="learns from other data than is asked for: "):
+        runs("other")
+
+
 SHORT_SETTINGS = {key: value for key, value in SHORT.items() if not key.startswith("data.")}
 
 
