@@ -14,7 +14,7 @@ from short_runs import SHORT, small_suite
 from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
 from understudy.run.rundir import RunDir
 from understudy.run.suites import Suite, load_suite, suites
-from understudy.tools.experiments.plan import Narrowing, folder_name, make_plan
+from understudy.tools.experiments.plan import Narrowing, Plan, folder_name, make_plan
 from understudy.tools.experiments.results import experiment_digest
 from understudy.tools.experiments.work import train_or_resume
 
@@ -200,6 +200,19 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
     (tmp_path / "half-of-BC" / "swing" / "0" / "thesis.tex").touch()
     with pytest.raises(RunError, match="exists already and is not a run"):
         make_plan(suite(), other)
+
+
+def test_data_that_was_made_wrong_in_another_way_is_not_taken_for_what_a_task_says(tmp_path: Path) -> None:
+    def plan(share: float) -> Plan:
+        given = small_suite()
+        given["tasks"][0]["corruption"] = {"kind": "reward_noise", "share": share, "strength": 3}
+        return make_plan(Suite.parse(given), Narrowing(out=tmp_path, seeds=1))
+
+    for making in plan(0.1).makings:
+        making.make()
+    assert not plan(0.1).makings
+    with pytest.raises(DataError, match="swing': was made in another way than this task says"):
+        plan(0.3)
 
 
 def test_other_data_under_the_name_of_a_task_is_refused(tmp_path: Path, no_plots: None) -> None:
