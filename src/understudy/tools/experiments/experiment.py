@@ -102,16 +102,17 @@ class Experiment:
         jobs = usual_jobs(self.plan) if jobs is None else as_count(jobs, "jobs")
         speaker, worker = reporter_for(progress, reporter), launcher or LocalLauncher()
         design = self._design() if as_truth(until_decided, "until_decided") else None
-        self._say_notices(speaker)
+        self.say_notices(speaker)
         self._work_off(worker, jobs, speaker)
         while design is not None and not (looked := self._decided(design)).settled:
             told = len(self.plan.notices)
             speaker.say(self._add_seeds(looked))
-            self._say_notices(speaker, told)
+            self.say_notices(speaker, told)
             self._work_off(worker, jobs, speaker)
         return self
 
-    def _say_notices(self, reporter: Reporter, told: int = 0) -> None:
+    def say_notices(self, reporter: Reporter, told: int = 0) -> None:
+        """What is worth knowing of runs that lie there, but for the first so many sentences."""
         for notice in self.plan.notices[told:]:
             reporter.say(f"note: {notice}")
 
