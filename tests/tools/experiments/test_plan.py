@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import yaml
 from short_runs import SHORT, small_suite
 
-from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
+from understudy.core.errors import ConfigError, DataError, MissingPackageError, RunError, UnderstudyError
 from understudy.run.rundir import RunDir
 from understudy.run.suites import Suite, load_suite, suites
 from understudy.tools.experiments.plan import Narrowing, Plan, folder_name, make_plan
@@ -142,6 +143,26 @@ def test_every_suite_says_how_its_data_is_had_or_can_begin_at_once(tmp_path: Pat
         assert f"\n  {task}: {how}\n" in hints[name]
         assert f"Then: understudy bench {name} --data FOLDER" in hints[name]
     assert not (tmp_path / "out").exists()
+
+
+def test_every_suite_can_be_planned_once_its_data_is_there(tmp_path: Path) -> None:
+    (tmp_path / "any.npz").touch()
+    metrics = {}
+    for name in ("adroit", "antmaze", "bullet", "kitchen", "locomotion", "maze2d"):
+        known = load_suite(name)
+        data = [f"{task.id}={tmp_path / 'any.npz'}" for task in known.tasks]
+        with suppress(MissingPackageError):
+            plan = make_plan(known, Narrowing(methods=["BC"], data=data, out=tmp_path / "out", seeds=1))
+            assert plan.tasks == [task.id for task in known.tasks]
+            metrics[name] = plan.metric
+    assert metrics.items() <= {
+        ("adroit", "eval/return_mean"),
+        ("antmaze", "eval/success_rate"),
+        ("bullet", "eval/score"),
+        ("kitchen", "eval/return_mean"),
+        ("locomotion", "eval/score"),
+        ("maze2d", "eval/success_rate"),
+    }
 
 
 def test_data_is_found_in_folders_by_the_names_it_goes_by(tmp_path: Path) -> None:
