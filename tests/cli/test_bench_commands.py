@@ -58,6 +58,7 @@ def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
     assert "algo.expectil: no such setting" in complaint("bench", suite, "algo.expectil=1", code=2)
     assert "understudy dataset download hopper-medium-v2" in complaint("bench", "locomotion", code=1)
     assert "data.path: is what is compared on: give it" in complaint("compare", code=2)
+    assert "task: this compares on data of your own" in complaint("compare", "data.path=x.npz", "task=x", code=2)
     assert "nothing is declared to be changed about it" in complaint("ablate", "bc/pendulum", code=2)
     assert "there is no 'no clothing'" in complaint("ablate", "iact/pendulum", "--arms", "no clothing", code=2)
     for word, option in (("seed=3", "--seeds"), ("out=x", "--out"), ("task=x", "--tasks"), ("method=x", "--methods")):

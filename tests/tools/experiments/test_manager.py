@@ -16,7 +16,7 @@ from understudy.core.stopping import StoppedError
 from understudy.run.progress import SILENT
 from understudy.run.suites import Suite
 from understudy.tools.experiments.board import Board
-from understudy.tools.experiments.manager import MOST_ATTEMPTS, Manager, Standing, seconds_left, usual_jobs
+from understudy.tools.experiments.manager import MOST_ATTEMPTS, Manager, Standing, cores, seconds_left, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
 from understudy.tools.experiments.work import Outcome
 
@@ -203,4 +203,7 @@ def test_what_is_left_is_told_from_what_methods_have_shown(tmp_path: Path) -> No
     slow.state, slow.updates, slow.rate = "running", 200, 10.0
     assert seconds_left([fast, slow, other], 1) == pytest.approx(200 / 10 + 400 / 55)
     assert seconds_left([fast, slow, other], 2) == pytest.approx(20), "no less than the longest run"
-    assert usual_jobs(plan) >= 1
+    assert usual_jobs(plan) == cores()
+    given = small_suite()
+    wide = {**given, "settings": {**given["settings"], "threads": cores()}}
+    assert usual_jobs(make_plan(Suite.parse(wide), Narrowing(out=tmp_path))) == 1

@@ -29,6 +29,9 @@ def baselines_for(overrides: Sequence[str], methods: str = "") -> tuple[str, str
     said: dict[str, Any] = {}
     for word in overrides:
         apply_override(said, word)
+    if "task" in said:
+        do = "Say env.id=… and env.reference=…, or compare on tasks of a suite: understudy bench SUITE --tasks …"
+        raise ConfigError("task", "this compares on data of your own", got=f"task={said['task']}", do=do)
     data, env = said.get("data"), said.get("env")
     if not isinstance(data, dict) or not data.get("path"):
         do = "Example: understudy compare data.path=logs.npz env.id=Pendulum-v1"
