@@ -34,13 +34,12 @@ class Experiment:
 
     What is compared is a suite (its name, a YAML file, or a mapping like one), of which `methods` and `tasks` choose;
     or methods by the names that tables call them, `{"IQL": "iql", "τ 0.9": {"config": "iql", "settings":
-    {"algo.expectile": 0.9}}}`, or a suite that has no tasks (`baselines`), and `tasks`, mappings as in a suite or ids of
-    the library's; or, on data of one's own, `data` and `env`. `settings` (or `overrides`, as `key=value`) are those of every run, and
-    have the last word. Runs lie in
-    `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and begins nothing;
-    with `only_read` nor will running be asked for, and runs of other versions can be looked at. `accept_versions` goes
-    on with unfinished runs that other versions began, and bits may differ. `against` is the method that all others are
-    held against, and none against another, as the arms of an ablation against their base.
+    {"algo.expectile": 0.9}}}`, or a suite that has no tasks (`baselines`), and `tasks`, mappings as in a suite or ids
+    of the library's; or, on data of one's own, `data` and `env`. `settings` (or `overrides`, as `key=value`) are those
+    of every run, and have the last word. Runs lie in `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and
+    begins nothing; with `only_read` nor will running be asked for, and runs of other versions can be looked at.
+    `accept_versions` goes on with unfinished runs that other versions began, and bits may differ. `against` is the
+    method that all others are held against, and none against another, as the arms of an ablation against their base.
     """
 
     def __init__(
