@@ -22,7 +22,9 @@ import understudy as us
 CONFIG = {
     "updates": 3000,
     "source.batch_size": 256,
-    "eval_every": 0,
+    "eval_every": 1_000_000,  # one step at the end: an experiment wants to be judged
+    "eval_episodes": 1,
+    "eval_max_steps": 1,
     "log_every": 500,
     "save_every": 1000,
     "tensorboard": False,

@@ -53,10 +53,12 @@ def test_what_is_wrong_is_said_before_anything_begins(suite: str) -> None:
     assert "Did you mean 'pendulum-quick'?" in complaint("bench", "pendulum-quik", code=2)
     assert "there is no 'CB'" in complaint("bench", suite, "--methods", "CB", code=2)
     assert complaint("bench", suite, "--seeds", "0", code=2).startswith("seeds: no seed, so nothing would be run")
+    assert complaint("bench", suite, "--seeds", ",", code=2).startswith("seeds: no seed, so nothing would be run")
     assert complaint("bench", suite, "--seeds", "many", code=2).startswith("--seeds: wrong value: got 'many'")
     assert "algo.expectil: no such setting" in complaint("bench", suite, "algo.expectil=1", code=2)
     assert "understudy dataset download hopper-medium-v2" in complaint("bench", "locomotion", code=1)
     assert "data.path: is what is compared on: give it" in complaint("compare", code=2)
+    assert "task: this compares on data of your own" in complaint("compare", "data.path=x.npz", "task=x", code=2)
     assert "nothing is declared to be changed about it" in complaint("ablate", "bc/pendulum", code=2)
     assert "there is no 'no clothing'" in complaint("ablate", "iact/pendulum", "--arms", "no clothing", code=2)
     for word, option in (("seed=3", "--seeds"), ("out=x", "--out"), ("task=x", "--tasks"), ("method=x", "--methods")):
@@ -85,11 +87,18 @@ def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
     assert [line.split("  ")[0] for line in choices.splitlines()[1:6]] == [
         *("BC", "10 % BC", "discrete CQL", "IQL", "IACT")
     ]
+    alone = understudy("compare", pushes, "--table").out
+    assert [line.split("  ")[0] for line in alone.splitlines()[:5]] == [
+        *("eval/action_error", "BC", "discrete CQL", "IQL", "IACT")
+    ]
+    assert "hold out different episodes" in complaint("compare", pushes, "--methods", "BC, 10 % BC", code=2)
 
     told = complaint("compare", torques, "env.id=CartPole-v1", code=1)
     assert told.startswith("dataset 'torques.npz': actions are numbers: expected choices, as in CartPole-v1. Is the")
     told = complaint("compare", logs("two.npz", 3, np.zeros((20, 2)), **rewards), "env.id=Pendulum-v1", code=1)
     assert "'two.npz': actions have the wrong size: got 2, expected 1, as in Pendulum-v1" in told
+    told = complaint("compare", logs("poles.npz", 4, np.arange(20) % 2, **rewards), "env.id=Pendulum-v1", code=1)
+    assert told.startswith("dataset 'poles.npz': observation 'state' has the wrong shape: got [4], expected [3], as in")
     bare = logs("bare.npz", 3, np.full((20, 1), 0.5))
     assert "has no rewards, and all but cloning learn from them" in complaint("compare", bare, code=1)
     assert understudy("compare", bare, "env.id=Pendulum-v1", "--methods", "BC", "--table").code == 0
@@ -118,7 +127,9 @@ def test_unfinished_runs_of_other_versions_are_refused_unless_they_are_accepted(
     assert told.startswith("run 'runs/small/BC/swing/0': was written with other versions (understudy 0.0.")
     assert told.endswith("accept it: --accept-versions.\n")
     assert understudy("bench", suite, *SMALL, "--table").code == 0
-    assert understudy(*send, "--accept-versions").code == 0
+    accepted = understudy(*send[:-1], "--accept-versions")
+    assert accepted.code == 0
+    assert "note: 1 unfinished run of other versions or code (understudy 0.0." in accepted.err
     lists = [path.read_text() for path in Path("runs/small/slurm").glob("*/runs.jsonl")]
     assert sorted(text.count("accept_versions: true") for text in lists) == [0, 2]
     again = next(json.loads(text.splitlines()[0]) for text in lists if "accept_versions: true" in text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.elsewhere import DryRun, On, Place, SlurmOptions, work_off
-from understudy.cli.learn import ConfigName, Overrides, Quiet
+from understudy.cli.learn import ActionHigh, ActionLow, Columns, ConfigName, Overrides, Quiet, with_data_options
 from understudy.cli.streams import OUT, edge
 from understudy.core.wording import counted, folded
 
@@ -95,6 +95,9 @@ def compare(
     dry_run: DryRun = False,
     accept_versions: AcceptVersions = False,
     table: TableOnly = False,
+    columns: Columns = "",
+    action_low: ActionLow = "",
+    action_high: ActionHigh = "",
     quiet: Quiet = False,
 ) -> None:
     """Compare the usual methods on data of your own: understudy bench baselines, in a word.
@@ -104,8 +107,9 @@ def compare(
     from understudy.tools.experiments.baselines import baselines_for
 
     words = overrides or []
+    suite, chosen = baselines_for(words, methods)
     rest = on, slurm, dry_run, accept_versions, table, quiet
-    bench(baselines_for(words, methods), words, jobs, methods, "", seeds, None, out, until_decided, *rest)
+    bench(suite, words, jobs, chosen, "", seeds, None, out, until_decided, *rest)
 
 
 def ablate(
@@ -122,6 +126,9 @@ def ablate(
     dry_run: DryRun = False,
     accept_versions: AcceptVersions = False,
     table: TableOnly = False,
+    columns: Columns = "",
+    action_low: ActionLow = "",
+    action_high: ActionHigh = "",
     quiet: Quiet = False,
 ) -> None:
     """Change one thing at a time about a config, and say what each is worth. Example: understudy ablate iact/pendulum
@@ -133,7 +140,7 @@ def ablate(
 
     place = Place(on, slurm, dry_run)
     place.check()
-    suite, words = ablation_suite(config, overrides or [], changes)
+    suite, words = ablation_suite(config, with_data_options(overrides, columns, action_low, action_high), changes)
     chosen = [BASE, arms] if arms else []
     experiment = Experiment(
         suite,
@@ -200,4 +207,4 @@ def _seeds(text: str) -> int | list[int] | None:
         numbers = [int(word) for word in text.split(",") if word.strip()]
     except ValueError as error:
         raise ConfigError("--seeds", "wrong value", got=f"'{text}'", expected="5, or 0,3,4") from error
-    return None if not numbers else numbers if "," in text else numbers[0]
+    return numbers if "," in text else numbers[0] if numbers else None

@@ -50,6 +50,7 @@ def work_off(
         if until_decided:
             what = "looks at results between groups of seeds, and --on slurm does not wait for them"
             raise ConfigError("--until-decided", what, do="Use --on ray, or send groups of seeds yourself.")
+        experiment.say_notices(reporter)
         print(send(experiment.plan, options_from(place.slurm or []), jobs, reporter, dry_run=place.dry_run))
         return False
     jobs, launcher = _launched(experiment, jobs, place.on)

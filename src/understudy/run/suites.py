@@ -23,6 +23,8 @@ from understudy.run.packaged import SUITES, config_names, read_packaged, suite_n
 from understudy.run.yaml_text import parse_yaml, read_yaml
 
 Label = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*[A-Za-z0-9][^\x00-\x1f\x7f]*$")]
+MOST_SEEDS = 10_000
+"""More than anybody waits for."""
 TASK_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]*([./][A-Za-z0-9_-]+)*$"
 """An id may have folders, but none that leads out of a run's directory."""
 
@@ -203,12 +205,15 @@ class Suite(Settings):
 
 
 def check_seeds(seeds: int | tuple[int, ...]) -> None:
-    """At least one, none below 0, none twice."""
+    """At least one, none that a run could not have, none twice."""
+    count = seeds if isinstance(seeds, int) else len(seeds)
+    if count > MOST_SEEDS:
+        raise ValueError(f"at most {MOST_SEEDS:,} of them; to have a certain one, name it in a list")
     numbers = tuple(range(seeds)) if isinstance(seeds, int) else seeds
     if not numbers:
         raise ValueError("no seed, so nothing would be run")
-    if min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise ValueError("seeds are a number of them, at least 1, or different whole numbers from 0 on")
+    if min(numbers) < 0 or max(numbers) >= 2**63 or len(set(numbers)) < len(numbers):
+        raise ValueError("seeds are a number of them, at least 1, or different whole numbers from 0 on, below 2**63")
 
 
 def check_config_name(config: str) -> None:

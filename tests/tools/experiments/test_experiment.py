@@ -1,6 +1,7 @@
 """From a question to its answer: what is run, what the table and the verdict say, and when it is enough."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -152,6 +153,8 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
         experiment = us.Experiment(what, tasks, seeds, settings=FAST, out=tmp_path / "none")
         with pytest.raises(ConfigError, match=told):
             experiment.run(until_decided=True, progress=False)
+    with pytest.raises(ConfigError, match="methods are for different tasks, and cannot all be held against one"):
+        us.Experiment(uneven, two, 3, settings=FAST, out=tmp_path / "none", against="all")
     for against, told in (("al", "there is no 'al'. Did you mean 'all'"), ("all", "nothing is held against 'all'")):
         with pytest.raises(ConfigError, match=told):
             us.Experiment({"all": "bc/pendulum"}, [TASK], 3, out=tmp_path / "none", against=against)
@@ -160,10 +163,18 @@ def test_what_cannot_be_decided_is_said_before_anything_begins(tmp_path: Path) -
     assert not (tmp_path / "none").exists()
 
 
-def test_a_number_that_was_never_measured_decides_nothing(tmp_path: Path) -> None:
-    suite = {"methods": CLONES, "tasks": [TASK], "metric": "eval/happiness", "settings": FAST}
+def test_a_number_that_is_never_measured_decides_nothing(tmp_path: Path) -> None:
+    suite = {"methods": CLONES, "tasks": [TASK], "metric": "eval/success_rate", "settings": FAST}
+    for change, told in (
+        ({"metric": "eval/scor"}, "all on swing: metric: no evaluation measures it: got eval/scor. Did you mean"),
+        ({"settings": {**FAST, "eval_every": 0}}, "all on swing: eval_every: without evaluations there is nothing"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            us.Experiment({**suite, **change}, seeds=2, out=tmp_path / "none")
+    us.Experiment({**suite, "settings": {**FAST, "eval_every": 0}}, seeds=2, out=tmp_path / "none", only_read=True)
+    assert not (tmp_path / "none").exists()
     for until_decided in (False, True):
-        with pytest.raises(RunError, match=r"did not measure .*: got 'eval/happiness', expected eval/.*eval/score"):
+        with pytest.raises(RunError, match=r"did not measure .*: got 'eval/success_rate', expected eval/.*eval/score"):
             us.Experiment(suite, seeds=2, out=tmp_path).run(
                 1, until_decided=until_decided, progress=False, launcher=Here()
             )
@@ -204,6 +215,23 @@ def test_seeds_that_learned_from_other_data_are_not_one_experiment(tmp_path: Pat
         experiment.run(progress=False, launcher=Here())
 
 
+def test_methods_that_learned_from_other_data_are_not_compared(tmp_path: Path) -> None:
+    data = tmp_path / "logs"
+    task = {**TASK, "recipe": None, "data": str(data)}
+    us.write_store(us.make_dataset(us.Recipe.parse(PLAY)), data)
+    first = us.Experiment(CLONES, [task], 1, methods=["all"], settings=FAST, out=tmp_path / "out")
+    assert first.run(progress=False, launcher=Here()).scores()["all"]["swing"].shape == (1,)
+    data.rename(tmp_path / "gone")
+    us.write_store(us.make_dataset(us.Recipe.parse({**PLAY, "seed": 4})), data)
+    twin = {**CLONES, "faster": {"config": "bc/pendulum", "settings": {"algo.learning_rate": 0.01}}}
+    both = us.Experiment(twin, [task], 1, methods=["all", "faster"], settings=FAST, out=tmp_path / "out")
+    told = r"all/swing/0' and '.*faster/swing/0' learned from different data: it has changed in between\. Remove one"
+    with pytest.raises(RunError, match=told):
+        both.run(progress=False, launcher=Here())
+    with pytest.raises(RunError, match=told):
+        us.Experiment(twin, [task], 1, methods=["all", "faster"], settings=FAST, out=tmp_path / "out", only_read=True)
+
+
 def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     scores = {
         "A": {"x": np.array([10.0, 20.0, 30.0]), "y": np.array([1.0])},
@@ -232,7 +260,7 @@ def test_tables_are_wide_where_they_fit_and_long_where_not() -> None:
     assert table.markdown().splitlines()[1] == "| --- | --- | --- | --- |"
 
 
-def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base() -> None:
+def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base(tmp_path: Path) -> None:
     suite, words = ablation_suite("iql/pendulum", ["updates=7"])
     assert (suite.name, words) == ("ablate-iql-pendulum", ["updates=7"])
     assert next(iter(suite.methods)) == BASE
@@ -254,6 +282,14 @@ def test_an_ablation_changes_one_thing_at_a_time_and_leaves_out_what_is_the_base
         assert ("Gaussian policies" in arms) == (config == "iact/pendulum"), "of choices there are none"
     with pytest.raises(ConfigError, match="nothing is declared to be changed about it"):
         ablation_suite("bc/pendulum")
+    for changes, told in (
+        ({"arms": {BASE: {"algo.expectile": 0.6}}}, "'base': a change has the name of what is changed"),
+        ({"arms": {"g 0.6": {}}, "grids": {"g": {"algo.beta": [0.6]}}}, "'g 0.6': two changes have this name"),
+        ({"arms": {"same": {"threads": 1}}}, "ablation: no change is left"),
+    ):
+        (tmp_path / "mine.yaml").write_text(json.dumps({"about": "x", **changes}))
+        with pytest.raises(ConfigError, match=told):
+            ablation_suite("iql/pendulum", changes=str(tmp_path / "mine.yaml"))
     assert load_ablation("ppo").changes()["λ 0.9"] == {"algo.gae_lambda": "0.9"}
 
 
@@ -278,8 +314,65 @@ def test_differences_to_the_base_come_with_intervals_and_a_verdict_that_counts_a
     errors = Differences("eval/action_error", scores, lowest_is_best=True)
     assert list(errors.rows())[2][3] == "1.00 [1.00, 1.00]"
     assert errors.verdict().startswith("Better than the base: worse.")
+    noisy = {BASE: {"x": base, "y": 100 * base}, "worse": {"x": base - 3, "y": 100 * base[::-1]}}
+    assert "cannot be told" in Differences("eval/score", noisy).verdict(), "the noise of y is all that counts"
+    apart = Differences("eval/return_mean", noisy, together=False)
+    assert [row[:2] for row in apart.rows()][1:] == [[name, task] for task in ("x", "y") for name in noisy]
+    assert list(apart.rows())[2][3].startswith("-3.00 [")
+    assert apart.verdict() == "Worse than the base: worse."
     alone = Differences("eval/score", {name: {"x": row["x"][:1]} for name, row in scores.items()})
     assert alone.verdict() == "One seed each, or none: nothing can be said of any change."
+
+
+def test_what_is_compared_on_what_is_said_in_many_ways_and_never_left_out_in_silence(tmp_path: Path) -> None:
+    def tasks(what: Any, given: Any, **more: Any) -> list[str]:
+        return us.Experiment(what, given, 1, settings=FAST, out=tmp_path, **more).plan.tasks
+
+    assert tasks("baselines", [TASK], methods="BC, 10 % BC") == ["swing"]
+    assert tasks("pendulum-quick", "pendulum-mixed", methods="BC") == ["pendulum-mixed"]
+    assert tasks(CLONES, TASK) == ["swing"]
+    for own in ("pendulum-quick", {"methods": CLONES, "tasks": [{**TASK, "id": "other"}]}):
+        with pytest.raises(ConfigError, match=r"tasks: suite '.*' has its own\. Choose of them by name"):
+            tasks(own, [TASK])
+
+
+def written(out: Path, method: str, task: str, returns: Sequence[float]) -> None:
+    """Finished runs of the seeds of a cell that reached these returns."""
+    for seed, reached in enumerate(returns):
+        run = out / method / task / str(seed)
+        lines = [json.loads(line) for line in (run / "eval.jsonl").read_text().splitlines()]
+        lines[-1]["eval/return_mean"] = reached
+        (run / "eval.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.slow
+def test_tasks_on_different_scales_are_not_thrown_together(tmp_path: Path) -> None:
+    """Better by far on the pole, worse by a hair on the pendulum, whose returns are ten times as large and more."""
+    play = {"env": "CartPole-v1", "episodes": 4, "seed": 1, "behaviours": [{"policy": "random"}]}
+    tasks: list[Any] = [{**TASK, "reference": None}, {"id": "pole", "env": "CartPole-v1", "recipe": play}]
+    config = {"swing": "bc/pendulum", "pole": "bc/cartpole"}
+    methods = {"A": {"config": config}, "B": {"config": config, "settings": {"algo.learning_rate": 0.01}}}
+    settings = {**FAST, "updates": 2, "eval_every": 2, "eval_max_steps": 2, "eval_episodes": 1}
+
+    def experiment(against: str = "") -> us.Experiment:
+        return us.Experiment(methods, tasks, 5, settings=settings, out=tmp_path, against=against)
+
+    experiment().run(progress=False, launcher=Here())
+    pole = np.array([100.0, 102.0, 98.0, 101.0, 99.0])
+    for method, gain in (("A", 0.0), ("B", 30.0)):
+        written(tmp_path, method, "swing", (pole * 100 - 11_000 - gain / 100).tolist())
+        written(tmp_path, method, "pole", (pole + gain).tolist())
+    apart = experiment().verdict()
+    assert apart.startswith("Cannot tell A from B on swing with 5 seeds (IQM A -1,00")
+    assert "B is better than A on pole: IQM 130.0 [" in apart
+    assert experiment().look().verdict() == "Over 2 tasks, each in its own deviations: cannot tell A from B."
+    written(tmp_path, "B", "swing", (pole * 100 - 10_000).tolist())
+    assert experiment().look().verdict() == "Over 2 tasks, each in its own deviations: B is better than A."
+    written(tmp_path, "B", "swing", (pole * 100 - 11_000 - 0.3).tolist())
+    held = experiment("A")
+    told = [line.split()[:2] for line in held.differences().lines()]
+    assert told == [["eval/return_mean", "task"], ["A", "swing"], ["B", "swing"], ["A", "pole"], ["B", "pole"]]
+    assert held.verdict() == "Better than A: B."
 
 
 def test_a_suite_as_plain_data(tmp_path: Path) -> None:

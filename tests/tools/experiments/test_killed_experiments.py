@@ -71,11 +71,22 @@ def offspring(process: int) -> Iterator[int]:
 
 
 def works_for_host(process: int) -> bool:
-    """It has not ended, and its parent is the host."""
+    """It has not ended, and its parent is the host and not another worker, which is called as its host is: what
+    a worker asks (git, for one) can be killed without its noticing."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        state, parent = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[:2]
-        return state != "Z" and b"experiments.host" in Path("/proc", parent, "cmdline").read_bytes()
+        state, parent = status_of(process)
+        return state != "Z" and called_host(parent) and not called_host(status_of(parent)[1])
     return False
+
+
+def status_of(process: int) -> tuple[str, int]:
+    """How it is, and who started it."""
+    state, parent = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[:2]
+    return state, int(parent)
+
+
+def called_host(process: int) -> bool:
+    return b"experiments.host" in Path("/proc", str(process), "cmdline").read_bytes()
 
 
 def contents(out: Path) -> dict[str, dict[str, str]]:

@@ -16,7 +16,7 @@ from understudy.core.stopping import StoppedError
 from understudy.run.progress import SILENT
 from understudy.run.suites import Suite
 from understudy.tools.experiments.board import Board
-from understudy.tools.experiments.manager import MOST_ATTEMPTS, Manager, Standing, seconds_left, usual_jobs
+from understudy.tools.experiments.manager import MOST_ATTEMPTS, Manager, Standing, cores, seconds_left, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
 from understudy.tools.experiments.work import Outcome
 
@@ -35,6 +35,8 @@ class Scripted:
         self.cancelled: set[int] = set()
         self.most = 0
         self.closed = False
+        self.slow_to_save = 3
+        """So often it is asked in vain whether those that were cancelled are saved."""
 
     def submit(self, directory: str, config: str) -> int:
         self.done.append(directory)
@@ -45,6 +47,9 @@ class Scripted:
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
         if len(self.done) == self.stop_at and not self.cancelled:
             signal.raise_signal(signal.SIGTERM)
+            return {}
+        if self.cancelled and self.slow_to_save:
+            self.slow_to_save -= 1
             return {}
         if self.cancelled:
             stopped = Outcome("stopped", "saved at update 7.", retry=True)
@@ -57,6 +62,7 @@ class Scripted:
         return ended
 
     def cancel(self, handle: int) -> None:
+        assert handle not in self.cancelled, "whoever is told twice to stop does so without saving"
         self.cancelled.add(handle)
 
     def close(self) -> None:
@@ -129,6 +135,21 @@ def test_a_signal_has_runs_saved_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert book(tmp_path)[-1] == ("stopped", 1, "saved at update 7.")
 
 
+def test_how_fast_a_run_is_counts_from_where_it_was_when_it_was_begun_here(tmp_path: Path) -> None:
+    plan = planned(tmp_path, 1)
+    run = plan.runs[0].directory
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text('{"updates": 100}\n')
+    found = standing(plan, 0, state="waiting")
+    found.look(plan.metric, 5.0)
+    assert (found.updates, found.rate) == (100, 0.0)
+    found.state, found.began, found.from_updates = "running", 10.0, 100
+    (run / "metrics.jsonl").write_text('{"updates": 100}\n{"updates": 120}\n')
+    (run / "eval.jsonl").write_text('{"updates": 120, "eval/return_mean": -7.5}\n')
+    found.look(plan.metric, 12.0)
+    assert (found.updates, found.rate, found.last) == (120, 10.0, -7.5)
+
+
 def test_a_second_manager_is_refused(tmp_path: Path) -> None:
     handle = lock_folder(tmp_path, RunError, "", "")
     try:
@@ -182,4 +203,7 @@ def test_what_is_left_is_told_from_what_methods_have_shown(tmp_path: Path) -> No
     slow.state, slow.updates, slow.rate = "running", 200, 10.0
     assert seconds_left([fast, slow, other], 1) == pytest.approx(200 / 10 + 400 / 55)
     assert seconds_left([fast, slow, other], 2) == pytest.approx(20), "no less than the longest run"
-    assert usual_jobs(plan) >= 1
+    assert usual_jobs(plan) == cores()
+    given = small_suite()
+    wide = {**given, "settings": {**given["settings"], "threads": cores()}}
+    assert usual_jobs(make_plan(Suite.parse(wide), Narrowing(out=tmp_path))) == 1

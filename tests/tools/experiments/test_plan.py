@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import yaml
 from short_runs import SHORT, small_suite
 
-from understudy.core.errors import ConfigError, DataError, RunError, UnderstudyError
+from understudy.core.errors import ConfigError, DataError, MissingPackageError, RunError, UnderstudyError
 from understudy.run.rundir import RunDir
 from understudy.run.suites import Suite, load_suite, suites
-from understudy.tools.experiments.plan import Narrowing, folder_name, make_plan
+from understudy.tools.experiments.plan import Narrowing, Plan, folder_name, make_plan
 from understudy.tools.experiments.results import experiment_digest
 from understudy.tools.experiments.work import train_or_resume
 
@@ -75,13 +76,19 @@ def test_names_are_chosen_and_unknown_ones_are_told(tmp_path: Path) -> None:
     assert both.methods == ["IQL, τ 0.9", "BC"]
     assert "there is no 'BCC'. Did you mean 'BC'?" in complaint(ConfigError, suite(), methods=["BCC"])
     assert "there is no 'swin'. Did you mean 'swing'?" in complaint(ConfigError, suite(), tasks=["swin"])
-    for seeds in (0, [], [1, 1], [-1], -3):
+    for seeds in (0, [], [1, 1], [-1], -3, 2.5, "5", True, [0.5], [2**63], 10**12):
         assert complaint(ConfigError, suite(), seeds=seeds).startswith("seeds: ")
     told = complaint(ConfigError, suite(), overrides=["algo.expectil=0.9"])
     assert told.startswith("BC on swing: ")
     assert "algo.expectil: no such setting" in told
     told = complaint(ConfigError, suite(), overrides=["data.recipe.episodes=2"])
     assert told.startswith("data.recipe.episodes: the data of 'swing' is the suite's, and is not played anew")
+    for where, key in (("", "seed"), ("tasks.swing.", "task"), ("methods.IQL, τ 0.9.", "out")):
+        given = small_suite()
+        holders = {"": given, "tasks.swing.": given["tasks"][0], "methods.IQL, τ 0.9.": given["methods"]["IQL, τ 0.9"]}
+        holders[where].setdefault("settings", {})[key] = 3
+        told = f"suite 'small', {where}settings.{key}: every run of an experiment has its own: got 3. Leave it out."
+        assert complaint(ConfigError, Suite.parse(given)) == told
     assert "compares nothing" in complaint(ConfigError, suite(methods={}))
     assert "config: no config 'iqq'. Did you mean 'iql'?" in str(_refused(methods={"a": "iqq"}))
     assert "methods.a: no task 'swim' here. Did you mean 'swing'?" in str(
@@ -136,6 +143,26 @@ def test_every_suite_says_how_its_data_is_had_or_can_begin_at_once(tmp_path: Pat
         assert f"\n  {task}: {how}\n" in hints[name]
         assert f"Then: understudy bench {name} --data FOLDER" in hints[name]
     assert not (tmp_path / "out").exists()
+
+
+def test_every_suite_can_be_planned_once_its_data_is_there(tmp_path: Path) -> None:
+    (tmp_path / "any.npz").touch()
+    metrics = {}
+    for name in ("adroit", "antmaze", "bullet", "kitchen", "locomotion", "maze2d"):
+        known = load_suite(name)
+        data = [f"{task.id}={tmp_path / 'any.npz'}" for task in known.tasks]
+        with suppress(MissingPackageError):
+            plan = make_plan(known, Narrowing(methods=["BC"], data=data, out=tmp_path / "out", seeds=1))
+            assert plan.tasks == [task.id for task in known.tasks]
+            metrics[name] = plan.metric
+    assert metrics.items() <= {
+        ("adroit", "eval/return_mean"),
+        ("antmaze", "eval/success_rate"),
+        ("bullet", "eval/score"),
+        ("kitchen", "eval/return_mean"),
+        ("locomotion", "eval/score"),
+        ("maze2d", "eval/success_rate"),
+    }
 
 
 def test_data_is_found_in_folders_by_the_names_it_goes_by(tmp_path: Path) -> None:
@@ -196,7 +223,46 @@ def test_what_lies_where_runs_shall_lie_is_theirs_and_of_this_version(tmp_path: 
         make_plan(suite(), other)
 
 
+def test_data_that_was_made_wrong_in_another_way_is_not_taken_for_what_a_task_says(tmp_path: Path) -> None:
+    def plan(share: float) -> Plan:
+        given = small_suite()
+        given["tasks"][0]["corruption"] = {"kind": "reward_noise", "share": share, "strength": 3}
+        return make_plan(Suite.parse(given), Narrowing(out=tmp_path, seeds=1))
+
+    for making in plan(0.1).makings:
+        making.make()
+    assert not plan(0.1).makings
+    with pytest.raises(DataError, match="swing': was made in another way than this task says"):
+        plan(0.3)
+
+
+def test_other_data_under_the_name_of_a_task_is_refused(tmp_path: Path, no_plots: None) -> None:
+    given = suite(settings={**SHORT_SETTINGS, "updates": 2})
+    first = make_plan(given, Narrowing(out=tmp_path / "out", seeds=1, methods=["BC"]))
+    for making in first.makings:
+        making.make()
+    assert '"finished"' in train_or_resume(str(first.runs[0].directory), first.runs[0].order)
+    made = tmp_path / "out" / "data" / "swing"
+    shutil.copytree(made, tmp_path / "other")
+    (tmp_path / "link").symlink_to(made)
+
+    def runs(place: str) -> int:
+        data = [f"swing={tmp_path / place}"]
+        return len(make_plan(given, Narrowing(out=tmp_path / "out", seeds=1, methods=["BC"], data=data)).runs)
+
+    assert runs("link") == 1, "the same by another name"
+    with pytest.raises(RunError, match="learns from other data than is asked for: "):
+        runs("other")
+
+
 SHORT_SETTINGS = {key: value for key, value in SHORT.items() if not key.startswith("data.")}
+
+
+def test_where_a_file_is_no_experiment_can_lie(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    for out in (tmp_path / "thesis.tex", tmp_path / "thesis.tex" / "below"):
+        with pytest.raises(ConfigError, match=r"out: is to be a folder, and there is a file: got '.*thesis\.tex'"):
+            make_plan(suite(), Narrowing(out=out))
 
 
 def test_data_of_ones_own_is_a_task_of_a_suite_that_has_none(tmp_path: Path) -> None:
@@ -206,8 +272,16 @@ def test_data_of_ones_own_is_a_task_of_a_suite_that_has_none(tmp_path: Path) -> 
     assert plan.methods == ["BC", "10 % BC", "TD3+BC", "CQL", "IQL", "ReBRAC", "CIQL", "IACT"]
     assert (plan.tasks, plan.metric) == (["valve-logs"], "eval/return_mean")
     assert {run.config.logged.path for run in plan.runs} == {str(tmp_path / "valve logs.npz")}
-    alone = make_plan(load_suite("baselines"), Narrowing(overrides=words[:1], out=tmp_path / "out", seeds=2))
-    assert alone.metric == "eval/action_error"
+    told = complaint(ConfigError, load_suite("baselines"), overrides=words[:1], out=tmp_path / "out")
+    assert told.startswith("held-out episodes: 'BC' and '10 % BC' hold out different episodes of valve-logs (data.best")
+    assert "data.best_episodes is 1.0 and 0.1)" in told
+    alone = Narrowing(methods=["BC", "IQL"], overrides=words[:1], out=tmp_path / "out", seeds=2)
+    assert make_plan(load_suite("baselines"), alone).metric == "eval/action_error"
+    errors = Suite.parse({**small_suite(), "metric": "eval/action_error"})
+    assert "no evaluation measures it" in complaint(ConfigError, errors)
+    kept = ["data.validation=0.1"]
+    assert "hold out different episodes of swing" in complaint(ConfigError, errors, overrides=kept)
+    assert make_plan(errors, Narrowing(methods=["BC"], overrides=kept, out=tmp_path / "out")).metric == errors.metric
     assert "no data was given" in complaint(ConfigError, load_suite("baselines"))
     two = small_suite()
     two["tasks"].append({**two["tasks"][0], "id": "other"})

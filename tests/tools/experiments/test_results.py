@@ -52,6 +52,15 @@ def test_runs_are_read_by_method_task_and_seed_with_what_they_were_judged_by(tmp
     assert few[0].experiment == few[1].experiment != many[0].experiment
 
 
+def test_runs_that_are_not_finished_do_not_count_unless_they_are_asked_for(tmp_path: Path) -> None:
+    whole, begun = (train(tmp_path / str(seed), seed=seed) for seed in (0, 1))
+    (begun.path / "result.json").unlink()
+    results = read_results([tmp_path])
+    last = [run.evaluations()[-1]["eval/score"] for run in (whole, begun)]
+    assert results.scores("eval/score")["ppo"]["Pendulum-v1"].tolist() == last[:1]
+    assert results.scores("eval/score", finished=False)["ppo"]["Pendulum-v1"].tolist() == last
+
+
 def test_an_experiment_is_its_settings_updates_and_data_without_seed_place_and_name() -> None:
     config = us.load_config("iql/pendulum")
     same = us.load_config("iql/pendulum", ["seed=7", "out=elsewhere", "method=ours", "compile=true"])

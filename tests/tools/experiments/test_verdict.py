@@ -73,7 +73,7 @@ def test_of_many_that_cannot_be_told_apart_the_next_best_stands_for_all() -> Non
     assert told.startswith("Cannot tell m11 from any of the 11 others on 3 tasks with 5 seeds (IQM m11 51.1 [")
     assert "m0" not in told
     crowd = verdict(table(SEEDS[:3], A=75, B=74, **{f"m{number}": 60 - number for number in range(10)}))
-    assert "; about 15 more seeds would" in crowd, "of two methods 3 would: each of 66 pairs has a smaller share of the error"
+    assert "; about 15 more seeds would" in crowd, "of two 3 would: each of 66 pairs has a smaller share of the error"
     assert verdict(table(SEEDS[:1], **many)) == "One seed each: nothing can be said of 12 methods."
     told = verdict(table(SEEDS, A=90, B=90, **many))
     assert told.endswith("; A is better than the 12 others.")

@@ -12,6 +12,8 @@ import understudy as us
 from understudy.core.errors import ConfigError, RunError
 from understudy.run.config import read_config
 from understudy.run.suites import suites
+from understudy.tools.experiments.planned_looks import keep_looks
+from understudy.tools.experiments.sequential import Design, decide
 from understudy.tools.report.curves import learning_curves, metric_label, profiles
 from understudy.tools.report.reading import gather
 from understudy.tools.report.study import study
@@ -50,6 +52,30 @@ def test_a_copy_of_a_run_is_no_second_seed(tmp_path: Path) -> None:
     assert found.last["ours"]["Pendulum-v1"].tolist() == [-4, -3]
     assert {entry.shown for entry in found.entries} == {"ours/0", "ours/1"}
     assert "1 run of a seed that is here already: copy; not counted" in found.notes[0]
+
+
+def test_seeds_that_were_added_until_it_was_decided_are_judged_as_they_were_looked_at(tmp_path: Path) -> None:
+    """Twelve seeds at once would tell these two apart; at the looks that were planned they could not be."""
+    ours = [-3.9, -4.2, -4.1, -4.0, -4.2, -3.9, -3.4, -3.6, -3.5, -3.3, -3.6, -3.4]
+    theirs = [-4.1, -4.0, -4.2, -4.1, -3.9, -4.2, -4.1, -3.9, -4.0, -4.2, -4.0, -4.1]
+    for method, values in (("ours", ours), ("theirs", theirs)):
+        for seed, value in enumerate(values):
+            write_run(tmp_path / "study" / method / "swing" / str(seed), [-9, value], seed=seed, method=method)
+    once = study(gather([tmp_path / "study"]))
+    assert once.decisions is not None
+    assert once.decisions.of("ours", "theirs").verdict == "better"
+    design = Design(group=6, looks=5, alpha=0.001)
+    keep_looks(tmp_path / "study", design)
+    looked = study(gather([tmp_path / "study"]))
+    assert looked.decisions == decide(looked.last, design)
+    assert looked.decisions is not None
+    assert looked.decisions.of("ours", "theirs").verdict == "undecided"
+    assert looked.notes == []
+    shutil.copytree(tmp_path / "study" / "ours", tmp_path / "other" / "ours")
+    for path in sorted((tmp_path / "study" / "ours").glob("*/*")):
+        shutil.rmtree(path)
+    both = study(gather([tmp_path]))
+    assert "the test here knows nothing of earlier looks" in both.notes[0]
 
 
 def test_of_an_error_less_is_better_also_where_runs_are_judged_by_something_else(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 from pydantic import Field
 
 from understudy.core.errors import ConfigError, did_you_mean, told_with
@@ -33,6 +34,7 @@ from understudy.tools.experiments.sequential import (
     Decisions,
     Design,
     decide,
+    spread,
 )
 from understudy.tools.experiments.statistics import (
     difference,
@@ -63,7 +65,12 @@ class Ablation(Settings):
             for values in product(*grid.values()):
                 names = [name] if len(grid) == 1 else [key.rpartition(".")[2] for key in grid]
                 told = " × ".join(f"{which} {value}" for which, value in zip(names, values, strict=True))
+                if told in arms:
+                    raise ConfigError(f"ablation, '{told}'", "two changes have this name", do="Rename one of them.")
                 arms[told] = dict(zip(grid, values, strict=True))
+        if BASE in arms:
+            what = "a change has the name of what is changed"
+            raise ConfigError(f"ablation, '{BASE}'", what, do="Rename it.")
         return arms
 
 
@@ -114,6 +121,8 @@ def _arms(config: str, overrides: Sequence[str], base: RunConfig, ablation: Abla
         if (digest := experiment_digest(arm)) not in known and set(arm.needs.actions) & set(base.needs.actions):
             known.add(digest)
             arms[name] = {"config": config, "settings": settings}
+    if not arms:
+        raise ConfigError("ablation", "no change is left", do="Declare some that are not the base itself: --changes.")
     return arms
 
 
@@ -126,24 +135,34 @@ class Differences:
     scores: Scores
     lowest_is_best: bool = False
     base: str = BASE
+    together: bool = True
+    """Tasks are on one scale, so that a mean over them says something; else each has rows of its own."""
 
     @property
     def arms(self) -> list[str]:
         return [name for name in self.scores if name != self.base]
 
     def rows(self) -> Iterator[list[str]]:
-        yield [self.metric, "mean", f"difference to {self.base}", "P(better)"]
-        base = list(self.scores[self.base].values())
-        yield [self.base, told_estimate(base), "", ""]
-        for name in self.arms:
-            tasks = list(self.scores[name].values())
-            if not all(map(len, [*tasks, *base])):
-                yield [name, told_estimate(tasks), "", ""]
-                continue
-            pair = (base, tasks) if self.lowest_is_best else (tasks, base)
-            chance = paired_interval(probability_of_improvement, *pair)
-            apart = paired_interval(difference(mean), tasks, base)
-            yield [name, told_estimate(tasks), told_interval(apart), told_chance(chance)]
+        heads = ["mean", f"difference to {self.base}", "P(better)"]
+        if self.together:
+            yield [self.metric, *heads]
+            for name, row in self.scores.items():
+                yield [name, *self._cells(name, list(row))]
+            return
+        yield [self.metric, "task", *heads]
+        for task in self.scores[self.base]:
+            for name in self.scores:
+                yield [name, task, *self._cells(name, [task])]
+
+    def _cells(self, name: str, names: Sequence[str]) -> list[str]:
+        """Mean over these tasks, difference and probability, as far as they are known."""
+        base, tasks = ([self.scores[which][task] for task in names] for which in (self.base, name))
+        if name == self.base or not all(map(len, [*tasks, *base])):
+            return [told_estimate(tasks), "", ""]
+        pair = (base, tasks) if self.lowest_is_best else (tasks, base)
+        chance = paired_interval(probability_of_improvement, *pair)
+        apart = paired_interval(difference(mean), tasks, base)
+        return [told_estimate(tasks), told_interval(apart), told_chance(chance)]
 
     def lines(self) -> Iterator[str]:
         yield from aligned(list(self.rows()))
@@ -154,7 +173,8 @@ class Differences:
         `decisions` of the sequential test decide where seeds were added until it was decided; otherwise one test of as
         many seeds as every arm has does. Arms without two seeds on every task wait.
         """
-        known = {name: row for name, row in self.scores.items() if min(map(len, row.values()), default=0) > 1}
+        scores = self.scores if self.together else by_spread(self.scores)
+        known = {name: row for name, row in scores.items() if min(map(len, row.values()), default=0) > 1}
         pairs = [(name, self.base) for name in self.arms if name in known]
         if self.base not in known or not pairs:
             return "One seed each, or none: nothing can be said of any change."
@@ -165,7 +185,8 @@ class Differences:
         if unsure := [found.of(*pair) for pair in pairs if found.of(*pair).verdict in (UNDECIDED, ALIKE)]:
             fewest = min(pair.seeds for pair in unsure) or min(len(row) for row in known[unsure[0].a].values())
             which = f"{len(unsure)} of {len(self.arms)} changes cannot be told from {base}"
-            sentences.append(f"{which} with {counted(fewest, 'seed')}{self._more(unsure, forecasts)}.")
+            seen = {name: {task: seeds[:fewest] for task, seeds in row.items()} for name, row in known.items()}
+            sentences.append(f"{which} with {counted(fewest, 'seed')}{self._more(seen, unsure, forecasts)}.")
         if waiting := len(self.arms) - len(pairs):
             sentences.append(f"{waiting} of {len(self.arms)} have fewer than two seeds yet.")
         return " ".join(sentences)
@@ -175,6 +196,14 @@ class Differences:
         cut = {name: {task: numbers[:seeds] for task, numbers in row.items()} for name, row in known.items()}
         return decide(cut, Design(group=seeds, looks=1), pairs=pairs, lowest_is_best=self.lowest_is_best)
 
-    def _more(self, unsure: Sequence[Decision], forecasts: Sequence[Forecast]) -> str:
-        cells = {name: list(self.scores[name].values()) for name in (self.base, *(pair.a for pair in unsure))}
+    def _more(self, known: Scores, unsure: Sequence[Decision], forecasts: Sequence[Forecast]) -> str:
+        cells = {name: list(known[name].values()) for name in (self.base, *(pair.a for pair in unsure))}
         return told_more(cells, [(pair.a, self.base) for pair in unsure], forecasts, 0.05 / len(self.arms))
+
+
+def by_spread(scores: Scores) -> Scores:
+    """Each task in standard deviations of all its scores, which no other way to deal its seeds out would change."""
+    tasks = dict.fromkeys(task for row in scores.values() for task in row)
+    every = {task: np.concatenate([row[task] for row in scores.values() if task in row]) for task in tasks}
+    spreads = {task: spread(known) if len(known) else 1.0 for task, known in every.items()}
+    return {name: {task: seeds / spreads[task] for task, seeds in row.items()} for name, row in scores.items()}

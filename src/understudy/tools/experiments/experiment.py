@@ -22,6 +22,7 @@ from understudy.tools.experiments.forecast import Forecast, forecast
 from understudy.tools.experiments.launcher import Launcher, LocalLauncher
 from understudy.tools.experiments.manager import Manager, Standing, usual_jobs
 from understudy.tools.experiments.plan import Narrowing, Plan, make_plan
+from understudy.tools.experiments.planned_looks import check_looks, keep_looks
 from understudy.tools.experiments.results import Result, Results, lowest_is_best, read_result
 from understudy.tools.experiments.sequential import UNDECIDED, Decision, Decisions, Design, decide
 from understudy.tools.experiments.table import Scores, Table
@@ -34,13 +35,12 @@ class Experiment:
 
     What is compared is a suite (its name, a YAML file, or a mapping like one), of which `methods` and `tasks` choose;
     or methods by the names that tables call them, `{"IQL": "iql", "τ 0.9": {"config": "iql", "settings":
-    {"algo.expectile": 0.9}}}`, and `tasks`, mappings as in a suite or ids of the library's; or, on data of one's own,
-    `data` and `env`. `settings` (or `overrides`, as `key=value`) are those of every run, and
-    have the last word. Runs lie in
-    `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and begins nothing;
-    with `only_read` nor will running be asked for, and runs of other versions can be looked at. `accept_versions` goes
-    on with unfinished runs that other versions began, and bits may differ. `against` is the method that all others are
-    held against, and none against another, as the arms of an ablation against their base.
+    {"algo.expectile": 0.9}}}`, or a suite that has no tasks (`baselines`), and `tasks`, mappings as in a suite or ids
+    of the library's; or, on data of one's own, `data` and `env`. `settings` (or `overrides`, as `key=value`) are those
+    of every run, and have the last word. Runs lie in `<out>/<method>/<task>/<seed>`. Making it finds what is wrong, and
+    begins nothing; with `only_read` nor will running be asked for, and runs of other versions can be looked at.
+    `accept_versions` goes on with unfinished runs that other versions began, and bits may differ. `against` is the
+    method that all others are held against, and none against another, as the arms of an ablation against their base.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Experiment:
         if not whole.tasks and len(places) == 1:
             words, places = [*words, f"data.path={places[0]}"], []
         wishes = Narrowing(
-            methods,
+            [methods] if isinstance(methods, str) else methods,
             narrowed,
             seeds,
             words,
@@ -102,22 +102,26 @@ class Experiment:
         jobs = usual_jobs(self.plan) if jobs is None else as_count(jobs, "jobs")
         speaker, worker = reporter_for(progress, reporter), launcher or LocalLauncher()
         design = self._design() if as_truth(until_decided, "until_decided") else None
-        self._say_notices(speaker)
+        self.say_notices(speaker)
+        if design is not None:
+            keep_looks(self.plan.out, design)
         self._work_off(worker, jobs, speaker)
         while design is not None and not (looked := self._decided(design)).settled:
             told = len(self.plan.notices)
             speaker.say(self._add_seeds(looked))
-            self._say_notices(speaker, told)
+            self.say_notices(speaker, told)
             self._work_off(worker, jobs, speaker)
         return self
 
-    def _say_notices(self, reporter: Reporter, told: int = 0) -> None:
+    def say_notices(self, reporter: Reporter, told: int = 0) -> None:
+        """What is worth knowing of runs that lie there, but for the first so many sentences."""
         for notice in self.plan.notices[told:]:
             reporter.say(f"note: {notice}")
 
     def look(self) -> "Experiment":
         """What the sequential test says of seeds that are there, those that it added among them; nothing is run."""
         design = self._design()
+        check_looks(self.plan.out, design)
         while not (looked := self._decided(design)).settled and self._finished:
             self._add_seeds(looked)
         return self
@@ -186,16 +190,25 @@ class Experiment:
                 )
 
     def _check_unmixed(self) -> None:
-        """The seeds of a cell are of one experiment: same settings, same data."""
-        known: dict[tuple[str, str], Any] = {}
+        """The seeds of a cell are of one experiment, and what methods learned a task from is the same data."""
+        known: dict[tuple[str, str], Result] = {}
+        learned: dict[str, tuple[Result, str]] = {}
         for run in self.results.runs:
             first = known.setdefault((run.method, run.task), run)
             if run.experiment != first.experiment:
                 raise RunError(
                     f"experiment '{self.plan.out}'",
                     f"'{first.path}' and '{run.path}' are of different experiments: {_told_differences(first, run)}",
-                    do="Remove one of them, or choose another place (--out), and run it again.",
+                    do=REMOVE,
                 )
+            for name, fingerprint in run.learned_from.items():
+                before, content = learned.setdefault(name, (run, fingerprint))
+                if content != fingerprint:
+                    raise RunError(
+                        f"experiment '{self.plan.out}'",
+                        f"'{before.path}' and '{run.path}' learned from different data: it has changed in between",
+                        do=REMOVE,
+                    )
 
     @property
     def overlooked(self) -> list[Path]:
@@ -238,7 +251,8 @@ class Experiment:
         """Of all others to the method that they are held `against`."""
         if not self.pairs:
             raise ConfigError("against", "nobody said to what there are differences", do="Give it when you make it.")
-        return Differences(self.plan.metric, self.scores(), self.lowest_is_best, self.pairs[0][1])
+        base = self.pairs[0][1]
+        return Differences(self.plan.metric, self.scores(), self.lowest_is_best, base, self.one_scale)
 
     def verdict(self) -> str:
         """Who is better, in a sentence that claims no more than the seeds bear out."""
@@ -261,6 +275,9 @@ def _pairs(plan: Plan, against: str) -> list[tuple[str, str]]:
     others = [method for method in plan.methods if method != against]
     if not others:
         raise ConfigError("against", f"nothing is held against '{against}'", got="one method", expected="two or more")
+    if len({(run.method, run.task) for run in plan.runs}) < len(plan.methods) * len(plan.tasks):
+        what = "methods are for different tasks, and cannot all be held against one"
+        raise ConfigError("against", what, do="Choose tasks that all of them are for.")
     return [(method, against) for method in others]
 
 
@@ -274,6 +291,7 @@ def _told_failures(failed: Sequence[Standing]) -> str:
     return "\n".join(f"  {one.planned.directory}{more[why]}: {why}" for why, one in first.items())
 
 
+REMOVE = "Remove one of them, or choose another place (--out), and run it again."
 NOT_SETTINGS = ("fingerprint", "sha256", "compile", "seed")
 
 
@@ -294,13 +312,23 @@ def _suite_of(
     what: str | Path | Suite | Mapping[str, Any], tasks: Sequence[str | Mapping[str, Any]], name: str
 ) -> tuple[Suite, list[str]]:
     """What is compared on what, and the tasks that are chosen of it."""
-    ids = [task for task in tasks if isinstance(task, str)]
-    if isinstance(what, Suite):
-        return what, ids
-    if isinstance(what, (str, Path)):
-        return load_suite(str(what)), ids
-    if "methods" in what:
-        return Suite.parse(plain_data({"name": name, "about": "", "tasks": [], **what}), "suite"), ids
+    given = [tasks] if isinstance(tasks, (str, Mapping)) else tasks
+    if isinstance(what, Mapping) and "methods" not in what:
+        facts = {"name": name, "about": "", "methods": plain_data(what), "tasks": _known_tasks(given)}
+        return Suite.parse(facts, "methods"), []
+    if isinstance(what, Mapping):
+        suite = Suite.parse(plain_data({"name": name, "about": "", "tasks": [], **what}), "suite")
+    else:
+        suite = what if isinstance(what, Suite) else load_suite(str(what))
+    if suite.tasks or not given:
+        if not all(isinstance(task, str) for task in given):
+            do = "Choose of them by name, or give methods alone."
+            raise ConfigError("tasks", f"suite '{suite.name}' has its own", do=do)
+        return suite, [str(task) for task in given]
+    return Suite.parse({**suite.model_dump(), "tasks": _known_tasks(given)}, "tasks"), []
+
+
+def _known_tasks(tasks: Sequence[str | Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """As they stand in a suite: mappings, or ids of the library's."""
     known = [find_task(task)[1] if isinstance(task, str) else Task.parse(plain_data(task), "tasks") for task in tasks]
-    facts = {"name": name, "about": "", "methods": plain_data(what), "tasks": [task.model_dump() for task in known]}
-    return Suite.parse(facts, "methods"), []
+    return [task.model_dump() for task in known]

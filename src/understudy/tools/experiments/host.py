@@ -1,8 +1,9 @@
 """The process that local runs are forked from: it imports what they need once, learns nothing, and ends with its owner.
 
 One JSON object per line on stdin: {job, directory, config} begins a run, {job, cancel} has it save and stop. One per
-line on stdout for each that ended: {job, outcome}, or {job, died, words, cancelled} for one that could not say more.
-When stdin ends, the manager did: all runs are told to save and stop, and have some time for it.
+line for each that ended, on the handle that the command names, as anything may print to stdout while it is imported:
+{job, outcome}, or {job, died, words, cancelled} for one that could not say more. When stdin ends, the manager did: all
+runs are told to save and stop, and have some time for it.
 """
 
 import gc
@@ -21,6 +22,7 @@ from typing import IO, Any, NoReturn, final
 
 from understudy.algorithms import algorithm_names, find_algorithm
 from understudy.core.files import write_all
+from understudy.core.plugins import of_others
 from understudy.core.processes import die_with, end_with, ending
 from understudy.run.meta import OURS, sources, versions
 from understudy.tools.experiments.work import train_or_resume
@@ -44,7 +46,9 @@ class Job:
 
 @final
 class Host:
-    def __init__(self) -> None:
+    def __init__(self, line: int) -> None:
+        self.line = line
+        """To the manager."""
         self.jobs: dict[int, Job] = {}
         self.read = b""
         self.alive, self.held = os.pipe()
@@ -91,6 +95,7 @@ class Host:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
             die_with(parent)
             os.close(self.held)
+            os.close(self.line)
             threading.Thread(target=end_with, args=(self.alive,), daemon=True).start()
             nothing = os.open(os.devnull, os.O_RDONLY)
             for handle, number in ((nothing, 0), (said.fileno(), 1), (said.fileno(), 2)):
@@ -116,7 +121,7 @@ class Host:
             if process:
                 del self.jobs[number]
                 with suppress(BrokenPipeError):
-                    write_all(1, json.dumps({"job": number, **_told(job, status)}).encode() + b"\n")
+                    write_all(self.line, json.dumps({"job": number, **_told(job, status)}).encode() + b"\n")
 
     def end(self, seconds: float) -> None:
         """Have all save and stop; what has not done so in time is killed."""
@@ -140,7 +145,20 @@ def _told(job: Job, status: int) -> dict[str, Any]:
         return {"died": ending(os.waitstatus_to_exitcode(status)), "words": words, "cancelled": job.cancelled}
 
 
+def import_ours() -> None:
+    """Modules of other packages are for the runs that ask for them: one that fails, or prints, or begins threads that
+    no fork survives is no other run's concern."""
+    for name, module in algorithm_names().items():
+        if not of_others(module):
+            find_algorithm(name)
+    for name in USED_LATER:
+        with suppress(ImportError):
+            import_module(name)
+
+
 def main() -> None:
+    line = int(sys.argv[1])
+    os.set_inheritable(line, False)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the manager hears them, and then closes the line
     waking, woken = os.pipe()
@@ -148,15 +166,11 @@ def main() -> None:
     os.set_blocking(waking, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    for name in algorithm_names():
-        find_algorithm(name)
-    for name in USED_LATER:
-        with suppress(ImportError):
-            import_module(name)
+    import_ours()
     versions()
     sources(OURS)  # of the code that was imported just now, whatever becomes of its files
     gc.freeze()
-    host = Host()
+    host = Host(line)
     host.serve(waking)
     host.end(SAVING_SECONDS)
 

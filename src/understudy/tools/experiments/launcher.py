@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Protocol, final
+from typing import IO, Protocol, final
 
 from understudy.core.errors import RunError
 from understudy.core.files import write_all
@@ -52,6 +52,8 @@ class LocalLauncher:
         self._running: dict[int, tuple[str, str]] = {}
         self._read = bytearray()
         self._host: subprocess.Popen[bytes] | None = None
+        self._line: IO[bytes] | None = None
+        """On which the host answers."""
 
     def submit(self, directory: str, config: str) -> int:
         self._handles += 1
@@ -60,13 +62,9 @@ class LocalLauncher:
         return self._handles
 
     def poll(self, seconds: float) -> Mapping[int, Outcome]:
-        if not self._running or self._host is None:
+        if not self._running or self._line is None or not select.select([self._line], [], [], seconds)[0]:
             return {}
-        assert self._host.stdout is not None
-        if not select.select([self._host.stdout], [], [], seconds)[0]:
-            return {}
-        some = os.read(self._host.stdout.fileno(), 1 << 16)
-        if not some:
+        if not (some := os.read(self._line.fileno(), 1 << 16)):
             return self._lost()
         self._read += some
         *lines, rest = bytes(self._read).split(b"\n")
@@ -81,11 +79,10 @@ class LocalLauncher:
         if self._host is not None:
             self._host.kill()  # and the kernel, or the end of its line, whatever it has forked
             self._host.wait(ENDING_SECONDS)
-            for stream in (self._host.stdin, self._host.stdout):
+            for stream in filter(None, (self._host.stdin, self._line)):
                 with suppress(OSError):
-                    if stream is not None:
-                        stream.close()
-        self._host = None
+                    stream.close()
+        self._host = self._line = None
         self._running.clear()
 
     def _tell(self, message: dict[str, object]) -> None:
@@ -96,16 +93,21 @@ class LocalLauncher:
 
     def _started(self) -> subprocess.Popen[bytes]:
         """In a session of its own: a Ctrl-C at the terminal is for this process, which knows what to do about it."""
+        answers, line = os.pipe()
+        self._line = os.fdopen(answers, "rb", buffering=0)
         try:
             self._host = subprocess.Popen(
-                [sys.executable, *HOST],
+                [sys.executable, *HOST, str(line)],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(line,),
                 bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             raise RunError("workers", f"no process could be started ({error})") from error
+        finally:
+            os.close(line)  # ours, so that its end is heard when the host ends
         return self._host
 
     def _ended(self, line: bytes) -> tuple[int, Outcome]:

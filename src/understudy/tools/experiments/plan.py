@@ -12,13 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
+from understudy.core.arguments import as_count
 from understudy.core.errors import ConfigError, RunError, did_you_mean, told_with
 from understudy.core.files import read_json
 from understudy.core.wording import counted
+from understudy.data.transforms import Choosing
 from understudy.run.agreed import record_of
 from understudy.run.build import check_config
 from understudy.run.checkpoint import newest_checkpoint
 from understudy.run.config import RETURN, DataSettings, RunConfig, load_config
+from understudy.run.evaluation import evaluated_numbers
 from understudy.run.identity import Record
 from understudy.run.overrides import apply_override, override_words
 from understudy.run.rundir import RunDir
@@ -130,9 +133,11 @@ ALL = Narrowing()
 def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     """The runs of a suite, or of what is wanted of it; seeds come last, so that a first answer comes soon."""
     _check_overrides(narrowing.overrides)
+    _check_settings(suite)
+    out = narrowing.out or RUNS / suite.name
+    _check_folder(out)
     suite = suite if suite.tasks else suite.model_copy(update={"tasks": (_own_task(suite, narrowing),)})
     methods, tasks, seeds = _chosen(suite, narrowing)
-    out = narrowing.out or RUNS / suite.name
     given = _gives_data(narrowing, tasks)
     found = Found({}, {}) if given else find_data(suite, tasks, narrowing.data, out)
     cells = list(_cells(suite, methods, tasks, found, narrowing))
@@ -140,6 +145,7 @@ def make_plan(suite: Suite, narrowing: Narrowing = ALL) -> Plan:
     runs = [cell.with_seed(seed) for seed in seeds for cell in cells]
     notices = list(_check_places(runs, only_read=narrowing.only_read))
     makings, metric = list(found.makings.values()), _common_metric(suite, cells)
+    _check_measured(cells, metric, only_read=narrowing.only_read)
     return Plan(suite, out, runs, makings, metric, notices, narrowing.only_read)
 
 
@@ -150,18 +156,46 @@ def _check_overrides(words: Sequence[str]) -> None:
             raise ConfigError(key, "every run of an experiment has its own", got=word, do=do)
 
 
+def _check_settings(suite: Suite) -> None:
+    """The same of what is written in a suite."""
+    written = {
+        "settings": suite.settings,
+        **{f"tasks.{task.id}.settings": task.settings for task in suite.tasks},
+        **{f"methods.{name}.settings": method.settings for name, method in suite.methods.items()},
+    }
+    for where, settings in written.items():
+        for key in ITS_OWN:
+            if key in settings:
+                what = "every run of an experiment has its own"
+                raise ConfigError(f"suite '{suite.name}', {where}.{key}", what, got=settings[key], do="Leave it out.")
+
+
+def _check_folder(out: Path) -> None:
+    """It is a folder, or can become one."""
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir():
+        what, do = "is to be a folder, and there is a file", "Choose another: --out."
+        raise ConfigError("out", what, got=f"'{there}'", do=do)
+
+
 def _chosen(suite: Suite, narrowing: Narrowing) -> tuple[dict[str, Method], list[Task], Sequence[int]]:
     where = f"suite '{suite.name}'"
     if not suite.methods:
         raise ConfigError(where, "compares nothing", do="Give it methods: {IQL: {config: iql}, …}.")
     methods = _named(narrowing.methods, suite.methods, f"{where}, methods")
     tasks = _named(narrowing.tasks, {task.id: task for task in suite.tasks}, f"{where}, tasks")
-    seeds = suite.seeds if narrowing.seeds is None else narrowing.seeds
+    seeds = suite.seeds if narrowing.seeds is None else _counted_or_named(narrowing.seeds)
     try:
-        check_seeds(seeds if isinstance(seeds, int) else tuple(seeds))
+        check_seeds(seeds)
     except ValueError as error:
         raise ConfigError("seeds", str(error), got=seeds) from None
     return methods, list(tasks.values()), range(seeds) if isinstance(seeds, int) else seeds
+
+
+def _counted_or_named(seeds: object) -> int | tuple[int, ...]:
+    if isinstance(seeds, Iterable) and not isinstance(seeds, str):
+        return tuple(as_count(seed, "seeds", 0) for seed in seeds)
+    return as_count(seeds, "seeds", 0)
 
 
 def _own_task(suite: Suite, narrowing: Narrowing) -> Task:
@@ -281,6 +315,29 @@ def _common_metric(suite: Suite, cells: Sequence[PlannedRun]) -> str:
             do="Give all of them a reference score, choose --tasks, or say which number decides (metric: …).",
         )
     return next(iter(tasks))
+
+
+def _check_measured(cells: Sequence[PlannedRun], metric: str, *, only_read: bool) -> None:
+    """What decides will be known in the end, as far as can be foreseen, and of all methods by the same episodes."""
+    chosen: dict[str, tuple[PlannedRun, Mapping[str, Any]]] = {}
+    for cell in cells:
+        where, data = f"{cell.method} on {cell.task}", cell.config.data
+        if not (cell.config.eval_every or only_read):
+            what = "without evaluations there is nothing to judge by"
+            raise ConfigError(f"{where}: eval_every", what, got=0, expected="1 or more")
+        known = [] if cell.config.env is None else evaluated_numbers(cell.config)
+        if metric in known:
+            continue
+        if data is None or data.validation == 0 or (known and data.validation == "auto"):
+            do = did_you_mean(metric, known)
+            raise ConfigError(f"{where}: metric", "no evaluation measures it", got=metric, do=do)
+        choice = data.model_dump(include=set(Choosing.model_fields))
+        first, before = chosen.setdefault(cell.task, (cell, choice))
+        if differing := [key for key in choice if choice[key] != before[key]]:
+            told = "; ".join(f"data.{key} is {before[key]} and {choice[key]}" for key in differing)
+            what = f"'{first.method}' and '{cell.method}' hold out different episodes of {cell.task} ({told})"
+            do = "They would be judged by these: leave one of them out (--methods), or give an environment (env.id)."
+            raise ConfigError("held-out episodes", what, do=do)
 
 
 def _metric(config: RunConfig) -> str:

@@ -1,7 +1,7 @@
 """How an experiment was to be looked at, kept beside its runs: who reads them later must know that seeds were added.
 
-A test that knows nothing of earlier looks is wrong more often than it says. What is kept is the design of the sequential
-test, written before its first look.
+A test that knows nothing of earlier looks is wrong more often than it says. What is kept is the design of the
+sequential test, written before its first look.
 """
 
 from pathlib import Path

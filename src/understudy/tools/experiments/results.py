@@ -5,6 +5,7 @@ compared is one number per seed: seeds are what a method is judged by, the episo
 seed is known, and the two are never mixed.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,7 @@ from understudy.run.rundir import RunDir
 from understudy.tools.runs import find_runs
 
 SCORE = "eval/score"
+CONTENT = {"path", "fingerprint"}
 SEED_OWN = ("seed", "compile", "init_fingerprint")
 """Settings in which the seeds of one experiment may differ; `compile` is decided anew by every run."""
 
@@ -58,6 +60,17 @@ class Result:
     @cached_property
     def experiment(self) -> str:
         return experiment_digest(self.config)
+
+    @property
+    def learned_from(self) -> dict[str, str]:
+        """Fingerprint of each dataset, by all that decides what it holds: its path, its settings, the environment. Who
+        has the same there and another fingerprint has seen another content under the same name."""
+        env = self.config.env.id if self.config.env is not None else ""
+        return {
+            json.dumps([env, str(Path(data.path).absolute()), data.model_dump(mode="json", exclude=CONTENT)]): known
+            for data in self.config.data_by_role.values()
+            if data.path and (known := data.fingerprint)
+        }
 
     @property
     def metric(self) -> str:

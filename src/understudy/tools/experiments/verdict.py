@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.core.wording import counted
 from understudy.tools.experiments.forecast import Forecast, more_seeds
 from understudy.tools.experiments.sequential import (
     ALIKE,
@@ -224,9 +225,9 @@ def told_more(
     if not within:
         return "; more seeds will hardly help"
     if len(within) == len(counts):
-        return f"; about {counts[-1]:.0f} more seeds would"
+        return f"; about {counted(round(counts[-1]), 'more seed')} would"
     most = within[len(within) // 2]
-    return f"; about {most:.0f} more seeds would tell {sum(count <= most for count in within)} of them"
+    return f"; about {counted(round(most), 'more seed')} would tell {sum(count <= most for count in within)} of them"
 
 
 def more_by_pair(
