@@ -105,6 +105,24 @@ def test_baselines_are_those_for_the_actions_of_the_data(suite: str) -> None:
     assert not Path("runs").exists()
 
 
+def test_tables_are_compared_and_ablated_by_the_names_of_their_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{step % 7},{step % 5 * 0.75},{step % 3},{step // 50}" for step in range(200)]
+    (tmp_path / "logs.csv").write_text("\n".join(["heat,valve,cost,day", *rows]) + "\n")
+    words = ("data.path=logs.csv", "--action-low", "0", "--action-high", "4", "--on", "slurm", "--dry-run", "--quiet")
+    columns = ("--columns", "obs=heat,action=valve,reward=-cost,episode=day")
+    assert "Say which: --columns" in complaint("compare", *words, code=1)
+    for command in (("compare", "--methods", "BC"), ("ablate", "iql", "--arms", "expectile 0.5 × beta 1")):
+        sent = understudy(*command, *words, *columns, "--seeds", "2")
+        assert sent.code == 0, sent
+    texts = [path.read_text() for path in Path("runs").glob("*/slurm/*/runs.jsonl")]
+    assert len(texts) == 2
+    assert all("columns: obs=heat,action=valve" in text for text in texts)
+    assert all("action_high:" in text and "action_high: null" not in text for text in texts)
+
+
 def test_an_ablation_of_ones_own(suite: str) -> None:
     Path("mine.yaml").write_text("{about: x, arms: {slow: {algo.learning_rate: 1e-5}, same: {threads: 1}}}")
     spoken = understudy("ablate", "bc/pendulum", "--changes", "mine.yaml", "--table", "updates=3")

@@ -106,7 +106,7 @@ def compare(
     """
     from understudy.tools.experiments.baselines import baselines_for
 
-    words = overrides or []
+    words = with_data_options(overrides, columns, action_low, action_high)
     suite, chosen = baselines_for(words, methods)
     rest = on, slurm, dry_run, accept_versions, table, quiet
     bench(suite, words, jobs, chosen, "", seeds, None, out, until_decided, *rest)
