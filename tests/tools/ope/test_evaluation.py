@@ -47,6 +47,7 @@ def test_policies_are_ranked_by_what_they_are_worth(folders: list[str]) -> None:
     ranking = judged(folders[::-1], boxes(120), updates=600, seeds=3)
     assert [one.name for one in ranking.judged] == folders
     assert ranking.rivals == []
+    assert ranking.verdict().startswith(f"{folders[0]} is best; 95 % intervals of its lead over each of the others are")
     for one, reward in zip(ranking.judged, (0.0, -1.0, -4.0), strict=True):
         assert one.estimate.value == pytest.approx(reward * (1 - 0.5**5) / 0.5, abs=1.0), one.name
         assert one.estimate.low <= one.estimate.value <= one.estimate.high

@@ -73,8 +73,9 @@ def test_of_one_seed_there_is_no_interval_and_nobody_is_told_apart() -> None:
     assert [math.isnan(number) for number in (value.value, value.low, value.high)] == [False, True, True]
 
 
-def test_doubly_robust_critics_learn_from_every_episode() -> None:
+def test_doubly_robust_critics_learn_from_every_episode(monkeypatch: pytest.MonkeyPatch) -> None:
     """What resamples them is the bootstrap: as many draws as ever, and an interval of one seed."""
+    monkeypatch.setattr(Resample, "drawn", None)
     data = choices(200)
     policy = favouring(data.spec, (0.25, 0.25, 0.5))
     words: dict[str, Any] = {**QUICK, "seeds": 1, "method": "wdr", "stochastic": True}
