@@ -249,6 +249,22 @@ def test_one_value_is_of_one_policy_whose_critics_did_not_diverge(
     assert all(map(math.isnan, (lost.value, lost.low, lost.high)))
 
 
+def test_critics_that_are_wild_only_where_nothing_is_told_of_them_are_doubted_and_not_ranked_last(
+    folders: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Always 1 is worth 0 from every start, and what others did is worth down to −9: beyond a limit of 3.6."""
+    monkeypatch.setattr(stacked, "BEYOND", 0.2)
+    ranking = judged(folders, boxes(120), updates=300, seeds=2)
+    assert [one.diverged for one in ranking.judged] == [False, False, True]
+    assert ranking.best.name == folders[0]
+    told = "somewhere in the data its critics believe in more than any return"
+    assert f"This is not to be relied on: {told}" in ranking.verdict()
+    first, second, third = folders
+    notes = " ".join(ranking.warnings)
+    assert f"|Q| of {first}, {second} is far beyond any return in places, though not at the starts" in notes
+    assert f"|Q| of {third} is far beyond any return: these estimates are worth nothing" in notes
+
+
 def test_the_best_there_is_has_not_diverged() -> None:
     """Every step pays 1 and nothing ever ends: values are what no return is beyond, and critics a little above it."""
     data = boxes(40, 20, terminated=False)

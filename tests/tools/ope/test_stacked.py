@@ -74,4 +74,9 @@ def test_what_critics_say_of_every_step_is_what_they_say_of_starts() -> None:
     assert bool(replace(judged, bound=float(judged.largest.min()) / 2.1).diverged.all())
     assert not bool(replace(judged, bound=float(judged.largest.max()) / 1.9).diverged.any())
     assert bool(replace(judged, largest=judged.largest * torch.nan).diverged.all())
+    told = replace(judged, steps=(), bound=float(judged.starts.abs().max()) / 1.9, largest=judged.largest * 10)
+    assert bool(told.strained.all()), "in the data, of which nothing is told"
+    assert not bool(told.diverged.any())
+    assert bool(replace(told, bound=float(judged.starts.abs().amax(1).min()) / 2.1).diverged.all())
+    assert bool(replace(told, starts=judged.starts * torch.nan).diverged.all())
     assert np.isfinite(steps.after.numpy()).all()

@@ -50,6 +50,7 @@ FEW = 10
 MISSING = 0.1
 """A larger share of what is far ahead that targets cannot have reached yet does, too."""
 APART = "no interval shows how far seeds are apart"
+STRAINED = "somewhere in the data its critics believe in more than any return"
 FEW_TOLD = "fewer than ten effective episodes"
 TABLES, FURTHER = 2, 8
 """Of numbers [E, T]: for every candidate, and besides, where importance is weighed."""
@@ -115,13 +116,13 @@ class Judge:
         """What critics of every seed say of the starts of the episodes that they learned from."""
         seeds = self._trained()
         told = [one.starts[:, self._resample(seed).episodes].mean(1).tolist() for seed, one in enumerate(seeds)]
-        judged = []
-        for candidate, known, values, diverged in zip(
-            self.candidates, facts, zip(*told, strict=True), self._diverged(seeds), strict=True
-        ):
-            draws = np.array(values, np.float64)
-            doubts = self._doubts(known)
-            judged.append(judgement(candidate.name, values, draws, known, diverged, doubts, interval=of_resamples))
+        judged, diverged = [], self._diverged(seeds)
+        for number, values in enumerate(zip(*told, strict=True)):
+            known, draws = facts[number], np.array(values, np.float64)
+            strained = any(bool(seed.strained[number]) for seed in seeds)
+            doubts = [STRAINED] * strained + self._doubts(known)
+            about = (self.candidates[number].name, values, draws, known, diverged[number], doubts)
+            judged.append(judgement(*about, interval=of_resamples))
         return judged
 
     def _bootstrapped(self, facts: list[dict[str, float]]) -> list[Judgement]:
@@ -287,6 +288,11 @@ class Judge:
             )
         if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
             self.warnings.append(f"importance weights leave {FEW_TOLD} for {', '.join(few)}.")
+        if strained := [one.name for one in judged if STRAINED in one.doubts and not one.diverged]:
+            self.warnings.append(
+                f"|Q| of {', '.join(strained)} is far beyond any return in places, though not at the starts: "
+                "values may be wrong by more than intervals say. Try a smaller polyak, with more updates."
+            )
         if lost := [one.name for one in judged if one.diverged]:
             self.warnings.append(
                 f"|Q| of {', '.join(lost)} is far beyond any return: these estimates are worth nothing."

@@ -60,7 +60,13 @@ class Judged:
 
     @property
     def diverged(self) -> Tensor:
-        """[C]; NaN is beyond every number."""
+        """[C]: what is told of them is beyond any return. NaN is beyond every number."""
+        told = self.largest if self.steps else self.starts.abs().amax(1)
+        return ~(told <= BEYOND * self.bound)
+
+    @property
+    def strained(self) -> Tensor:
+        """[C]: somewhere in the data, if not at the starts, they believe in more than any return."""
         return ~(self.largest <= BEYOND * self.bound)
 
 
