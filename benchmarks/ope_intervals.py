@@ -1,6 +1,6 @@
 """Do the intervals of `understudy ope` hold what they promise? Two policies of exactly the same worth, many data sets.
 
-    python benchmarks/ope_intervals.py [fqe wdr wis pdis] [--datasets 30] [--episodes 60]
+    python benchmarks/ope_intervals.py [fqe wdr wis pdis] [--datasets 30] [--episodes 60] [--seeds 5]
 
 Episodes of three steps with two choices, each as likely as the other, whose rewards are noise around 0 whatever is
 chosen: every policy is worth 0. One prefers the first choice, one the second. Told is in how many data sets an interval
@@ -46,6 +46,7 @@ def main() -> None:
     words.add_argument("methods", nargs="*", default=["fqe", "wdr", "wis", "pdis"])
     words.add_argument("--datasets", type=int, default=30)
     words.add_argument("--episodes", type=int, default=60)
+    words.add_argument("--seeds", type=int, default=5)
     given = words.parse_args()
     torch.set_num_threads(1)
     for method in given.methods:
@@ -53,7 +54,8 @@ def main() -> None:
         for seed in range(given.datasets):
             data = played(given.episodes, seed)
             both = [preferring(data.spec, chances) for chances in ((0.98, 0.02), (0.02, 0.98))]
-            ranking = us.evaluate_offline(both, data, method=method, stochastic=True, progress=False, **JUDGING)
+            judging = {**JUDGING, "method": method, "seeds": given.seeds}
+            ranking = us.evaluate_offline(both, data, stochastic=True, progress=False, **judging)
             held += sum(one.estimate.low < 0 < one.estimate.high for one in ranking.judged)
             best += not ranking.rivals
         share = held / (2 * given.datasets), best / given.datasets

@@ -1,6 +1,6 @@
 """How well policies are ranked without an environment: DOPE's numbers on ladders of checkpoints with true returns.
 
-    python benchmarks/ope_quality.py pendulum cartpole hopper [--runs runs/ope-ladders] [--seeds 3]
+    python benchmarks/ope_quality.py pendulum cartpole hopper [--runs runs/ope-ladders] [--seeds 5]
 
 trains the ladders that are not there (IQL and BC, by the library's configs), plays 30 episodes with every candidate for
 its true discounted value, ranks them by every method, and appends one line per ladder, method and seed to
@@ -206,7 +206,7 @@ def main() -> None:
     words = argparse.ArgumentParser()
     words.add_argument("ladders", nargs="*", choices=[*LADDERS, []])
     words.add_argument("--runs", type=Path, default=Path("runs/ope-ladders"))
-    words.add_argument("--seeds", type=int, default=3)
+    words.add_argument("--seeds", type=int, default=5)
     words.add_argument("--table", action="store_true")
     given = words.parse_args()
     torch.set_num_threads(1)

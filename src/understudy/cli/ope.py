@@ -27,7 +27,9 @@ def ope(
         str, typer.Option("--checkpoints", "-c", help="Of runs: last, best, a number of updates, or all that are kept.")
     ] = "last",
     gamma: Annotated[float, typer.Option("--gamma", help="Discount per step.")] = 0.99,
-    seeds: Annotated[int, typer.Option("--seeds", help="Critics of each candidate, one after the other.")] = 3,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="Critics of each candidate; fqe's learn from resampled episodes.")
+    ] = 5,
     updates: Annotated[int, typer.Option("--updates", help="Of every critic.")] = 20_000,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rows per update.")] = 256,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Adam's step size.")] = 3e-4,

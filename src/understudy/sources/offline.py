@@ -134,15 +134,23 @@ def choose_sampler(
 
 
 def transition_sampler(
-    config: Config, data: LoggedExperience, demand: Demand, seed: int, share: Share = ALL
+    config: Config,
+    data: LoggedExperience,
+    demand: Demand,
+    seed: int,
+    share: Share = ALL,
+    *,
+    among: Tensor | None = None,
 ) -> BlockSampler[Transitions]:
-    """Batches, or this process's share of them, whose rows nobody's opinion decides."""
+    """Batches, or this process's share of them, whose rows nobody's opinion decides; of all steps, or of the steps
+    `among` [count], of which some may stand there more than once."""
     batches = batches_at_once(config.batch_size * data.dataset.row_bytes)
     size = batches * config.batch_size
-    draw = choose_draw(data.dataset, size, seed, weights=config.weights, replacement=config.replacement)
+    draw = choose_draw(data.dataset, size, seed, weights=config.weights, replacement=config.replacement, among=among)
 
     def gather(number: int) -> list[Transitions]:
-        rows = share.of(draw.indices(number).view(batches, -1), 1)
+        drawn = draw.indices(number)
+        rows = share.of((drawn if among is None else among.index_select(0, drawn)).view(batches, -1), 1)
         return data.rows(rows.flatten(), demand).split(rows.shape[1])
 
     return BlockSampler(gather, batches)

@@ -1,14 +1,15 @@
-"""Bootstraps over episodes and seeds: as wide as theory says, and the same draws for everybody."""
+"""Resamplings of episodes and seeds: as wide as theory says, and the same draws for everybody."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats  # type: ignore[import-untyped]
 
 from understudy.core.errors import DataError
 from understudy.tools.ope.estimators import Steps, importance_sampling, initial_values, weighted_importance_sampling
-from understudy.tools.ope.intervals import Resampling, above, around
+from understudy.tools.ope.intervals import Resampling, above, around, of_resamples, student_quantile
 
 
 def test_of_a_mean_it_is_as_wide_as_theory_says() -> None:
@@ -65,3 +66,48 @@ def test_draws_come_in_pieces_and_are_repeatable() -> None:
     assert not np.array_equal(Resampling(5, 1, draws=30).of([values]), Resampling(5, 1, draws=30, seed=1).of([values]))
     with pytest.raises(DataError, match="not the episodes and seeds"):
         Resampling(6, 1).of([values])
+
+
+def test_quantiles_of_students_distribution() -> None:
+    """From two seeds to a thousand, as SciPy has them; one degree is Cauchy's, whose are tan(π·p/2)."""
+    for degrees in (*range(1, 31), 99, 100, 999):
+        for confidence in (0.5, 0.9, 0.95, 0.99):
+            known = stats.t.ppf((1 + confidence) / 2, degrees)
+            assert student_quantile(confidence, degrees) == pytest.approx(known, rel=1e-9), (degrees, confidence)
+    assert student_quantile(0.95, 1) == pytest.approx(math.tan(math.pi * 0.475), rel=1e-9)
+
+
+def test_few_resamples_have_an_interval_that_is_wider_the_fewer_they_are() -> None:
+    """Of 1, 2, 3: 2 ± 4.30265·1·√(4/3). None of one, nor of critics that diverged; the mean is told all the same."""
+    known = of_resamples(2.0, np.array([1.0, 2.0, 3.0]))
+    assert (known.value, known.high - 2, 2 - known.low) == pytest.approx((2.0, 4.968276, 4.968276), abs=1e-5)
+    assert of_resamples(2.0, np.array([2.0, 2.0])).low == 2.0
+    for unknown in (of_resamples(5.0, np.array([5.0])), of_resamples(5.0, np.array([1.0, math.nan, 3.0]))):
+        assert (unknown.value, math.isnan(unknown.low), math.isnan(unknown.high)) == (5.0, True, True)
+
+
+def test_intervals_of_few_resamples_hold_what_they_promise() -> None:
+    """Of means of 40 numbers, resampled K times: 95 of 100 hold the truth, and of two equals 5 of 100 look better."""
+    rng = np.random.default_rng(3)
+    for seeds in (2, 3, 5, 10):
+        held = told = 0
+        for _ in range(2000):
+            shared, own = rng.standard_normal((2, 40))
+            picked = rng.integers(40, size=(seeds, 40))
+            one, other = (values[picked].mean(1) for values in (shared, shared + 0.3 * own))
+            known = of_resamples(float(one.mean()), one)
+            held += known.low < 0 < known.high
+            told += above(one, other, of_resamples) + above(other, one, of_resamples)
+        assert held / 2000 == pytest.approx(0.945, abs=0.02), seeds
+        assert told / 2000 == pytest.approx(0.055, abs=0.02), seeds
+
+
+def test_candidates_are_compared_within_a_seed() -> None:
+    """A little better in every resample is better, however resamples differ; and of one seed nobody is."""
+    shared = np.array([-50.0, 3.0, 40.0, -11.0])
+    better = shared + np.array([1.0, 1.1, 0.9, 1.0])
+    assert above(better, shared, of_resamples)
+    assert not above(shared, better, of_resamples)
+    assert not above(better[::-1], shared, of_resamples)
+    assert not above(better[:1], shared[:1], of_resamples)
+    assert not above(np.full(4, np.inf), np.full(4, np.inf), of_resamples)

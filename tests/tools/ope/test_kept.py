@@ -17,6 +17,7 @@ from understudy.core.errors import CheckpointError, ConfigError
 from understudy.core.files import read_sealed, seal
 from understudy.run.progress import Reporter
 from understudy.tools.ope.kept import Kept, check_folder, digest, keep, place
+from understudy.tools.ope.resamples import Resample
 
 SHORT: dict[str, Any] = {"updates": 3, "seeds": 1, "hidden": (8,), "gamma": 0.5, "progress": False}
 
@@ -124,6 +125,25 @@ def test_files_that_were_swapped_are_not_believed(tmp_path: Path) -> None:
     mine.rename(moved)
     mine.symlink_to(moved)
     assert judged(tmp_path / "mine") == (value, []), "a link to the sound file is the sound file"
+
+
+def test_what_is_kept_of_another_resample_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another seed; and of this seed, where it comes to draw other episodes than it did."""
+    out = tmp_path / "both"
+    both, _ = judged(out, seeds=2)
+    first, second = sorted(out.iterdir())
+    sound = first.read_bytes(), second.read_bytes()
+    first.write_bytes(sound[1])
+    second.write_bytes(sound[0])
+    again, said = judged(out, seeds=2)
+    assert again == both
+    assert len([told for told in said if "is about something else" in told]) == 2
+    assert (first.read_bytes(), second.read_bytes()) == sound
+    monkeypatch.setattr(Resample, "drawn", lambda index, seed: Resample.whole(index))
+    fresh, _ = judged(tmp_path / "fresh", seeds=2)
+    assert judged(out, seeds=2) == (fresh, [])
+    assert fresh != both
+    assert len(list(out.iterdir())) == 4
 
 
 def test_many_episodes_fit(tmp_path: Path) -> None:

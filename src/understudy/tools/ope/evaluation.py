@@ -37,7 +37,7 @@ def evaluate_offline(
     method: str = "fqe",
     checkpoints: str | int = "last",
     gamma: float = 0.99,
-    seeds: int = 3,
+    seeds: int = 5,
     updates: int = 20_000,
     batch_size: int = 256,
     learning_rate: float = 3e-4,
@@ -54,7 +54,8 @@ def evaluate_offline(
 
     `candidates`: runs, folders of runs, `RUN@UPDATES`, policy folders, exported policies, policies, or a list of such;
     `checkpoints="all"` takes every kept checkpoint of runs. `data` is whatever `load_dataset` takes; without it that of
-    the first run. `method`: `fqe`, `is`, `wis`, `pdis`, `wpdis`, `dr`, `wdr`, or `initial`: what a run's own critics
+    the first run. Each of `seeds` learns by `fqe` from its own resample of the episodes: of one there is no interval.
+    `method`: `fqe`, `is`, `wis`, `pdis`, `wpdis`, `dr`, `wdr`, or `initial`: what a run's own critics
     expect. In the folder `out` it keeps what is done; the same call goes on there.
     """
     given = (method, gamma, seeds, updates, batch_size, learning_rate, polyak, tuple(hidden), stochastic, samples)
@@ -71,7 +72,7 @@ def evaluate_offline(
 def offline_value(run: object, data: Origin | None = None, **settings: Any) -> Estimate:
     """Of one policy, as `evaluate_offline` finds it: an objective for a search that has no environment.
 
-    All is NaN where critics diverged: what they say is no value.
+    All is NaN where critics diverged: what they say is no value. Of `seeds=1` there is no interval: its limits are NaN.
     """
     ranking = evaluate_offline(run, data, **{"progress": False, **settings})
     if len(ranking.judged) > 1:

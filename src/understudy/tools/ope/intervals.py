@@ -1,11 +1,22 @@
-"""How far an estimate is to be believed: bootstraps over episodes and seeds, the same draws for everybody.
+"""How far an estimate is to be believed: resamplings of episodes, the same for everybody.
 
-Each draw takes as many episodes as there are, with replacement, and as many seeds: what both vary is in the interval.
-Two candidates are compared within a draw, so that what the episodes share cancels out. What no interval says: how wrong
-a critic is about actions that the data does not hold.
+What is a ratio of sums over episodes is resampled a thousand times (`Resampling`): each draw takes as many episodes as
+there are, with replacement, and as many seeds, and an interval is the percentiles of the draws (`around`).
+
+Critics cannot be trained so often. Each of K seeds learns from one resample of the episodes, and v_k is what it says of
+its starts. As v_k are scattered about what all the data say, so is that about the truth: their mean v̄ is away from the
+truth with a variance of (1 + 1/K)·σ², and s², that of v_k, estimates σ², of episodes and training (`of_resamples`):
+
+    v̄ ± t_{K−1}·s·√(1 + 1/K)
+
+Two candidates are compared within a draw or a seed, so that what the episodes share cancels out. What no interval says:
+how wrong a critic is about actions that the data does not hold.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import final
 
 import numpy as np
@@ -16,6 +27,9 @@ from understudy.tools.experiments.statistics import Estimate
 from understudy.tools.ope.estimators import Terms, estimates
 
 Array = NDArray[np.float64]
+Interval = Callable[[float, Array], Estimate]
+"""Of a value and its draws."""
+HALVINGS = 60
 DRAWS, CONFIDENCE = 1000, 0.95
 BLOCK = 1 << 22
 """Counts of episodes that are in memory at once."""
@@ -60,6 +74,35 @@ def _quantile(draws: Array, share: float) -> float:
     return float(np.quantile(draws, share)) if np.isfinite([lower, higher]).all() else float("nan")
 
 
-def above(draws: Array, other: Array, confidence: float = CONFIDENCE) -> bool:
+def of_resamples(value: float, values: Array, confidence: float = CONFIDENCE) -> Estimate:
+    """The mean of what K resamples say, each with critics of its own [K]; of one there are no limits."""
+    count = len(values)
+    if count < 2 or not np.isfinite(values).all():
+        return Estimate(value, math.nan, math.nan)
+    margin = student_quantile(confidence, count - 1) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / count)
+    return Estimate(value, value - margin, value + margin)
+
+
+@cache
+def student_quantile(confidence: float, degrees: int) -> float:
+    """The t that Student's distribution of so many degrees of freedom is within, −t to t, with this probability."""
+    low, high = 0.0, math.pi / 2
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _within(angle: float, degrees: int) -> float:
+    """P(|T| < √ν·tan θ) of whole degrees ν in closed form (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
+    odd, cosine = degrees % 2, math.cos(angle)
+    power = np.arange(odd, degrees - 2, 2)
+    series = cosine**odd * (1 + float(np.cumprod(cosine**2 * (power + 1) / (power + 2)).sum())) if degrees > 1 else 0.0
+    return 2 / math.pi * (angle + math.sin(angle) * series) if odd else math.sin(angle) * series
+
+
+def above(draws: Array, other: Array, interval: Interval = around) -> bool:
     """Whether one is above the other in the same draws, nearly always."""
-    return around(0.0, draws - other, confidence).low > 0
+    with np.errstate(invalid="ignore"):  # of critics that diverged
+        apart = draws - other
+        return interval(float(apart.mean()), apart).low > 0

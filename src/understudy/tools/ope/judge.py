@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -24,11 +24,12 @@ from understudy.tools.experiments.statistics import Estimate
 from understudy.tools.ope import estimators
 from understudy.tools.ope.candidates import Candidate, policies_of
 from understudy.tools.ope.estimators import Judgements, Steps, Terms
-from understudy.tools.ope.intervals import Resampling, around
+from understudy.tools.ope.intervals import Resampling, around, of_resamples
 from understudy.tools.ope.kept import Kept, check_folder, digest, keep, place
 from understudy.tools.ope.likelihoods import CLONING, cloned_log_probs, log_probs, logged_log_probs
 from understudy.tools.ope.own_critics import own_values
 from understudy.tools.ope.ranking import Judgement, Ranking, about_cuts, judgement, ranked
+from understudy.tools.ope.resamples import Resample
 from understudy.tools.ope.settings import ROBUST, Settings
 from understudy.tools.ope.stacked import Judged, ask, bound, train_stack
 from understudy.tools.ope.support import THIN, Neighbourhood
@@ -48,6 +49,8 @@ FEW = 10
 """Fewer episodes than these, or fewer effective ones, deserve a warning."""
 MISSING = 0.1
 """A larger share of what is far ahead that targets cannot have reached yet does, too."""
+APART = "no interval shows how far seeds are apart"
+STRAINED = "somewhere in the data its critics believe in more than any return"
 FEW_TOLD = "fewer than ten effective episodes"
 TABLES, FURTHER = 2, 8
 """Of numbers [E, T]: for every candidate, and besides, where importance is weighed."""
@@ -84,14 +87,7 @@ class Judge:
     def rank(self) -> Ranking:
         settings, dataset = self.settings, self.dataset
         facts = self._supports()
-        terms, diverged = self._terms(facts)
-        resampling = Resampling(dataset.episodes, len(terms[0]))
-        judged = []
-        for number, (candidate, own) in enumerate(zip(self.candidates, terms, strict=True)):
-            values = [estimators.estimate(one) for one in own]
-            draws = resampling.of(own)
-            known = facts[number]
-            judged.append(judgement(candidate.name, values, draws, known, diverged[number], self._doubts(known)))
+        judged = self._fitted(facts) if settings.method == "fqe" else self._bootstrapped(facts)
         self._warn(judged)
         discounted = estimators.episode_returns(self.rewards, dataset.index.lengths, settings.gamma)
         return Ranking(
@@ -116,8 +112,40 @@ class Judge:
             shares.append({} if math.isnan(share) else {"far": share})
         return shares
 
+    def _fitted(self, facts: Sequence[Mapping[str, float]]) -> list[Judgement]:
+        """What critics of every seed say of the starts of the episodes that they learned from."""
+        seeds = self._trained()
+        told = [one.starts[:, self._resample(seed).episodes].mean(1).tolist() for seed, one in enumerate(seeds)]
+        judged, diverged = [], self._diverged(seeds)
+        for number, values in enumerate(zip(*told, strict=True)):
+            known, draws = facts[number], np.array(values, np.float64)
+            strained = any(bool(seed.strained[number]) for seed in seeds)
+            doubts = [STRAINED] * strained + self._doubts(known)
+            about = (self.candidates[number].name, values, draws, known, diverged[number], doubts)
+            judged.append(judgement(*about, interval=of_resamples))
+        return judged
+
+    def _bootstrapped(self, facts: list[dict[str, float]]) -> list[Judgement]:
+        """Estimates that are sums over episodes."""
+        terms, diverged = self._terms(facts)
+        resampling = Resampling(self.dataset.episodes, len(terms[0]))
+        judged = []
+        for candidate, own, known, lost in zip(self.candidates, terms, facts, diverged, strict=True):
+            values = [estimators.estimate(one) for one in own]
+            judged.append(judgement(candidate.name, values, resampling.of(own), known, lost, self._doubts(known)))
+        return judged
+
+    def _resample(self, seed: int) -> Resample:
+        """What critics of a seed learn from; the doubly robust resample the episodes that correct them."""
+        index = self.dataset.index
+        return Resample.drawn(index, seed) if self.settings.method == "fqe" else Resample.whole(index)
+
+    def _diverged(self, seeds: Sequence[Judged]) -> list[bool]:
+        """Of every candidate, whether critics of any seed did."""
+        return [any(bool(seed.diverged[number]) for seed in seeds) for number in range(len(self.candidates))]
+
     def _terms(self, facts: list[dict[str, float]]) -> tuple[list[list[Terms]], list[bool]]:
-        """Of every candidate those of every seed, and whether its critics diverged."""
+        """Of every candidate those of every seed, and whether its critics diverged; not of FQE."""
         settings = self.settings
         if settings.method == "initial":
             found = [own_values(candidate, self.dataset) for candidate in self.candidates]
@@ -129,15 +157,11 @@ class Judge:
             plain = PLAIN[settings.method]
             return [[plain(one, settings.gamma)] for one in steps], [False] * len(steps)
         seeds = self._trained()
-        diverged = [any(bool(seed.diverged[number]) for seed in seeds) for number in range(len(self.candidates))]
-        if settings.method == "fqe":
-            columns = [[seed.starts[number].numpy() for seed in seeds] for number in range(len(self.candidates))]
-            return [[estimators.initial_values(values) for values in own] for own in columns], diverged
         robust = DOUBLY[settings.method]
         return [
             [robust(one, self._judgements(seed, number), settings.gamma) for seed in seeds]
             for number, one in enumerate(steps)
-        ], diverged
+        ], self._diverged(seeds)
 
     def _weighed(self, facts: list[dict[str, float]]) -> list[Steps]:
         """Episodes with each candidate's ratios."""
@@ -179,7 +203,8 @@ class Judge:
         if left:
             policies = policies_of([self.candidates[number] for number in left])
             choices = ask(policies, self.data, settings.draws, seed)
-            words = (policies[0], choices, seed, settings.updates, settings.batch_size, advance)
+            rows = self._resample(seed).rows()
+            words = (policies[0], choices, rows, seed, settings.updates, settings.batch_size, advance)
             judged = train_stack(settings.fqe(), self.data, *words, every_step=settings.method in ROBUST)
             self._keep(judged, left, seed)
             advance(settings.updates)
@@ -201,8 +226,9 @@ class Judge:
     def _about(self, candidate: Candidate, seed: int) -> str:
         """The digest of all that the answer for one candidate and seed depends on."""
         settings, data = self.settings, self.dataset.fingerprint
-        learning = {"updates": settings.updates, "batch_size": settings.batch_size, "draws": settings.draws}
         about = {"candidate": candidate.fingerprint, "data": data, "seed": seed}
+        learning: dict[str, Any] = {"updates": settings.updates, "batch_size": settings.batch_size}
+        learning |= {"draws": settings.draws, "episodes": self._resample(seed).digest}
         return digest({**about, **learning, "fqe": settings.fqe().model_dump(mode="json")})
 
     def _found(self, candidate: Candidate, seed: int) -> Kept | None:
@@ -244,13 +270,9 @@ class Judge:
                 f"{settings.updates:,} updates with polyak {settings.polyak:g} leave about {self.missing:.0%} of "
                 "what is far ahead out of every value: use more updates, a larger polyak or a smaller gamma."
             )
-        if settings.method == "fqe":
-            self.warnings.append(
-                "intervals are of starts and seeds: every critic learns from all episodes, and what other episodes "
-                "would have taught it is in none."
-            )
         if settings.trains and settings.seeds == 1:
-            self.warnings.append("one seed says nothing of others: no interval shows how far seeds are apart.")
+            missing = "there is no interval, and nobody is told apart" if settings.method == "fqe" else APART
+            self.warnings.append(f"one seed says nothing of others: {missing}. Use more seeds.")
         if self.dataset.episodes < FEW:
             told = counted(self.dataset.episodes, "episode")
             self.warnings.append(f"the data has {told}: intervals of so few are too narrow.")
@@ -266,6 +288,11 @@ class Judge:
             )
         if few := [one.name for one in judged if one.facts.get("effective", math.inf) < FEW]:
             self.warnings.append(f"importance weights leave {FEW_TOLD} for {', '.join(few)}.")
+        if strained := [one.name for one in judged if STRAINED in one.doubts and not one.diverged]:
+            self.warnings.append(
+                f"|Q| of {', '.join(strained)} is far beyond any return in places, though not at the starts: "
+                "values may be wrong by more than intervals say. Try a smaller polyak, with more updates."
+            )
         if lost := [one.name for one in judged if one.diverged]:
             self.warnings.append(
                 f"|Q| of {', '.join(lost)} is far beyond any return: these estimates are worth nothing."

@@ -1,4 +1,5 @@
-"""What FQE said of a candidate with one seed, kept in a file that is named after everything it depends on, and says so.
+"""What FQE said of a candidate with one seed, kept in a file that is named after everything it depends on, which
+episodes the seed drew included, and says so.
 
 It is believed only if its seal fits, if it is about what its name promises, and if its numbers can be those of these
 episodes: whatever was damaged, swapped or made of other data is made anew.
@@ -20,7 +21,7 @@ LETTERS, CARD = 64, 4096
 class Kept(SealedFacts):
     """E_{a~π} Q(s₀,a) of every episode's start, and the largest |Q| that was met."""
 
-    FORMAT: ClassVar = 2
+    FORMAT: ClassVar = 3
     """Another one also where FQE comes to say something else: it is part of every digest."""
 
     about: str

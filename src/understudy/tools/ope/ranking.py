@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.core.wording import counted
 from understudy.tools.experiments.statistics import Estimate
-from understudy.tools.ope.intervals import above, around
+from understudy.tools.ope.intervals import Interval, above, around
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Judgement:
     estimate: Estimate
     """Its value, discounted, in units of the recorded rewards, with a 95 % interval."""
     draws: Array
-    """Of the bootstrap [D], the same for all."""
+    """Estimates from resampled episodes [D], the same for all: of the bootstrap, or of FQE one of every seed."""
     facts: Mapping[str, float]
     """`far`: share of its actions that are far from the data. `effective`: episodes that count, of importance weights.
     `seeds_std`: how far seeds are apart. `gamma`, `td_error`: of critics of its own."""
@@ -32,6 +32,8 @@ class Judgement:
     """Its critics believe in more than any return can be."""
     doubts: Sequence[str] = ()
     """Why its number is not to be believed."""
+    interval: Interval = around
+    """How an interval is made of draws; the same for all."""
 
 
 @final
@@ -55,9 +57,9 @@ class Ranking:
 
     @property
     def rivals(self) -> list[Judgement]:
-        """Those that the best is not above of, whatever is drawn; who diverged is none."""
+        """Those that the best is not above of with 95 % confidence; who diverged is none."""
         others = (one for one in self.judged[1:] if not one.diverged)
-        return [one for one in others if not above(self.best.draws, one.draws)]
+        return [one for one in others if not above(self.best.draws, one.draws, one.interval)]
 
     def values(self) -> dict[str, float]:
         """Estimates by name."""
@@ -70,15 +72,17 @@ class Ranking:
             reason = "the critics diverged" if best.diverged else "no episode of the data has any weight"
             return f"Nothing is known of {best.name if len(self.judged) == 1 else 'any candidate'}: {reason}."
         limits = f"{number(estimate.low)} to {number(estimate.high)}"
+        limits = "no interval" if math.isnan(estimate.low) and math.isnan(estimate.high) else limits
         others = ", ".join(one.name for one in self.rivals)
         if len(self.judged) == 1:
             told = f"{best.name} is worth {number(estimate.value)} ({limits})"
         elif others:
             highest = "value (of nobody a lower bound is known)" if math.isnan(estimate.low) else "lower bound"
             told = f"{best.name} has the highest {highest}, but cannot be told apart from {others}"
+        elif self.method == "fqe":
+            told = f"{best.name} is best; 95 % intervals of its lead over each of the others are above 0"
         else:
-            drawn = "starts and seeds" if self.method == "fqe" else "episodes"
-            told = f"{best.name} is best; in 95 of 100 resamplings of {drawn} or more it is above each of the others"
+            told = f"{best.name} is best; in 95 of 100 resamplings of episodes or more it is above each of the others"
         return f"{told}." + (f" This is not to be relied on: {', '.join(best.doubts)}." if best.doubts else "")
 
     def to_json(self) -> dict[str, Any]:
@@ -166,10 +170,13 @@ def judgement(
     facts: Mapping[str, float],
     diverged: bool,
     doubts: Sequence[str] = (),
+    interval: Interval = around,
 ) -> Judgement:
-    """Of the estimates of each seed, and their bootstrap."""
-    spread = {"seeds_std": float(np.std(values, ddof=1))} if len(values) > 1 else {}
-    return Judgement(name, around(float(np.mean(values)), draws), draws, {**facts, **spread}, diverged, doubts)
+    """Of the estimates of each seed, and what resampled episodes say."""
+    with np.errstate(invalid="ignore"):  # of critics that diverged
+        spread = {"seeds_std": float(np.std(values, ddof=1))} if len(values) > 1 else {}
+        estimate = interval(float(np.mean(values)), draws)
+    return Judgement(name, estimate, draws, {**facts, **spread}, diverged, doubts, interval)
 
 
 def about_cuts(cut: int, episodes: int) -> str:

@@ -19,7 +19,7 @@ class Settings:
 
     method: str = "fqe"
     gamma: float = 0.99
-    seeds: int = 3
+    seeds: int = 5
     updates: int = 20_000
     batch_size: int = 256
     learning_rate: float = 3e-4

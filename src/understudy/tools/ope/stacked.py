@@ -1,8 +1,9 @@
 """FQE of many candidates at once: one stack of critics, of which each judges another policy.
 
-Every candidate gets what `algorithms/fqe` would give it alone with this seed: the same networks to begin with, the same
-batches, a target of its own. What the candidates would do is asked once, before training, and not in every batch; in
-the stack products round in another order than alone, so that numbers agree to about 1e-6 and not to the bit.
+Every candidate gets what `algorithms/fqe` would give it alone with this seed, of the same episodes in the same units:
+the same networks to begin with, the same batches, a target of its own. What the candidates would do is asked once,
+before training, and not in every batch; in the stack products round in another order than alone, so that numbers agree
+to about 1e-6 and not to the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +22,8 @@ from understudy.data.experience import LoggedExperience
 from understudy.nn.critic import Critic
 from understudy.parts.frozen_choices import frozen_choices
 from understudy.run.monitor import largest_return
-from understudy.sources import SourceInputs
 from understudy.sources.offline import Config as OfflineConfig
-from understudy.sources.offline import build as offline_source
+from understudy.sources.offline import check_batch, transition_sampler
 
 ROWS = 4096
 """Rows that candidates and critics are asked about at once."""
@@ -60,7 +60,13 @@ class Judged:
 
     @property
     def diverged(self) -> Tensor:
-        """[C]; NaN is beyond every number."""
+        """[C]: what is told of them is beyond any return. NaN is beyond every number."""
+        told = self.largest if self.steps else self.starts.abs().amax(1)
+        return ~(told <= BEYOND * self.bound)
+
+    @property
+    def strained(self) -> Tensor:
+        """[C]: somewhere in the data, if not at the starts, they believe in more than any return."""
         return ~(self.largest <= BEYOND * self.bound)
 
 
@@ -107,6 +113,7 @@ def train_stack(
     data: LoggedExperience,
     policy: Policy,
     choices: Choices,
+    rows: Tensor,
     seed: int,
     updates: int,
     batch_size: int,
@@ -114,15 +121,15 @@ def train_stack(
     *,
     every_step: bool = False,
 ) -> Judged:
-    """Critics of one seed, one per candidate; `policy` is any of the candidates. `every_step`: also what they say of
-    each."""
+    """Critics of one seed, one per candidate, that learn from the steps `rows` [R], each as likely as any other;
+    `policy` is any of the candidates. `every_step`: also what they say of each."""
+    check_batch(batch_size, data)
     context = BuildContext(data.spec, updates, seed, data.device, data={MAIN: data})
     learner = stack(config, context, policy, choices.after.shape[1])
     demand = replace(learner.demand, columns=(*learner.demand.columns, "row"))
-    inputs = SourceInputs(data.spec, seed, data.device, demand, policy, data={MAIN: data})
-    source = offline_source(OfflineConfig(batch_size=batch_size), inputs)
+    sampler = transition_sampler(OfflineConfig(batch_size=batch_size), data, demand, seed, among=rows)
     for number in range(updates):
-        batch = source.next(policy)
+        batch = sampler.next()
         learner.learn(batch, by_candidate(choices.after.index_select(0, batch.extra["row"])))
         if number % NOTICED == NOTICED - 1:
             advance(number + 1)
