@@ -291,7 +291,7 @@ class Judge:
         if strained := [one.name for one in judged if STRAINED in one.doubts and not one.diverged]:
             self.warnings.append(
                 f"|Q| of {', '.join(strained)} is far beyond any return in places, though not at the starts: "
-                "values may be wrong by more than intervals say. Try a smaller polyak, with more updates."
+                "these values may be wrong by more than intervals say."
             )
         if lost := [one.name for one in judged if one.diverged]:
             self.warnings.append(
