@@ -24,7 +24,7 @@ from understudy.tools.experiments.statistics import Estimate
 from understudy.tools.ope import estimators
 from understudy.tools.ope.candidates import Candidate, policies_of
 from understudy.tools.ope.estimators import Judgements, Steps, Terms
-from understudy.tools.ope.intervals import Resampling, around, of_resamples
+from understudy.tools.ope.intervals import Interval, Resampling, around, of_resamples
 from understudy.tools.ope.kept import Kept, check_folder, digest, keep, place
 from understudy.tools.ope.likelihoods import CLONING, cloned_log_probs, log_probs, logged_log_probs
 from understudy.tools.ope.own_critics import own_values
@@ -116,52 +116,58 @@ class Judge:
         """What critics of every seed say of the starts of the episodes that they learned from."""
         seeds = self._trained()
         told = [one.starts[:, self._resample(seed).episodes].mean(1).tolist() for seed, one in enumerate(seeds)]
-        judged, diverged = [], self._diverged(seeds)
-        for number, values in enumerate(zip(*told, strict=True)):
-            known, draws = facts[number], np.array(values, np.float64)
-            strained = any(bool(seed.strained[number]) for seed in seeds)
-            doubts = [STRAINED] * strained + self._doubts(known)
-            about = (self.candidates[number].name, values, draws, known, diverged[number], doubts)
-            judged.append(judgement(*about, interval=of_resamples))
-        return judged
+        return [
+            self._judgement(number, values, np.array(values, np.float64), facts[number], seeds, of_resamples)
+            for number, values in enumerate(zip(*told, strict=True))
+        ]
 
     def _bootstrapped(self, facts: list[dict[str, float]]) -> list[Judgement]:
         """Estimates that are sums over episodes."""
-        terms, diverged = self._terms(facts)
+        terms, seeds = self._terms(facts)
         resampling = Resampling(self.dataset.episodes, len(terms[0]))
-        judged = []
-        for candidate, own, known, lost in zip(self.candidates, terms, facts, diverged, strict=True):
-            values = [estimators.estimate(one) for one in own]
-            judged.append(judgement(candidate.name, values, resampling.of(own), known, lost, self._doubts(known)))
-        return judged
+        return [
+            self._judgement(number, [estimators.estimate(one) for one in own], resampling.of(own), facts[number], seeds)
+            for number, own in enumerate(terms)
+        ]
+
+    def _judgement(
+        self,
+        number: int,
+        values: Sequence[float],
+        draws: Array,
+        known: Mapping[str, float],
+        seeds: Sequence[Judged],
+        interval: Interval = around,
+    ) -> Judgement:
+        """Of one candidate, whose critics, if there are any, are a seed's each."""
+        diverged = any(bool(seed.diverged[number]) for seed in seeds)
+        strained = any(bool(seed.strained[number]) for seed in seeds)
+        doubts = [STRAINED] * strained + self._doubts(known)
+        return judgement(self.candidates[number].name, values, draws, known, diverged, doubts, interval)
 
     def _resample(self, seed: int) -> Resample:
         """What critics of a seed learn from; the doubly robust resample the episodes that correct them."""
         index = self.dataset.index
         return Resample.drawn(index, seed) if self.settings.method == "fqe" else Resample.whole(index)
 
-    def _diverged(self, seeds: Sequence[Judged]) -> list[bool]:
-        """Of every candidate, whether critics of any seed did."""
-        return [any(bool(seed.diverged[number]) for seed in seeds) for number in range(len(self.candidates))]
-
-    def _terms(self, facts: list[dict[str, float]]) -> tuple[list[list[Terms]], list[bool]]:
-        """Of every candidate those of every seed, and whether its critics diverged; not of FQE."""
+    def _terms(self, facts: list[dict[str, float]]) -> tuple[list[list[Terms]], list[Judged]]:
+        """Of every candidate those of every seed, and what critics of the seeds say, if there are any; not of FQE."""
         settings = self.settings
         if settings.method == "initial":
             found = [own_values(candidate, self.dataset) for candidate in self.candidates]
             for known, (_, error, gamma) in zip(facts, found, strict=True):
                 known |= {"td_error": error, "gamma": gamma}
-            return [[estimators.initial_values(values)] for values, *_ in found], [False] * len(found)
+            return [[estimators.initial_values(values)] for values, *_ in found], []
         steps = self._weighed(facts) if settings.weighs else []
         if settings.method in PLAIN:
             plain = PLAIN[settings.method]
-            return [[plain(one, settings.gamma)] for one in steps], [False] * len(steps)
+            return [[plain(one, settings.gamma)] for one in steps], []
         seeds = self._trained()
         robust = DOUBLY[settings.method]
         return [
             [robust(one, self._judgements(seed, number), settings.gamma) for seed in seeds]
             for number, one in enumerate(steps)
-        ], self._diverged(seeds)
+        ], seeds
 
     def _weighed(self, facts: list[dict[str, float]]) -> list[Steps]:
         """Episodes with each candidate's ratios."""
@@ -291,7 +297,7 @@ class Judge:
         if strained := [one.name for one in judged if STRAINED in one.doubts and not one.diverged]:
             self.warnings.append(
                 f"|Q| of {', '.join(strained)} is far beyond any return in places, though not at the starts: "
-                "values may be wrong by more than intervals say. Try a smaller polyak, with more updates."
+                "these values may be wrong by more than intervals say."
             )
         if lost := [one.name for one in judged if one.diverged]:
             self.warnings.append(

@@ -60,13 +60,12 @@ class Judged:
 
     @property
     def diverged(self) -> Tensor:
-        """[C]: what is told of them is beyond any return. NaN is beyond every number."""
-        told = self.largest if self.steps else self.starts.abs().amax(1)
-        return ~(told <= BEYOND * self.bound)
+        """[C]: at some start they believe in more than any return. NaN is beyond every number."""
+        return ~(self.starts.abs().amax(1) <= BEYOND * self.bound)
 
     @property
     def strained(self) -> Tensor:
-        """[C]: somewhere in the data, if not at the starts, they believe in more than any return."""
+        """[C]: they do so at some start or elsewhere in the data."""
         return ~(self.largest <= BEYOND * self.bound)
 
 
