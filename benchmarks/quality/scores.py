@@ -74,12 +74,12 @@ d3rlpy's runs begin their episodes in the same states as ours (`python benchmark
 
 {_verdicts(sets, now)}
 
-{known.reading}
+{known.reading.strip()}
 
 ## Falls
 
-What makes a cheetah fall less, on {FALLS}: `python benchmarks/quality --suite falls`. An episode below a score of 25 is
-counted as a fall.
+What makes a cheetah fall less, on {FALLS}: `python benchmarks/quality --suite falls`. An episode below a
+score of 25 is counted as a fall.
 
 {_falls(lines, [*methods, *arms])}
 
@@ -93,10 +93,11 @@ Older runs, of ten episodes each, and the peers, of ten as well: few enough to h
 
 
 def _verdicts(sets: list[str], scores: Scores) -> str:
-    """A sentence for each set, of the methods that have learned from it."""
+    """A sentence for each set, of the methods with all seeds: those with fewer would leave it as few to decide by."""
     told = []
     for name in sets:
-        there = {method: {name: row[name]} for method, row in scores.items() if len(row[name])}
+        most = max(len(row[name]) for row in scores.values())
+        there = {method: {name: row[name]} for method, row in scores.items() if len(row[name]) == most > 0}
         if len(there) > 1:
             told.append(f"- {name}: {us.statistics.verdict(there)}")
     return "\n".join(told) or "There are no results yet."
